@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ def launch(
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
             fault_points=run.fault_points,
+            slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
         )
         plan = DriverPlan(image, begin, store, launch_spec, place.driver_binding, place.provider, listener, rewriter)
         return Launched(Driver(plan), image, record.job_id, place)

@@ -23,6 +23,7 @@ class SlotLaunchSpec:
     slot's local folder. ``address_rewriter``: maps (peer, its address) to the address to connect to. ``log_level``:
     minimum level of the lines that are sent to the driver's log. ``fault_points``: address of their listener, see
     ``clonos.io.process.fault_points``.
+    ``slot_trace``: folder for a trace of all events (``clonos.core.slot.event_trace``); empty: none is written.
     """
 
     coordinator_address: str
@@ -35,6 +36,7 @@ class SlotLaunchSpec:
     address_rewriter: Callable[[SlotId, str], str] | None = None
     log_level: int = logging.WARNING
     fault_points: str = ""
+    slot_trace: str = ""
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:

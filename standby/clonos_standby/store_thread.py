@@ -18,15 +18,16 @@ from clonos.core.checkpoint.snapshot import STANDBY_BYTES_MAX, encode_snapshot, 
 from clonos.core.model.errors import ClonosError, EnvironmentFault, PeerError
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
+from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import PartFailed, SnapshotsRead, SnapshotWritten, WholeStateWritten
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.io.process.fault_points import FaultPoint, FaultPoints
+from clonos.io.process.fault_points import FaultPoint
 from clonos.io.store.object_files import ObjectMissing, StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.inbox import Inbox
+from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -83,27 +84,22 @@ class StoreThread:
 
 
 class SnapshotStore:
-    """Background writes and reads of snapshots; each outcome is a call of the slot's machine.
+    """Background writes and reads of snapshots; each outcome is an event of the slot's machine.
 
     Full states of tasks are written by a separate thread, so that no checkpoint waits for them.
     """
 
     def __init__(
-        self,
-        store: CheckpointStore,
-        slot: Slot,
-        inbox: Inbox,
-        new_mirror: Callable[[TaskId], Mirror],
-        faults: FaultPoints | None = None,
+        self, store: CheckpointStore, around: SlotSurroundings, new_mirror: Callable[[TaskId], Mirror]
     ) -> None:
-        self._faults = faults
-        self._store, self._slot, self._inbox, self._new_mirror = store, slot, inbox, new_mirror
-        self._writer = StoreThread("store writer", inbox)
-        self._writer_of_wholes = StoreThread("store writer of whole states", inbox)
-        self._reader = StoreThread("store reader", inbox)
+        self._store, self._image, self._new_mirror = store, around.image, new_mirror
+        self._post, self._faults = around.post, around.faults
+        self._writer = StoreThread("store writer", around.inbox)
+        self._writer_of_wholes = StoreThread("store writer of whole states", around.inbox)
+        self._reader = StoreThread("store reader", around.inbox)
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        """Writes a snapshot; the outcome is ``Slot.on_snapshot_written``."""
+        """Writes a snapshot; the outcome is ``SnapshotWritten``."""
         self._writer.put(lambda: self._write(name, snapshot, more))
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
@@ -113,17 +109,17 @@ class SnapshotStore:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
             logger.warning("%s", error)
-            self._inbox.put(self._slot.on_snapshot_written, name, b"", str(error))
+            self._post(SnapshotWritten(name, b"", str(error)))
         except ClonosError as error:
             self._give_up(snapshot, error)
         else:
             if more is not None:
                 more.release()
             self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
-            self._inbox.put(self._slot.on_snapshot_written, name, standby_payload(pieces.recorded), "")
+            self._post(SnapshotWritten(name, standby_payload(pieces.recorded), ""))
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        """Writes the full state of a task; a success is ``Slot.on_whole_written``."""
+        """Writes the full state of a task; a success is ``WholeStateWritten``."""
         self._writer_of_wholes.put(lambda: self._write_whole(name, snapshot, whole))
 
     def _write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
@@ -138,21 +134,21 @@ class SnapshotStore:
             self._give_up(snapshot, error)
         else:
             self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
-            self._inbox.put(self._slot.on_whole_written, name)
+            self._post(WholeStateWritten(name))
         finally:
             whole.release()
 
     def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Fails the task, because its state cannot be encoded; the same happens when the task encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
-        self._inbox.put(self._slot.on_failed, failed)
+        self._post(PartFailed(failed))
 
     def _reach(self, point: FaultPoint, snapshot: Snapshot) -> None:
         if self._faults is not None:
-            self._faults.reach(point, self._slot.plan.task_name(snapshot.task), str(snapshot.checkpoint))
+            self._faults.reach(point, self._image.plan.task_name(snapshot.task), str(snapshot.checkpoint))
 
     def read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        """Reads snapshots; the outcome is ``Slot.on_objects_read``."""
+        """Reads snapshots; the outcome is ``SnapshotsRead``."""
         self._reader.put(lambda: self._read(purpose, names))
 
     def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
@@ -162,16 +158,16 @@ class SnapshotStore:
         except (EnvironmentFault, PeerError) as error:  # PeerError: values that this process cannot decode
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
-                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
+                self._post(SnapshotsRead(purpose, None, str(error)))
             elif isinstance(
                 purpose, TaskRead
             ):  # a retry does not help, and an earlier checkpoint is the user's decision
-                self._inbox.put(self._slot.on_failed, _unrestorable(purpose, error))
+                self._post(PartFailed(_unrestorable(purpose, error)))
             else:  # a late standby may request an object that a later checkpoint has removed
                 logger.info("%s", error)
-                self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
+                self._post(SnapshotsRead(purpose, None, str(error)))
         else:
-            self._inbox.put(self._slot.on_objects_read, purpose, restored, "")
+            self._post(SnapshotsRead(purpose, restored, ""))
 
     def close(self) -> None:
         """Ends the threads."""

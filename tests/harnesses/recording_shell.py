@@ -1,6 +1,9 @@
-"""A slot's shell that performs nothing and writes down, as people read it, all that it is asked for."""
+"""Effects of a slot as text: what it asks of its process is written down as people read it, and not performed."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.log import determinants as d
@@ -11,7 +14,6 @@ from clonos.core.model.ids import (
     ChannelId,
     Incarnation,
     LogId,
-    SlotId,
     TaskId,
     ThreadId,
     journal_of,
@@ -19,9 +21,10 @@ from clonos.core.model.ids import (
 )
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
-from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, ShadowRead, SlotShell, SpillStore, TaskRead
-from clonos.core.ports.task_port import Activation, Command, Delivered, Journalled, TaskHandle
+from clonos.core.ports import slot_effects as effect
+from clonos.core.ports.operator_chain import Mirror
+from clonos.core.ports.slot_effects import Effect, ShadowRead, TaskRead
+from clonos.core.ports.task_port import Delivered, Journalled
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
@@ -38,7 +41,6 @@ from clonos.core.wire.recovery_messages import (
     TaskFailed,
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
-from tests.harnesses.channel_pair import NoDisk
 from tests.harnesses.recording_chain import RecordingMirror
 
 
@@ -184,30 +186,8 @@ def _waiting(status: TaskStatus) -> str:
     return f", {elements} elements wait" * bool(elements) + f", {data} bytes wait" * bool(data)
 
 
-class RecordingIntakes(ProducerConnections):
-    """Connections that are never made."""
-
-    def __init__(self, shell: RecordingShell) -> None:
-        self.shell = shell
-
-    def _say(self, task: TaskId, incarnation: Incarnation, what: str) -> None:
-        self.shell.said.append(f"intake of {self.shell.words.life(task, incarnation)}: {what}")
-
-    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        self._say(task, incarnation, f"open at {offset_bytes}")
-
-    def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        self._say(task, incarnation, "hold" if held else "go on")
-
-    def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        self._say(task, incarnation, f"kept up to {offset_bytes}")
-
-    def close(self, task: TaskId, incarnation: Incarnation) -> None:
-        self._say(task, incarnation, "close")
-
-
-class RecordingShell(SlotShell):
-    """``said``: what was asked for since it was last emptied."""
+class RecordingShell:
+    """Writes down effects instead of performing them. ``said``: what was asked for since it was last emptied."""
 
     def __init__(self, plan: Plan) -> None:
         self.words = Words(plan)
@@ -217,24 +197,58 @@ class RecordingShell(SlotShell):
         self.threads: dict[tuple[TaskId, Incarnation], ThreadId] = {}
         self.written: dict[str, Snapshot] = {}
         self.now = 0
-        self._producers = RecordingIntakes(self)
+        self.performers: dict[type, Callable[[Any], None]] = {
+            effect.SendMessage: self.send,
+            effect.StartTask: self.start_task,
+            effect.PutCommand: self.put_command,
+            effect.StopTask: self.stop_task,
+            effect.LetGoLive: self.let_go_live,
+            effect.ReportReplicated: self.report_replicated,
+            effect.ConfirmAnnouncement: self.confirm_announcement,
+            effect.SetOutputBudget: self.set_output_budget,
+            effect.WriteSnapshot: self.write_snapshot,
+            effect.WriteWholeState: self.write_whole_state,
+            effect.ReadSnapshots: self.read_snapshots,
+            effect.OpenSink: self.open_sink,
+            effect.WriteToSink: self.write_to_sink,
+            effect.ForgetSinkOutput: self.forget_sink_output,
+            effect.CloseSink: self.close_sink,
+            effect.WriteSegment: self.spill,
+            effect.LoadSegment: self.spill,
+            effect.DeleteSegment: self.spill,
+            effect.OpenProducer: self.open_producer,
+            effect.HoldProducer: self.hold_producer,
+            effect.AcknowledgeProducer: self.acknowledge_producer,
+            effect.CloseProducer: self.close_producer,
+            effect.Warn: self.warn,
+            effect.RefuseMessage: self.refuse_message,
+            effect.EndSlot: self.end_slot,
+        }
 
-    @property
-    def spill(self) -> SpillStore:
-        return NoDisk()
+    def perform(self, effects: list[Effect]) -> None:
+        """Writes down all of them, in order."""
+        for each in effects:
+            self.performers[type(each)](each)
 
-    @property
-    def producers(self) -> ProducerConnections:
-        return self._producers
+    def new_mirror(self, task: TaskId) -> Mirror:
+        """Of the machine's standbys."""
+        return RecordingMirror()
 
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        assert codec.decode_message(codec.encode_message(message), "this slot") == message
-        receiver = "coordinator" if slot == COORDINATOR else f"slot {slot}"
-        self.said.append(f"{receiver} <- {self.words.message(message, payload)}")
+    def send(self, asked: effect.SendMessage) -> None:
+        assert codec.decode_message(codec.encode_message(asked.message), "this slot") == asked.message
+        receiver = "coordinator" if asked.slot == COORDINATOR else f"slot {asked.slot}"
+        self.said.append(f"{receiver} <- {self.words.message(asked.message, asked.payload)}")
 
-    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
-        life = self.lives[thread] = self.words.life(task, activation.incarnation)
-        self.threads[task, activation.incarnation] = thread
+    def _life(self, asked: Any) -> str:
+        return self.words.life(asked.task, asked.incarnation)
+
+    def _thread(self, asked: Any) -> str:
+        return self.lives.get(asked.thread, self.words.task(asked.task))
+
+    def start_task(self, asked: effect.StartTask) -> None:
+        activation = asked.activation
+        life = self.lives[asked.thread] = self.words.life(asked.task, activation.incarnation)
+        self.threads[asked.task, activation.incarnation] = asked.thread
         state = f"at {activation.snapshot.checkpoint}" if activation.snapshot else "fresh"
         if isinstance(activation.mirror, RecordingMirror):
             state += f" with {activation.mirror.state}"
@@ -242,93 +256,90 @@ class RecordingShell(SlotShell):
         if activation.journal:
             state += f", journal {activation.journal.decode()}"
         self.said.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
-        return _Handle(self, life)
 
-    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
-        self.said.append(f"stop {self.lives.get(thread, self.words.task(task))}")
+    def put_command(self, asked: effect.PutCommand) -> None:
+        life = self._thread(asked)
+        match asked.command:
+            case Delivered(channel, kind, count, skip, checkpoint, payload):
+                what = self.words.elements(kind, count, checkpoint, payload)
+                skipped = f", the first {skip} known" if skip else ""
+                self.said.append(f"{life} <- {what} on {self.words.channel(ChannelId(channel))}{skipped}")
+            case Journalled(data):
+                self.said.append(f"{life} <- {data.decode() or 'nothing more'} of its journal")
+            case command:
+                self.said.append(f"{life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip())
 
-    def go_live(self, task: TaskId, thread: ThreadId) -> None:
-        self.said.append(f"{self.lives.get(thread, self.words.task(task))} may go live")
+    def stop_task(self, asked: effect.StopTask) -> None:
+        self.said.append(f"stop {self._thread(asked)}")
 
-    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
-        self.said.append(f"{self.lives.get(thread, self.words.task(task))} is kept up to {end_bytes}")
+    def let_go_live(self, asked: effect.LetGoLive) -> None:
+        self.said.append(f"{self._thread(asked)} may go live")
 
-    def noted(self, task: TaskId, thread: ThreadId) -> None:
-        self.said.append(f"{self.lives.get(thread, self.words.task(task))} is noted")
+    def report_replicated(self, asked: effect.ReportReplicated) -> None:
+        self.said.append(f"{self._thread(asked)} is kept up to {asked.end_bytes}")
 
-    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        is_closed = budget_bytes <= 0
-        if is_closed != self.closed.get((task, thread), False):
-            self.closed[task, thread] = is_closed
-            self.said.append(
-                f"gate of {self.lives.get(thread, self.words.task(task))} {'closed' if is_closed else 'open'}"
-            )
+    def confirm_announcement(self, asked: effect.ConfirmAnnouncement) -> None:
+        self.said.append(f"{self._thread(asked)} is noted")
 
-    def new_mirror(self, task: TaskId) -> Mirror:
-        return RecordingMirror()
+    def set_output_budget(self, asked: effect.SetOutputBudget) -> None:
+        is_closed = asked.budget_bytes <= 0
+        if is_closed != self.closed.get((asked.task, asked.thread), False):
+            self.closed[asked.task, asked.thread] = is_closed
+            self.said.append(f"gate of {self._thread(asked)} {'closed' if is_closed else 'open'}")
 
-    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        self.said.append(f"write {name} beside it")
+    def write_whole_state(self, asked: effect.WriteWholeState) -> None:
+        self.said.append(f"write {asked.name} beside it")
 
-    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        self.written[name] = snapshot
-        self.said.append(f"write {name}")
+    def write_snapshot(self, asked: effect.WriteSnapshot) -> None:
+        self.written[asked.name] = asked.snapshot
+        self.said.append(f"write {asked.name}")
 
-    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
+    def read_snapshots(self, asked: effect.ReadSnapshots) -> None:
+        purpose = asked.purpose
         if isinstance(purpose, ShadowRead):
             whom = f"shadow of {self.words.task(purpose.task)}, session {purpose.session}"
         else:
             kind = "task" if isinstance(purpose, TaskRead) else "standby"
             whom = f"{kind} {self.words.life(purpose.task, purpose.incarnation)}"
-        self.said.append(f"read for the {whom}: {' '.join(names)}")
+        self.said.append(f"read for the {whom}: {' '.join(asked.names)}")
 
-    def open_outside(
-        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
-    ) -> None:
-        life = self.words.life(task, incarnation)
-        self.said.append(f"register {life} with the outside, generation {generation}, from {restored_number}")
+    def spill(self, asked: effect.WriteSegment | effect.LoadSegment | effect.DeleteSegment) -> None:
+        raise AssertionError(asked)
 
-    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
-        self.said.append(f"close the outside of {self.words.life(task, incarnation)}")
+    def open_sink(self, asked: effect.OpenSink) -> None:
+        where = f"generation {asked.generation}, from {asked.restored_number}"
+        self.said.append(f"register {self._life(asked)} with the outside, {where}")
 
-    def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
-    ) -> None:
-        what = self.words.elements(kind, count, 0, payload)
-        self.said.append(f"outside <- {self.words.life(task, incarnation)}: {what} from {first_seq}")
+    def close_sink(self, asked: effect.CloseSink) -> None:
+        self.said.append(f"close the outside of {self._life(asked)}")
 
-    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
-        life = self.words.life(task, incarnation)
-        self.said.append(f"the outside of {life} may forget what lies below {before_number}")
+    def write_to_sink(self, asked: effect.WriteToSink) -> None:
+        what = self.words.elements(asked.kind, asked.count, 0, asked.payload)
+        self.said.append(f"outside <- {self._life(asked)}: {what} from {asked.first_seq}")
 
-    def now_ns(self) -> int:
-        return self.now
+    def forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
+        self.said.append(f"the outside of {self._life(asked)} may forget what lies below {asked.before_number}")
 
-    def warn(self, text: str, **fields: str | int) -> None:
-        self.said.append(f"warning: {text}")
+    def open_producer(self, asked: effect.OpenProducer) -> None:
+        self.said.append(f"intake of {self._life(asked)}: open at {asked.offset_bytes}")
 
-    def end(self, reason: str) -> None:
-        self.said.append(f"the slot ends: {reason or 'done'}")
+    def hold_producer(self, asked: effect.HoldProducer) -> None:
+        self.said.append(f"intake of {self._life(asked)}: {'hold' if asked.is_held else 'go on'}")
 
+    def acknowledge_producer(self, asked: effect.AcknowledgeProducer) -> None:
+        self.said.append(f"intake of {self._life(asked)}: kept up to {asked.offset_bytes}")
 
-class _Handle(TaskHandle):
-    def __init__(self, shell: RecordingShell, life: str) -> None:
-        self.shell, self.life = shell, life
+    def close_producer(self, asked: effect.CloseProducer) -> None:
+        self.said.append(f"intake of {self._life(asked)}: close")
 
-    def put(self, command: Command) -> None:
-        match command:
-            case Delivered(channel, kind, count, skip, checkpoint, payload):
-                what = self.shell.words.elements(kind, count, checkpoint, payload)
-                skipped = f", the first {skip} known" if skip else ""
-                self.shell.said.append(
-                    f"{self.life} <- {what} on {self.shell.words.channel(ChannelId(channel))}{skipped}"
-                )
-            case Journalled(data):
-                self.shell.said.append(f"{self.life} <- {data.decode() or 'nothing more'} of its journal")
-            case _:
-                self.shell.said.append(
-                    f"{self.life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip()
-                )
+    def warn(self, asked: effect.Warn) -> None:
+        self.said.append(f"warning: {asked.text}")
+
+    def refuse_message(self, asked: effect.RefuseMessage) -> None:
+        raise asked.error
+
+    def end_slot(self, asked: effect.EndSlot) -> None:
+        self.said.append(f"the slot ends: {asked.reason or 'done'}")
 
 
 __all__ = ["RecordingShell", "Words", "decode_snapshot"]

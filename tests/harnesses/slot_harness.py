@@ -6,9 +6,20 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ThreadId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SpillStore
+from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import (
+    Event,
+    HeartbeatDue,
+    LogEndReached,
+    MessageReceived,
+    SegmentLoaded,
+    SegmentSpilled,
+    SinkOpened,
+    SnapshotWritten,
+    StepEmitted,
+)
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus
 from clonos.core.wire.messages import Message
@@ -32,23 +43,26 @@ class BenchShell(RecordingShell):
         self.warnings: list[str] = []
         super().__init__(plan)
 
-    @property
-    def spill(self) -> SpillStore:
-        return self.disk
+    def spill(self, asked: effect.WriteSegment | effect.LoadSegment | effect.DeleteSegment) -> None:
+        match asked:
+            case effect.WriteSegment(segment, payloads):
+                self.disk.write_segment(segment, payloads)
+            case effect.LoadSegment(segment):
+                self.disk.load(segment)
+            case effect.DeleteSegment(segment):
+                self.disk.delete(segment)
 
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        self.sent.append((slot, message, bytes(payload)))
+    def send(self, asked: effect.SendMessage) -> None:
+        self.sent.append((asked.slot, asked.message, bytes(asked.payload)))
 
-    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        self.gates[task] = budget_bytes <= 0
+    def set_output_budget(self, asked: effect.SetOutputBudget) -> None:
+        self.gates[asked.task] = asked.budget_bytes <= 0
 
-    def warn(self, text: str, **fields: str | int) -> None:
-        self.warnings.append(text)
+    def warn(self, asked: effect.Warn) -> None:
+        self.warnings.append(asked.text)
 
-    def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
-    ) -> None:
-        self.sent.append((SlotId(0), Release(SlotId(0), f"outside {first_seq}"), payload))
+    def write_to_sink(self, asked: effect.WriteToSink) -> None:
+        self.sent.append((SlotId(0), Release(SlotId(0), f"outside {asked.first_seq}"), asked.payload))
 
 
 class Bench:
@@ -59,14 +73,18 @@ class Bench:
         self.task = TaskId(task)
         self.shell = BenchShell(self.plan)
         self.disk = self.shell.disk
-        self.slot = Slot(SlotId(1), self.plan, options, self.shell)
-        self.disk.on_spilled = self.slot.on_spilled
-        self.disk.on_loaded = self.slot.on_segment_loaded
+        self.slot = Slot(SlotId(1), self.plan, options, self.shell.new_mirror)
+        self.disk.on_spilled = lambda *outcome: self.post(SegmentSpilled(*outcome))
+        self.disk.on_loaded = lambda *outcome: self.post(SegmentLoaded(*outcome))
         self.options = options
         self.completed = 0
         self.positions = {channel.id: 0 for channel in self.plan.outputs[self.task]}
         self.placements = [placement(t, LIFE, 1 if t == task else t + 10) for t in range(len(self.plan.tasks))]
-        self.slot.on_message(COORDINATOR, view(1, self.placements))
+        self.post(MessageReceived(COORDINATOR, view(1, self.placements)))
+
+    def post(self, event: Event) -> None:
+        """An event, and all that it leads to."""
+        self.shell.perform(self.slot.step(event))
 
     @property
     def thread(self) -> ThreadId:
@@ -101,7 +119,7 @@ class Bench:
         statement = ChannelHandshake(
             ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
         )
-        self.slot.on_message(SlotId(self.plan.channels[channel].receiving_task + 10), statement)
+        self.post(MessageReceived(SlotId(self.plan.channels[channel].receiving_task + 10), statement))
 
     def begin(self) -> None:
         """All receivers state; the task starts and goes live."""
@@ -109,8 +127,8 @@ class Bench:
             if channel.receiver is not None:
                 self.state(channel.id)
             else:
-                self.slot.on_outside_opened(self.task, LIFE, 0, None)
-        self.slot.on_log_end(self.task, self.thread, dict(self.positions))
+                self.post(SinkOpened(self.task, LIFE, 0, None))
+        self.post(LogEndReached(self.task, self.thread, dict(self.positions)))
 
     def emit(self, *outputs: tuple[int, bytes], log: bytes = b"") -> None:
         """The task has done a step: one element on each channel named."""
@@ -118,7 +136,7 @@ class Bench:
         for channel, payload in outputs:
             made.append(Output(ChannelId(channel), ElementKind.ROWS, 1, CheckpointId(0), payload))
             self.positions[ChannelId(channel)] += 1
-        self.slot.on_emission(self.task, self.thread, Emission(log, tuple(made)))
+        self.post(StepEmitted(self.task, self.thread, Emission(log, tuple(made))))
 
     def complete(self) -> None:
         """A barrier goes out on all channels, its checkpoint completes."""
@@ -129,18 +147,18 @@ class Bench:
                 made.append(Output(channel.id, ElementKind.BARRIER, 1, CheckpointId(self.completed), b""))
                 self.positions[channel.id] += 1
         taken = snapshot(self.completed, tuple(self.positions.items()), self.task, LIFE)
-        self.slot.on_emission(self.task, self.thread, Emission(b"", tuple(made), snapshot=taken))
+        self.post(StepEmitted(self.task, self.thread, Emission(b"", tuple(made), snapshot=taken)))
         for name in list(self.shell.written):
             del self.shell.written[name]
-            self.slot.on_snapshot_written(name, b"encoded", "")
+            self.post(SnapshotWritten(name, b"encoded", ""))
         ends = tuple((t, LIFE, self.slot.hosted[self.task].logs.end_bytes(log_of(TaskId(t)))) for t in self.plan.tasks)
-        self.slot.on_message(COORDINATOR, Completed(CheckpointId(self.completed), 1, ends))
+        self.post(MessageReceived(COORDINATOR, Completed(CheckpointId(self.completed), 1, ends)))
 
     def tick(self, heartbeats: int = 1) -> None:
         """Time passes."""
         for _ in range(heartbeats):
             self.shell.now += self.options.heartbeat_ms * 1_000_000
-            self.slot.on_tick(self.shell.now)
+            self.post(HeartbeatDue(self.shell.now))
 
     def received(self, channel: int) -> list[bytes]:
         """Payloads of the batches that were sent on a channel, in order."""

@@ -16,9 +16,11 @@ import pytest
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, log_of
+from clonos.core.ports.slot_effects import SendMessage
 from clonos.core.recovery.gathering import Gathering, Holder
 from clonos.core.recovery.recovery_machine import Live, Recovering, Replaying, Stalled
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.slot.slot_events import ElementsNeeded, MessageReceived
 from clonos.core.values import encode_rows
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
@@ -53,10 +55,7 @@ class Midst:
         self.slot, self.hosted = self._find("a/0")
         (self.receiving,) = self.hosted.inputs.receivings.values()
         self.sent: list[Any] = []
-        self.slot.send = self._send  # type: ignore[method-assign, assignment]
-
-    def _send(self, _slot: SlotId, message: Any, _payload: bytes | memoryview = b"") -> None:
-        self.sent.append(message)
+        self.slot.performers[SendMessage] = lambda asked: self.sent.append(asked.message)
 
     def _is_live(self, task: TaskId) -> bool:
         slot = self.world.slot_of(task)
@@ -90,7 +89,12 @@ class Midst:
     def hear(self, batch: Batch) -> None:
         """The batch has come from the slot of the input's sender."""
         sender = self.slot.slot.view.placements[self.receiving.channel.sender].hosting_slot
-        self.slot.slot.on_message(sender, batch, b"")
+        self.slot.handle(MessageReceived(sender, batch, b""))
+
+    def perform(self) -> None:
+        """What a part of the slot was asked directly leads to."""
+        for asked in self.slot.slot.shell.take():
+            self.slot.performers[type(asked)](asked)
 
     def end(self) -> None:
         """Nothing of it goes on."""
@@ -117,6 +121,7 @@ def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
 
 def the_sender_repeats_its_position_at_the_heartbeat(midst: Midst) -> None:
     midst.hosted.tick()
+    midst.perform()
     assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(
         midst.hosted.outputs.sendings
     )
@@ -126,16 +131,17 @@ def what_replay_needs_is_granted_beyond_the_window(midst: Midst) -> None:
     receiving = midst.receiving
     receiving.window_bytes, receiving.queued_bytes = 1, 1
     receiving.granted_bytes = receiving.stated_bytes = receiving.session_bytes
-    midst.slot.slot.on_needs(midst.hosted.task, midst.hosted.thread, receiving.channel.id, receiving.next_seq + 1)
+    hosted = midst.hosted
+    midst.slot.handle(ElementsNeeded(hosted.task, hosted.thread, receiving.channel.id, receiving.next_seq + 1))
     assert receiving.granted_bytes > receiving.session_bytes
 
 
 def a_view_of_an_earlier_term_is_answered_and_not_obeyed(midst: Midst) -> None:
     installed = midst.slot.slot.view
     later = msgspec.structs.replace(installed, number=installed.number + (1 << 32))
-    midst.slot.slot.on_message(SlotId(0), later, b"")
+    midst.slot.handle(MessageReceived(SlotId(0), later, b""))
     earlier = msgspec.structs.replace(installed, number=installed.number + 1)
-    midst.slot.slot.on_message(SlotId(0), earlier, b"")
+    midst.slot.handle(MessageReceived(SlotId(0), earlier, b""))
     assert midst.slot.slot.view.number == later.number
     assert [message.number for message in midst.sent if isinstance(message, View)] == [later.number]
 
@@ -146,7 +152,7 @@ def a_holder_that_recovers_answers_with_what_it_has(midst: Midst) -> None:
     nobody = Holder(midst.hosted.task, False, midst.slot.id)
     midst.hosted.recovery.state = Recovering(Gathering(view.number, frozenset((nobody,))), False)
     question = LogRequest(asker, view.placements[asker].incarnation, view.number, midst.hosted.task, False)
-    midst.slot.slot.on_message(view.placements[asker].hosting_slot, question, b"")
+    midst.slot.handle(MessageReceived(view.placements[asker].hosting_slot, question, b""))
     assert [message.task for message in midst.sent if isinstance(message, LogReply)] == [asker]
 
 

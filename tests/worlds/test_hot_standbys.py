@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, ViewNumber
+from clonos.core.ports.slot_effects import SendMessage
 from clonos.core.ports.task_port import Emission
 from clonos.core.slot.backups import Backups
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.wire.control_messages import Completed, View
@@ -110,7 +112,7 @@ def _promoting(view: View, shadow: Shadow, slot: SimSlot, number: int) -> View:
 def _goes_on_from_shadow(views_skipped: int) -> bool:
     with _followed() as (_, slot, shadow):
         view = slot.slot.view
-        slot.slot.on_message(COORDINATOR, _promoting(view, shadow, slot, view.number + 1 + views_skipped))
+        slot.handle(MessageReceived(COORDINATOR, _promoting(view, shadow, slot, view.number + 1 + views_skipped)))
         return slot.slot.hosted[shadow.task].promoted_shadow is shadow
 
 
@@ -141,10 +143,10 @@ def _told_in_mid_step() -> list[FeedShadow]:
         assert primary is not None
         hosted = primary.slot.hosted[shadow.task]
         hosted.shadow_feeds.tick()  # nothing waits
-        sent: list[Any] = []
-        primary.send = lambda _slot, message, _payload=b"": sent.append(message)  # type: ignore[method-assign,assignment]
+        primary.slot.shell.take()
         hosted.on_emission(Emission(b"\x81\x01"))
         hosted.shadow_feeds.tick()
+        sent = [asked.message for asked in primary.slot.shell.take() if isinstance(asked, SendMessage)]
         return [message for message in sent if isinstance(message, FeedShadow) and message.deltas]
 
 

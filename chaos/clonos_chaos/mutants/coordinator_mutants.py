@@ -28,12 +28,13 @@ _MOVING = (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpo
 @mutant("5")
 def acknowledgements_of_the_dead_count(mutation: Mutation) -> None:
     """Only acknowledgements of current incarnations count."""
+
+    def count_anyone(state: Any, event: Any) -> Any:
+        after = replace(state, ledger=ledger.with_counted(state.ledger, event.message))
+        return checkpoint_machine.advance(after) if isinstance(after, checkpoint_machine.Collecting) else (after, ())
+
     for state in _MOVING:
-        mutation.swap_entry(
-            checkpoint_machine.HANDLERS,
-            (state, checkpoint_machine.Acknowledged),
-            lambda state, event: checkpoint_machine.count(state, event.message),
-        )
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)
 
 
 @mutant("5")
@@ -78,7 +79,7 @@ def complete_before_it_is_durable(mutation: Mutation) -> None:
             return after, (*effects, *more)
         return after, effects
 
-    mutation.wrap(checkpoint_machine, "_advance", advance)
+    mutation.wrap(checkpoint_machine, "advance", advance)
 
 
 @mutant("5")
@@ -93,7 +94,7 @@ def one_acknowledgement_is_enough(mutation: Mutation) -> None:
         return replace(after, acknowledged=_AlmostAll(after.acknowledged))
 
     mutation.wrap(checkpoint_machine, "metadata_of", metadata_of)
-    mutation.wrap(checkpoint_machine, "with_acknowledgement", with_acknowledgement)
+    mutation.wrap(ledger, "with_acknowledgement", with_acknowledgement)
 
 
 class _AlmostAll(dict[Any, Any]):
@@ -329,7 +330,8 @@ def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
 @mutant("9")
 def slots_obey_any_term(mutation: Mutation) -> None:
     """Slots obey the highest term."""
-    from clonos.core.slot.slot import Slot
+    from clonos.core.slot.slot import FROM_COORDINATOR, Slot
+    from clonos.core.wire.control_messages import View
 
     def on_view(right: Any, self: Slot, sender: Any, view: Any, payload: Any) -> None:
         if view.number and view.number >> 32 < self.view.number >> 32:
@@ -337,4 +339,4 @@ def slots_obey_any_term(mutation: Mutation) -> None:
             self.view = type(self.view)(**{**fields, "number": view.number - 1})
         right(self, sender, view, payload)
 
-    mutation.wrap(Slot, "_on_view", on_view)
+    mutation.wrap_entry(FROM_COORDINATOR, View, on_view)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 
@@ -38,6 +39,10 @@ class Mutation:
         right = table[key]
         table[key] = wrong
         self._undo.append(lambda: table.__setitem__(key, right))
+
+    def wrap_entry(self, table: dict[Any, Any], key: Any, wrong: Callable[..., Any]) -> None:
+        """Replaces a handler of a table by ``wrong(right, ...)``."""
+        self.swap_entry(table, key, partial(wrong, table[key]))
 
     def undo(self) -> None:
         """Everything is right again."""

@@ -14,8 +14,10 @@ from clonos.core.model.ids import owner_of
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot.hosted_task import HostedTask
-from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot import FROM_SLOTS, Slot
+from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.standby.state_mirror import Standby
+from clonos.core.wire.recovery_messages import LogReply, LogRequest
 from clonos_chaos.mutants.mutation import Mutation, mutant
 from clonos_chaos.sim.external_systems import SimExternalSystem
 
@@ -90,26 +92,24 @@ def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
         if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
             right(self, sender, question, payload)
 
-    mutation.wrap(Slot, "_on_log_request", on_question)
+    mutation.wrap_entry(FROM_SLOTS, LogRequest, on_question)
 
 
 @mutant("6.4")
 def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> None:
     """A holder answers once it has installed the question's view: until then it takes in what it is sent."""
 
-    def is_early(right: Any, self: Slot, sender: Any, message: Any) -> bool:
-        if type(message).__name__ != "LogRequest" or message.view <= self.view.number:
-            return bool(right(self, sender, message))
+    def on_question(right: Any, self: Slot, sender: Any, message: Any, payload: Any) -> None:
+        if message.view <= self.view.number:
+            right(self, sender, message, payload)
+            return
         holder = self.hosted.get(message.holder)
         if holder is not None and not message.is_keeper:
-            from clonos.core.wire.recovery_messages import LogReply
-
             replicas = holder.question(message.task)
             answer = LogReply(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
             self.shell.send(sender, answer)
-        return True
 
-    mutation.wrap(Slot, "_is_early", is_early)
+    mutation.wrap_entry(FROM_SLOTS, LogRequest, on_question)
 
 
 @mutant("6.5")
@@ -179,7 +179,7 @@ def standby_applies_later_changes(mutation: Mutation) -> None:
         self.incarnation = incarnation
 
     mutation.swap(Standby, "apply_view", apply_view)
-    mutation.wrap(Slot, "restore", restore)
+    mutation.wrap(StorageEvents, "restore", restore)
     mutation.swap(Standby, "is_at", lambda self, restored: self.applied is not None)
 
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.slot.slot_events import ProducerDataRead, ProducerFailed
 from clonos.io.process.fault_points import FaultPoint
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
@@ -43,14 +44,14 @@ class ProducerConnection:
             self.host.run(self._hand_over, data)
 
     def _hand_over(self, data: bytes) -> None:
-        self.host.slot.on_journal(self.task, self.incarnation, data)
+        self.host.handle(ProducerDataRead(self.task, self.incarnation, data))
         self.host.world.reach(FaultPoint.TAKEN_IN, self.task)
 
     def fail(self, error: str) -> None:
         """Both ends see it."""
         if self.is_open:
             self.is_open = False
-            self.host.run(self.host.slot.on_producer_failed, self.task, self.incarnation, error)
+            self.host.run(self.host.handle, ProducerFailed(self.task, self.incarnation, error))
 
 
 class SimProducer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
+from clonos.core.slot.slot_events import PeerBack, PeerGone
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck
 from clonos_chaos.sim.targeted_faults import DRAWN, PointReached, TargetedFault, delivered, task_of, word_of
@@ -246,7 +247,7 @@ class Faults:
         for other in world.living():
             if self.rng.random() < 0.5:
                 world.network.break_connection(slot.id, other.id)
-            clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.slot.on_peer_gone, slot.id)
+            clock.after(clock.between(MILLISECOND_NS, 10 * MILLISECOND_NS), other.run, other.handle, PeerGone(slot.id))
         gone = SlotGone(slot.id, "killed", clock.now_ns)
         clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
 
@@ -273,14 +274,14 @@ class Faults:
     def _see_break(self, slot: SimSlot, other: SimSlot) -> None:
         clock = self.world.clock
         for here, there in ((slot, other), (other, slot)):
-            clock.after(clock.between(100_000, 10 * MILLISECOND_NS), here.run, here.slot.on_peer_gone, there.id)
+            clock.after(clock.between(100_000, 10 * MILLISECOND_NS), here.run, here.handle, PeerGone(there.id))
 
     def _heal(self, slot: SimSlot, other: SimSlot) -> None:
         world, clock = self.world, self.world.clock
         world.network.heal(slot.id, other.id)
         for here, there in ((slot, other), (other, slot)):
             due = 10 * MILLISECOND_NS + clock.between(0, MILLISECOND_NS)
-            clock.after(due, here.run, here.slot.on_peer_back, there.id)
+            clock.after(due, here.run, here.handle, PeerBack(there.id))
 
     def cut_coordinator(self, slot: SimSlot, cut_ms: int) -> None:
         """No connection between a slot and the coordinator for a while."""

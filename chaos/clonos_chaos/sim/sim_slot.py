@@ -1,4 +1,4 @@
-"""A process of the simulated world: the real ``Slot`` behind a ``SlotShell`` of virtual time."""
+"""A process of the simulated world: the real ``Slot``, whose effects are performed in virtual time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.checkpoint.snapshot import encode_snapshot, restore_from, standby_payload
-from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, TaskRead
-from clonos.core.ports.task_port import Activation, TaskHandle
+from clonos.core.ports.slot_effects import ReadPurpose, TaskRead
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import (
+    Event,
+    HeartbeatDue,
+    SinkConfirmed,
+    SinkOpened,
+    SinkRefused,
+    SnapshotsRead,
+    SnapshotWritten,
+    WholeStateWritten,
+)
 from clonos.core.wire.control_messages import Register
-from clonos.core.wire.messages import Message
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.external_systems import SimFenced
 from clonos_chaos.sim.producers import SimIntakes
@@ -41,7 +49,37 @@ class SimSlot:
         self.tasks: dict[tuple[TaskId, ThreadId], SimTask] = {}
         self.spill = SimSpill(self)
         self.producers = SimIntakes(self)
-        self.slot = Slot(slot_id, world.plan, world.options, self)
+        self.slot = Slot(slot_id, world.plan, world.options, self.new_mirror)
+        self.step = self.slot.step  # or that of a trace
+        self.performers: dict[type, Callable[[Any], None]] = {
+            effect.SendMessage: self._send,
+            effect.StartTask: self._start_task,
+            effect.PutCommand: self._put_command,
+            effect.StopTask: self._stop_task,
+            effect.LetGoLive: self._let_go_live,
+            effect.ReportReplicated: self._report_replicated,
+            effect.ConfirmAnnouncement: self._confirm_announcement,
+            effect.SetOutputBudget: self._set_output_budget,
+            effect.WriteSnapshot: self._write_snapshot,
+            effect.WriteWholeState: self._write_whole_state,
+            effect.ReadSnapshots: self._read_snapshots,
+            effect.OpenSink: self._open_sink,
+            effect.WriteToSink: self._write_to_sink,
+            effect.ForgetSinkOutput: self._forget_sink_output,
+            effect.CloseSink: self._close_sink,
+            effect.WriteSegment: lambda asked: self.spill.write_segment(asked.segment, asked.payloads),
+            effect.LoadSegment: lambda asked: self.spill.load(asked.segment),
+            effect.DeleteSegment: lambda asked: self.spill.delete(asked.segment),
+            effect.OpenProducer: lambda asked: self.producers.open(asked.task, asked.incarnation, asked.offset_bytes),
+            effect.HoldProducer: lambda asked: self.producers.hold(asked.task, asked.incarnation, asked.is_held),
+            effect.AcknowledgeProducer: lambda asked: self.producers.acknowledge(
+                asked.task, asked.incarnation, asked.offset_bytes
+            ),
+            effect.CloseProducer: lambda asked: self.producers.close(asked.task, asked.incarnation),
+            effect.Warn: self._warn,
+            effect.RefuseMessage: self._refuse_message,
+            effect.EndSlot: self._end_slot,
+        }
         self._is_silent = False
         self._inbox_due_ns = 0
         self._outside_due_ns: dict[TaskId, int] = {}
@@ -58,8 +96,13 @@ class SimSlot:
         """The heartbeat of the process."""
         if self.is_dead:
             return
-        self.run(self.slot.on_tick, self.clock.now_ns)
+        self.run(self.handle, HeartbeatDue(self.clock.now_ns))
         self.clock.after(25 * MILLISECOND_NS, self.tick)
+
+    def handle(self, event: Event) -> None:
+        """Steps the machine and performs what it asks for."""
+        for each in self.step(event):
+            self.performers[type(each)](each)
 
     def run(self, call: Callable[..., None], *arguments: Any) -> None:
         """Something happens in this process: now, or when it is no longer paused, in the order in which it came."""
@@ -102,50 +145,54 @@ class SimSlot:
         for task in list(self.tasks.values()):
             task.kill()
 
-    # ------------------------------------------------------------------ SlotShell
+    # ------------------------------------------------------------------ effects
 
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        self.world.network.send(self.id, slot, message, payload)
+    def _send(self, asked: effect.SendMessage) -> None:
+        self.world.network.send(self.id, asked.slot, asked.message, asked.payload)
 
-    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
-        if not activation.is_shadow:
-            self.world.oracle.started(self, task, activation.incarnation)
-        started = self.tasks[task, thread] = SimTask(self, task, thread, activation)
+    def _start_task(self, asked: effect.StartTask) -> None:
+        if not asked.activation.is_shadow:
+            self.world.oracle.started(self, asked.task, asked.activation.incarnation)
+        started = self.tasks[asked.task, asked.thread] = SimTask(self, asked.task, asked.thread, asked.activation)
         started.start()
-        return started
 
-    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
-        stopped = self.tasks.pop((task, thread), None)
+    def _put_command(self, asked: effect.PutCommand) -> None:
+        found = self.tasks.get((asked.task, asked.thread))
+        if found is not None:
+            found.put(asked.command)
+
+    def _stop_task(self, asked: effect.StopTask) -> None:
+        stopped = self.tasks.pop((asked.task, asked.thread), None)
         if stopped is not None:
             self.clock.at(self.clock.now_ns, stopped.kill)
             stopped.room.allow(-UNLIMITED, 0)  # no further step
 
-    def go_live(self, task: TaskId, thread: ThreadId) -> None:
-        self.tasks[task, thread].release()
-        self.world.reach(FaultPoint.LIVE, task)
-        if self.tasks[task, thread].began_as_shadow:
-            self.world.oracle.started(self, task, self.slot.hosted[task].incarnation)
+    def _let_go_live(self, asked: effect.LetGoLive) -> None:
+        self.tasks[asked.task, asked.thread].release()
+        self.world.reach(FaultPoint.LIVE, asked.task)
+        if self.tasks[asked.task, asked.thread].began_as_shadow:
+            self.world.oracle.started(self, asked.task, self.slot.hosted[asked.task].incarnation)
             self.world.oracle.situations.reach(HOT_TAKEOVER)
 
-    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
-        self.tasks[task, thread].replicated_to(end_bytes)
+    def _report_replicated(self, asked: effect.ReportReplicated) -> None:
+        self.tasks[asked.task, asked.thread].replicated_to(asked.end_bytes)
 
-    def noted(self, task: TaskId, thread: ThreadId) -> None:
-        self.tasks[task, thread].note()
+    def _confirm_announcement(self, asked: effect.ConfirmAnnouncement) -> None:
+        self.tasks[asked.task, asked.thread].note()
 
-    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        found = self.tasks.get((task, thread))
+    def _set_output_budget(self, asked: effect.SetOutputBudget) -> None:
+        found = self.tasks.get((asked.task, asked.thread))
         if found is not None:
-            found.room.allow(budget_bytes, handled_bytes)
+            found.room.allow(asked.budget_bytes, asked.handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return self.world.job.new_mirror(self.world.plan.vertex_of[task])
 
-    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        self.clock.after(self._store_delay_ns(), self._written, name, snapshot, more)
+    def _write_snapshot(self, asked: effect.WriteSnapshot) -> None:
+        self.clock.after(self._store_delay_ns(), self._written, asked.name, asked.snapshot, asked.more)
 
-    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        self.clock.after(self._store_delay_ns(), self._whole_written, name, snapshot, whole)
+    def _write_whole_state(self, asked: effect.WriteWholeState) -> None:
+        self.clock.after(self._store_delay_ns(), self._whole_written, asked.name, asked.snapshot, asked.whole)
 
     def _store_delay_ns(self) -> int:
         return self.clock.between(100_000, self.world.settings.store_ns_max)
@@ -155,14 +202,14 @@ class SimSlot:
         if self.is_dead:
             return  # never finished: what is torn has no name yet
         if self.world.fails_in_store():
-            self.run(self.slot.on_snapshot_written, name, b"", "the simulated store failed")
+            self.run(self.handle, SnapshotWritten(name, b"", "the simulated store failed"))
             return
         pieces = self.world.store[name] = (encode_snapshot(snapshot), *(more or ()))
         if more is not None:
             more.release()
         self.world.reach(FaultPoint.SNAPSHOT_WRITTEN, TaskId(int(name.split("/")[1])))
         is_sent = more is None or self.clock.between(0, 3)  # what is long is fetched
-        self.run(self.slot.on_snapshot_written, name, standby_payload(pieces) if is_sent else b"", "")
+        self.run(self.handle, SnapshotWritten(name, standby_payload(pieces) if is_sent else b"", ""))
 
     def _whole_written(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         if self.is_dead:
@@ -170,11 +217,11 @@ class SimSlot:
         if not self.world.fails_in_store():
             self.world.store[name] = (encode_snapshot(snapshot), *whole)
             self.world.reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot.task)
-            self.run(self.slot.on_whole_written, name)
+            self.run(self.handle, WholeStateWritten(name))
         whole.release()
 
-    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        self.clock.after(self._store_delay_ns(), self._read, purpose, names)
+    def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
+        self.clock.after(self._store_delay_ns(), self._read, asked.purpose, asked.names)
 
     def _read(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
         store = self.world.store
@@ -182,15 +229,15 @@ class SimSlot:
         if missing and isinstance(purpose, TaskRead) and not self.is_dead:
             self.world.fail(f"snapshot {missing} of {purpose} is not in the store")
         if missing or self.world.fails_in_store():
-            self.run(self.slot.on_objects_read, purpose, None, f"missing {missing}")
+            self.run(self.handle, SnapshotsRead(purpose, None, f"missing {missing}"))
             return
         restored = restore_from([(name, store[name]) for name in names], self.new_mirror(purpose.task))
-        self.run(self.slot.on_objects_read, purpose, restored, "")
+        self.run(self.handle, SnapshotsRead(purpose, restored, ""))
 
-    def open_outside(
-        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
-    ) -> None:
-        self._outside(task, self._register_outside, task, incarnation, generation, restored_number)
+    def _open_sink(self, asked: effect.OpenSink) -> None:
+        self._outside(
+            asked.task, self._register_outside, asked.task, asked.incarnation, asked.generation, asked.restored_number
+        )
 
     def _outside(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
         due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.outside_ns_max)
@@ -212,25 +259,23 @@ class SimSlot:
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,
-            self.slot.on_outside_opened,
-            task,
-            incarnation,
-            number,
-            superseded,
+            self.handle,
+            SinkOpened(task, incarnation, number, superseded),
         )
 
     def _refused(self, task: TaskId, incarnation: Incarnation, fenced: SimFenced) -> None:
         self.world.oracle.situations.reach(FENCED_AT_SINK)
         delay_ns = self.world.settings.outside_ns_max
-        self.clock.after(delay_ns, self.run, self.slot.on_outside_fenced, task, incarnation, *fenced.by)
+        generation, by = fenced.by
+        self.clock.after(delay_ns, self.run, self.handle, SinkRefused(task, incarnation, generation, Incarnation(by)))
 
-    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+    def _close_sink(self, asked: effect.CloseSink) -> None:
         """What is on its way is written; the outside refuses it once a successor has registered."""
 
-    def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
-    ) -> None:
-        self._outside(task, self._write_outside, task, incarnation, first_seq, count, payload)
+    def _write_to_sink(self, asked: effect.WriteToSink) -> None:
+        self._outside(
+            asked.task, self._write_outside, asked.task, asked.incarnation, asked.first_seq, asked.count, asked.payload
+        )
 
     def _write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
@@ -247,25 +292,23 @@ class SimSlot:
         self.clock.after(
             self.clock.between(10_000, self.world.settings.outside_ns_max),
             self.run,
-            self.slot.on_outside_confirmed,
-            task,
-            incarnation,
-            number,
+            self.handle,
+            SinkConfirmed(task, incarnation, number),
         )
 
-    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
-        outside = self.world.outsides[task]
+    def _forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
+        outside = self.world.outsides[asked.task]
         if outside.withdraws:  # behind the writes that are on their way; nothing is drawn for it
-            due = max(self.clock.now_ns, self._outside_due_ns.get(task, 0))
-            self.clock.at(due, outside.forget, incarnation, before_number)
+            due = max(self.clock.now_ns, self._outside_due_ns.get(asked.task, 0))
+            self.clock.at(due, outside.forget, asked.incarnation, asked.before_number)
 
-    def now_ns(self) -> int:
-        return self.clock.now_ns
+    def _warn(self, asked: effect.Warn) -> None:
+        self.world.note(f"warning: {asked.text}")
+        self.world.warnings.append((asked.text, asked.fields))
 
-    def warn(self, text: str, **fields: str | int) -> None:
-        self.world.note(f"warning: {text}")
-        self.world.warnings.append((text, fields))
+    def _refuse_message(self, asked: effect.RefuseMessage) -> None:
+        raise asked.error
 
-    def end(self, reason: str) -> None:
-        self.world.note(f"slot {self.id} ends: {reason or 'released'}")
+    def _end_slot(self, asked: effect.EndSlot) -> None:
+        self.world.note(f"slot {self.id} ends: {asked.reason or 'released'}")
         self.kill()

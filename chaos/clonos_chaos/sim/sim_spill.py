@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from clonos.core.model.options import Options, SpillPolicy
+from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 if TYPE_CHECKING:
@@ -73,15 +74,14 @@ class SimSpill:
         self.clock.at(self._due_ns(), self._written, segment, payloads)
 
     def _written(self, segment: int, payloads: list[bytes]) -> None:
-        on_spilled = self.host.slot.on_spilled
         if self._fails(self.environment.write_failure):
             self._count("segment not written")
-            self.host.run(on_spilled, segment, 0, self._failure(segment))
+            self.host.run(self.host.handle, SegmentSpilled(segment, 0, self._failure(segment)))
             return
         self._count("segment written")
         self.world.oracle.situations.spilled(self.host.slot)
         self.segments[segment] = payloads
-        self.host.run(on_spilled, segment, sum(map(len, payloads)), "")
+        self.host.run(self.host.handle, SegmentSpilled(segment, sum(map(len, payloads)), ""))
 
     def load(self, segment: int) -> None:
         self.clock.at(self._due_ns(), self._loaded, segment)
@@ -90,13 +90,12 @@ class SimSpill:
         payloads = self.segments.get(segment)
         if payloads is None:
             return  # deleted meanwhile
-        on_segment_loaded = self.host.slot.on_segment_loaded
         if self._fails(self.environment.load_failure):
             self._count("segment not loaded")
-            self.host.run(on_segment_loaded, segment, None, self._failure(segment))
+            self.host.run(self.host.handle, SegmentLoaded(segment, None, self._failure(segment)))
             return
         self._count("segment loaded")
-        self.host.run(on_segment_loaded, segment, payloads, "")
+        self.host.run(self.host.handle, SegmentLoaded(segment, payloads, ""))
 
     def delete(self, segment: int) -> None:
         # One that is still being written stays behind: a simulated disk is large.

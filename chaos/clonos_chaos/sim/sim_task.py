@@ -11,6 +11,16 @@ from greenlet import getcurrent, greenlet
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, TaskStopped
+from clonos.core.slot.slot_events import (
+    ElementsNeeded,
+    JournalMissed,
+    JournalWanted,
+    LogEndReached,
+    ReplicationAwaited,
+    StepAnnounced,
+    StepEmitted,
+    ThreadRaised,
+)
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.io.process.fault_points import FaultPoint, of_shadow
@@ -65,7 +75,7 @@ class SimTask:
             world.note(f"{world.plan.task_name(self.task)} raised {error!r}")
             if world.is_unexpected(error):
                 world.crashes.append(error)
-            self.host.later(self.host.slot.on_raised, self.number, describe_failure(task, error))
+            self.host.later(self.host.handle, ThreadRaised(self.number, describe_failure(task, error)))
 
     def _reach(self, point: FaultPoint) -> bool:
         """A named point; what a shadow does again has another name."""
@@ -159,40 +169,40 @@ class SimTask:
         else:
             self._reach(FaultPoint.END_OF_STREAM if snapshot.final else FaultPoint.ALIGNED)
         self.room.spend(emission.cost_bytes)
-        self.host.later(self.host.slot.on_emission, self.task, self.number, emission)
+        self.host.later(self.host.handle, StepEmitted(self.task, self.number, emission))
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
     def budget_bytes(self) -> int:
         return self.room.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
-        self.host.later(self.host.slot.on_needs, self.task, self.number, channel, next_seq)
+        self.host.later(self.host.handle, ElementsNeeded(self.task, self.number, channel, next_seq))
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         self._reach(FaultPoint.LOG_END)
-        self.host.later(self.host.slot.on_log_end, self.task, self.number, positions)
+        self.host.later(self.host.handle, LogEndReached(self.task, self.number, positions))
         while not self._is_released:
             self._idle(None)
 
     def await_replicated(self, log_end_bytes: int) -> None:
         self._reach(FaultPoint.INTENT)
-        self.host.later(self.host.slot.on_await_replicated, self.task, self.number, log_end_bytes)
+        self.host.later(self.host.handle, ReplicationAwaited(self.task, self.number, log_end_bytes))
         while self._replicated_bytes < log_end_bytes:
             self._idle(None)
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
         self._is_acknowledged = False
         self.announced = (channel, first_seq)
-        self.host.later(self.host.slot.on_announce_step, self.task, self.number, channel, first_seq)
+        self.host.later(self.host.handle, StepAnnounced(self.task, self.number, channel, first_seq))
         while not self._is_acknowledged:
             self._idle(None)
         self.acknowledged = self.announced
 
     def open_journal(self) -> None:
-        self.host.later(self.host.slot.on_open_journal, self.task, self.number)
+        self.host.later(self.host.handle, JournalWanted(self.task, self.number))
 
     def lose_journal(self) -> NoReturn:
-        self.host.later(self.host.slot.on_journal_lost, self.task, self.number)
+        self.host.later(self.host.handle, JournalMissed(self.task, self.number))
         while True:
             self._idle(None)
 

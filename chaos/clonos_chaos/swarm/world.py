@@ -18,6 +18,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, ChannelId, SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.values import decode_rows
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.messages import Message
@@ -272,13 +273,13 @@ class World:
             if type(message) is Batch:
                 slot.run(self._deliver_batch, slot, sender, message, payload)
             else:
-                slot.run(slot.slot.on_message, sender, message, payload)
+                slot.run(slot.handle, MessageReceived(sender, message, payload))
             self.oracle.delivered()
 
     def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: Batch, payload: Any) -> None:
         receiving = self.oracle.channels.receiving(slot, batch)
         before_seq = receiving.next_seq if receiving is not None else 0
-        slot.slot.on_message(sender, batch, payload)
+        slot.handle(MessageReceived(sender, batch, payload))
         if receiving is not None and receiving.next_seq > before_seq:
             self.oracle.channels.took(batch, payload, before_seq)
 

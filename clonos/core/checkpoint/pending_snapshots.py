@@ -112,3 +112,8 @@ class PendingSnapshots:
 
 def _name_of(snapshot: Snapshot, kind: str) -> str:
     return f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"
+
+
+def task_of_object(name: str) -> TaskId:
+    """Returns the task whose snapshot an object of the store is."""
+    return TaskId(int(name.split("/")[1]))

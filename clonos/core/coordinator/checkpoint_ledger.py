@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import is_
 
 from clonos.core.checkpoint.checkpoint_metadata import METADATA_FORMAT, CheckpointMetadata, TaskEntry
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
@@ -56,6 +57,42 @@ def with_acknowledgement(pending: Pending, message: Snapshotted) -> Pending:
     if known is not None and (message.final or known == message):  # made for the checkpoint goes before final
         return pending
     return replace(pending, acknowledged={**pending.acknowledged, message.task: message})
+
+
+def with_next_pending(ledger: Ledger, awake_ns: int, then_pause: bool) -> Ledger:
+    """The ledger with one more pending checkpoint, which has the next number."""
+    number = CheckpointId(ledger.highest + 1)
+    already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
+    begun = Pending(number, awake_ns, then_pause, already)
+    return replace(ledger, highest=number, pending=(*ledger.pending, begun))
+
+
+def with_counted(ledger: Ledger, message: Snapshotted) -> Ledger:
+    """The ledger with one more acknowledgement; itself when nothing changes."""
+    task, finals = message.task, ledger.finals
+    if message.final and finals.get(task) != message:
+        finals = {**finals, task: message}
+    pending = tuple([with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending])
+    # A new coordinator learns from it which numbers its predecessor has used. A final state's number was not given.
+    highest = ledger.highest if message.final else max(ledger.highest, message.checkpoint)
+    is_known = finals is ledger.finals and all(map(is_, pending, ledger.pending))
+    if is_known and highest == ledger.highest:  # repeated at the heartbeat
+        return ledger
+    return replace(ledger, finals=finals, pending=pending, highest=highest)
+
+
+def without_tasks(ledger: Ledger, dead: frozenset[TaskId]) -> Ledger:
+    """The ledger without the acknowledgements of tasks whose incarnations are over."""
+    incarnations = tuple(None if task in dead else life for task, life in enumerate(ledger.incarnations))
+    dropped = [message for task, message in ledger.finals.items() if task in dead]
+    finals = {task: message for task, message in ledger.finals.items() if task not in dead}
+    pending = []
+    for p in ledger.pending:
+        dropped += [message for task, message in p.acknowledged.items() if task in dead]
+        kept = {task: message for task, message in p.acknowledged.items() if task not in dead}
+        pending.append(replace(p, acknowledged=kept))
+    garbage = (*ledger.garbage, *dropped)
+    return replace(ledger, incarnations=incarnations, finals=finals, pending=tuple(pending), garbage=garbage)
 
 
 def without_pending(ledger: Ledger, is_over: Callable[[Pending], bool]) -> Ledger:

@@ -11,20 +11,18 @@ they do not, but no other metadata is written, so that a resume has one checkpoi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.coordinator.checkpoint_ledger import (
     Ledger,
-    Pending,
     collect_garbage,
-    covers,
     metadata_of,
-    with_acknowledgement,
+    with_counted,
+    with_next_pending,
     without_pending,
+    without_tasks,
 )
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
@@ -35,8 +33,9 @@ from clonos.core.coordinator.coordinator_effects import (
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
-from clonos.core.model.errors import Blame, InternalError
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.machine import Machine, Table
 from clonos.core.wire.control_messages import Snapshotted
 
 PENDING_MAX = 8
@@ -86,6 +85,9 @@ class Deposed:
 
 
 State = Collecting | Committing | Publishing | Deposed
+S = TypeVar("S", bound=State)
+Active = TypeVar("Active", Collecting, Committing, Publishing)
+Busy = TypeVar("Busy", Committing, Publishing)
 
 # ------------------------------------------------------------------ events
 
@@ -183,80 +185,58 @@ class Complete:
 
 
 Effect = Complete | WriteMetadata | CommitOutput | DeleteObjects | Alarm | JobFailed | StoodDown
-Step = tuple[State, tuple[Effect, ...]]
+Next = tuple[S, tuple[Effect, ...]]
+Step = Next[State]
 
 # ------------------------------------------------------------------ handlers
 
 
-def _stay(state: State, _event: Any) -> Step:
+def _stay(state: S, _event: Any) -> Next[S]:
     return state, ()
 
 
-def _begin(state: Collecting | Committing | Publishing, event: CheckpointDue) -> Step:
-    ledger = state.ledger
+def _begin(state: Collecting, event: CheckpointDue) -> Next[Collecting | Committing]:
+    return advance(Collecting(_with_next(state.ledger, event)))
+
+
+def _begin_beside(state: Busy, event: CheckpointDue) -> Next[Busy]:
+    return replace(state, ledger=_with_next(state.ledger, event)), ()
+
+
+def _with_next(ledger: Ledger, event: CheckpointDue) -> Ledger:
     if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
-        return state, ()
-    number = CheckpointId(ledger.highest + 1)
-    already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
-    begun = Pending(number, event.awake_ns, event.then_pause, already)
-    return _advance(replace(state, ledger=replace(ledger, highest=number, pending=(*ledger.pending, begun))))
+        return ledger
+    return with_next_pending(ledger, event.awake_ns, event.then_pause)
 
 
-def _acknowledge(state: Collecting | Committing | Publishing, event: Acknowledged) -> Step:
-    message, ledger = event.message, state.ledger
+def _acknowledge(state: Collecting, event: Acknowledged) -> Next[Collecting | Committing]:
+    return advance(Collecting(_with_current(state.ledger, event.message)))
+
+
+def _acknowledge_beside(state: Busy, event: Acknowledged) -> Next[Busy]:
+    return replace(state, ledger=_with_current(state.ledger, event.message)), ()
+
+
+def _with_current(ledger: Ledger, message: Snapshotted) -> Ledger:
     if message.incarnation != ledger.incarnations[message.task]:  # a dead incarnation's counts for nobody
-        return state, ()
-    return count(state, message)
+        return ledger
+    return with_counted(ledger, message)
 
 
-def count(state: Collecting | Committing | Publishing, message: Snapshotted) -> Step:
-    """Enters an acknowledgement, whoever made it."""
-    ledger, task = state.ledger, message.task
-    finals = ledger.finals
-    if message.final and finals.get(task) != message:
-        finals = {**finals, task: message}
-    pending = tuple([with_acknowledgement(p, message) if covers(message, p.number) else p for p in ledger.pending])
-    # A new coordinator learns from it which numbers its predecessor has used. A final state's number was not given.
-    highest = ledger.highest if message.final else max(ledger.highest, message.checkpoint)
-    is_known = finals is ledger.finals and all(map(is_, pending, ledger.pending))
-    if is_known and highest == ledger.highest:  # repeated at the heartbeat
-        return state, ()
-    return _advance(replace(state, ledger=replace(ledger, finals=finals, pending=pending, highest=highest)))
+def _forget(state: Active, event: Died) -> Next[Active]:
+    return replace(state, ledger=without_tasks(state.ledger, frozenset(event.tasks))), ()
 
 
-def _forget(state: Collecting | Committing | Publishing, event: Died) -> Step:
-    ledger = state.ledger
-    dead = frozenset(event.tasks)
-    incarnations = tuple(None if t in dead else i for t, i in enumerate(ledger.incarnations))
-    dropped = [message for task, message in ledger.finals.items() if task in dead]
-    finals = {task: message for task, message in ledger.finals.items() if task not in dead}
-    pending = []
-    for p in ledger.pending:
-        dropped += [message for task, message in p.acknowledged.items() if task in dead]
-        kept = {task: message for task, message in p.acknowledged.items() if task not in dead}
-        pending.append(replace(p, acknowledged=kept))
-    ledger = replace(
-        ledger,
-        incarnations=incarnations,
-        finals=finals,
-        pending=tuple(pending),
-        garbage=(*ledger.garbage, *dropped),
-    )
-    return replace(state, ledger=ledger), ()
-
-
-def _renew(state: Collecting | Committing | Publishing, event: Renewed) -> Step:
+def _renew(state: Active, event: Renewed) -> Next[Active]:
     ledger = replace(state.ledger, generation=event.generation, incarnations=event.incarnations)
     if event.generation != state.ledger.generation:
         ledger = without_pending(replace(ledger, finals={}), lambda _: True)
     return replace(state, ledger=ledger), ()
 
 
-def _advance(state: Collecting | Committing | Publishing) -> Step:
-    """Begins to commit the highest checkpoint that all have acknowledged, unless another is on its way."""
+def advance(state: Collecting) -> Next[Collecting | Committing]:
+    """Begins to commit the highest checkpoint that all have acknowledged, if there is one."""
     ledger = state.ledger
-    if not isinstance(state, Collecting):
-        return state, ()
     count = len(ledger.plan.tasks)
     if len(ledger.finals) == count and not ledger.completed.is_final:
         number = CheckpointId(ledger.highest + 1)
@@ -270,7 +250,7 @@ def _advance(state: Collecting | Committing | Publishing) -> Step:
     return Committing(ledger, metadata, 1, None, None), (WriteMetadata(metadata),)
 
 
-def _complete(state: Committing, event: Durable) -> Step:
+def _complete(state: Committing, event: Durable) -> Next[Committing | Collecting | Publishing]:
     if event.checkpoint != state.metadata.checkpoint:
         return state, ()
     metadata = state.metadata
@@ -282,17 +262,17 @@ def _complete(state: Committing, event: Durable) -> Step:
     parts = parts_by_vertex(ledger.plan, metadata)
     if parts:
         return Publishing(ledger, 1, None), (*effects, CommitOutput(metadata.checkpoint, parts))
-    following, more = _advance(Collecting(ledger))
+    following, more = advance(Collecting(ledger))
     return following, (*effects, *more)
 
 
-def _depose(state: Committing, event: SnapshotTaken) -> Step:
+def _depose(state: Committing, event: SnapshotTaken) -> Next[Committing | Deposed]:
     if event.checkpoint != state.metadata.checkpoint:
         return state, ()
     return Deposed(state.ledger), (StoodDown(event.checkpoint),)
 
 
-def _write_later(state: Committing, event: WriteFailed) -> Step:
+def _write_later(state: Committing, event: WriteFailed) -> Next[Committing | Deposed]:
     if event.checkpoint != state.metadata.checkpoint or state.retry_ns is not None:
         return state, ()
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
@@ -306,7 +286,7 @@ def _write_later(state: Committing, event: WriteFailed) -> Step:
     return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
 
 
-def _publish_later(state: Publishing, event: CommitFailed) -> Step:
+def _publish_later(state: Publishing, event: CommitFailed) -> Next[Publishing | Deposed]:
     checkpoint, text = event.failed.checkpoint, event.failed.text
     if checkpoint != state.ledger.completed.checkpoint or state.retry_ns is not None:
         return state, ()
@@ -321,13 +301,13 @@ def _publish_later(state: Publishing, event: CommitFailed) -> Step:
     return replace(state, retry_ns=event.awake_ns + (RETRY_FIRST_NS << state.attempts - 1)), (alarm,)
 
 
-def _finish_publishing(state: Publishing, event: OutputCommitted) -> Step:
+def _finish_publishing(state: Publishing, event: OutputCommitted) -> Next[Publishing | Collecting | Committing]:
     if event.checkpoint != state.ledger.completed.checkpoint:
         return state, ()
-    return _advance(Collecting(state.ledger))
+    return advance(Collecting(state.ledger))
 
 
-def _give_up_old(state: Collecting, event: TimePassed) -> Step:
+def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting]:
     ledger = state.ledger
     old = [p for p in ledger.pending if event.awake_ns - p.begun_ns >= event.timeout_ns]
     if not old:
@@ -342,7 +322,7 @@ def _give_up_old(state: Collecting, event: TimePassed) -> Step:
     return replace(state, ledger=without_pending(ledger, lambda p: p in old)), alarms
 
 
-def _write_again(state: Committing, event: TimePassed) -> Step:
+def _write_again(state: Committing, event: TimePassed) -> Next[Committing | Deposed]:
     if state.retry_ns is not None:
         if event.awake_ns < state.retry_ns:
             return state, ()
@@ -360,18 +340,26 @@ def _write_again(state: Committing, event: TimePassed) -> Step:
     return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
 
 
-def _publish_again(state: Publishing, event: TimePassed) -> Step:
+def _publish_again(state: Publishing, event: TimePassed) -> Next[Publishing]:
     if state.retry_ns is None or event.awake_ns < state.retry_ns:
         return state, ()
     again = CommitOutput(state.ledger.completed.checkpoint, parts_by_vertex(state.ledger.plan, state.ledger.completed))
     return replace(state, attempts=state.attempts + 1, retry_ns=None), (again,)
 
 
-HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
-    **{(state, CheckpointDue): _begin for state in (Collecting, Committing, Publishing)},
-    **{(state, Acknowledged): _acknowledge for state in (Collecting, Committing, Publishing)},
-    **{(state, Died): _forget for state in (Collecting, Committing, Publishing)},
-    **{(state, Renewed): _renew for state in (Collecting, Committing, Publishing)},
+HANDLERS: Table[Step] = {
+    (Collecting, CheckpointDue): _begin,
+    (Committing, CheckpointDue): _begin_beside,
+    (Publishing, CheckpointDue): _begin_beside,
+    (Collecting, Acknowledged): _acknowledge,
+    (Committing, Acknowledged): _acknowledge_beside,
+    (Publishing, Acknowledged): _acknowledge_beside,
+    (Collecting, Died): _forget,
+    (Committing, Died): _forget,
+    (Publishing, Died): _forget,
+    (Collecting, Renewed): _renew,
+    (Committing, Renewed): _renew,
+    (Publishing, Renewed): _renew,
     (Committing, Durable): _complete,
     (Committing, SnapshotTaken): _depose,
     (Committing, WriteFailed): _write_later,
@@ -381,14 +369,17 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Committing, TimePassed): _write_again,
     (Publishing, TimePassed): _publish_again,
     # An outcome that comes twice, or after another coordinator was found.
-    **{(state, event): _stay for state in (Collecting, Publishing) for event in (Durable, SnapshotTaken, WriteFailed)},
-    **{(state, event): _stay for state in (Collecting, Committing) for event in (OutputCommitted, CommitFailed)},
+    (Collecting, Durable): _stay,
+    (Collecting, SnapshotTaken): _stay,
+    (Collecting, WriteFailed): _stay,
+    (Publishing, Durable): _stay,
+    (Publishing, SnapshotTaken): _stay,
+    (Publishing, WriteFailed): _stay,
+    (Collecting, OutputCommitted): _stay,
+    (Collecting, CommitFailed): _stay,
+    (Committing, OutputCommitted): _stay,
+    (Committing, CommitFailed): _stay,
 }
 
-
-def step(state: State, event: Event) -> Step:
-    """The next state and what to do. A pair without a row is a bug."""
-    handler = HANDLERS.get((type(state), type(event)))
-    if handler is None:
-        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
-    return handler(state, event)
+MACHINE: Machine[State, Event, Step] = Machine("checkpoint machine", HANDLERS)
+step = MACHINE.step

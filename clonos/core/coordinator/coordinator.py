@@ -9,7 +9,6 @@ task), ``placement`` (who sits where). A message is looked up by its own type, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -43,8 +42,9 @@ from clonos.core.coordinator.coordinator_state import (
 )
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.coordinator.view_machine import Standing
-from clonos.core.model.errors import InternalError, MessageMalformed
+from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
+from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
@@ -65,22 +65,53 @@ OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
 SETTLING = (Running, Closing)
 
-HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
+HANDLERS: Table[None] = {
     (Idle, Begin): startup.begin,
     (Idle, Ticked): _stay,
-    # Forming, and listening to the slots of an earlier coordinator
-    **{(phase, Register): startup.register for phase in (Starting, Listening, Running)},
-    **{(phase, SlotGone): event_handlers.lose_slot for phase in (Starting, Listening, Running)},
-    **{(phase, SlotUnreachable): event_handlers.suspect_slot for phase in (Starting, Listening, Running)},
-    **{(phase, SlotRefused): event_handlers.note_refusal for phase in (Starting, Listening, Running)},
-    **{(phase, StopAsked): startup.stop_early for phase in (Idle, Starting, Listening)},
+    (Idle, StopAsked): startup.stop_early,
+    # Starting: waits for enough slots
+    (Starting, Register): startup.register,
     (Starting, Ticked): startup.wait_for_slots,
-    **{(Starting, message): _stay for message in MESSAGES if message is not Register},
+    (Starting, StopAsked): startup.stop_early,
+    (Starting, SlotGone): event_handlers.lose_slot,
+    (Starting, SlotUnreachable): event_handlers.suspect_slot,
+    (Starting, SlotRefused): event_handlers.note_refusal,
+    (Starting, MetadataWritten): event_handlers.take_outcome,
+    (Starting, OutputCommitted): event_handlers.take_commit,
+    (Starting, OutputCommitFailed): event_handlers.take_commit_failure,
+    (Starting, SlotStatus): _stay,
+    (Starting, Snapshotted): _stay,
+    (Starting, LogLost): _stay,
+    (Starting, JournalLost): _stay,
+    (Starting, SinkFenced): _stay,
+    (Starting, TaskFailed): _stay,
+    (Starting, AnnounceStep): _stay,
+    (Starting, Suspicion): _stay,
+    (Starting, View): _stay,
+    # Listening: to the slots of an earlier coordinator
+    (Listening, Register): startup.register,
     (Listening, View): startup.on_view_reported,
     (Listening, SlotStatus): startup.on_status,
     (Listening, Ticked): startup.listen_on,
-    **{(Listening, message): _stay for message in REPEATED},
+    (Listening, StopAsked): startup.stop_early,
+    (Listening, SlotGone): event_handlers.lose_slot,
+    (Listening, SlotUnreachable): event_handlers.suspect_slot,
+    (Listening, SlotRefused): event_handlers.note_refusal,
+    (Listening, MetadataWritten): event_handlers.take_outcome,
+    (Listening, OutputCommitted): event_handlers.take_commit,
+    (Listening, OutputCommitFailed): event_handlers.take_commit_failure,
+    (Listening, Snapshotted): _stay,
+    (Listening, LogLost): _stay,
+    (Listening, JournalLost): _stay,
+    (Listening, SinkFenced): _stay,
+    (Listening, TaskFailed): _stay,
+    (Listening, AnnounceStep): _stay,
+    (Listening, Suspicion): _stay,
     # Running
+    (Running, Register): startup.register,
+    (Running, SlotGone): event_handlers.lose_slot,
+    (Running, SlotUnreachable): event_handlers.suspect_slot,
+    (Running, SlotRefused): event_handlers.note_refusal,
     (Running, SlotStatus): event_handlers.take_status,
     (Running, Snapshotted): event_handlers.take_snapshot,
     (Running, LogLost): event_handlers.take_lost,
@@ -92,23 +123,47 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Running, View): event_handlers.take_view,
     (Running, StopAsked): event_handlers.stop,
     (Running, Ticked): event_handlers.tick,
-    # Outcomes of what a resume has asked for may come in each of these phases.
-    **{
-        (phase, event): handler
-        for phase in (Starting, Listening, Running, Closing)
-        for event, handler in (
-            (MetadataWritten, event_handlers.take_outcome),
-            (OutputCommitted, event_handlers.take_commit),
-            (OutputCommitFailed, event_handlers.take_commit_failure),
-        )
-    },
+    (Running, MetadataWritten): event_handlers.take_outcome,
+    (Running, OutputCommitted): event_handlers.take_commit,
+    (Running, OutputCommitFailed): event_handlers.take_commit_failure,
+    # Closing: the last output is being committed
+    (Closing, MetadataWritten): event_handlers.take_outcome,
+    (Closing, OutputCommitted): event_handlers.take_commit,
+    (Closing, OutputCommitFailed): event_handlers.take_commit_failure,
     (Closing, Ticked): event_handlers.tick_closing,
     (Closing, StopAsked): _stay,
-    **{(Closing, event): _stay for event in PROVIDER},
-    # Over
-    **{(phase, event): _stay for phase in (Over, Replaced) for event in (*OUTCOMES, *PROVIDER, StopAsked, Ticked)},
-    **{(Replaced, message): _stay for message in MESSAGES},
+    (Closing, SlotGone): _stay,
+    (Closing, SlotUnreachable): _stay,
+    (Closing, SlotRefused): _stay,
+    # The job has ended here
+    (Over, MetadataWritten): _stay,
+    (Over, OutputCommitted): _stay,
+    (Over, OutputCommitFailed): _stay,
+    (Over, SlotGone): _stay,
+    (Over, SlotUnreachable): _stay,
+    (Over, SlotRefused): _stay,
+    (Over, StopAsked): _stay,
+    (Over, Ticked): _stay,
+    (Replaced, MetadataWritten): _stay,
+    (Replaced, OutputCommitted): _stay,
+    (Replaced, OutputCommitFailed): _stay,
+    (Replaced, SlotGone): _stay,
+    (Replaced, SlotUnreachable): _stay,
+    (Replaced, SlotRefused): _stay,
+    (Replaced, StopAsked): _stay,
+    (Replaced, Ticked): _stay,
+    (Replaced, Register): _stay,
+    (Replaced, SlotStatus): _stay,
+    (Replaced, Snapshotted): _stay,
+    (Replaced, LogLost): _stay,
+    (Replaced, JournalLost): _stay,
+    (Replaced, SinkFenced): _stay,
+    (Replaced, TaskFailed): _stay,
+    (Replaced, AnnounceStep): _stay,
+    (Replaced, Suspicion): _stay,
+    (Replaced, View): _stay,
 }
+MACHINE: Machine[CoordinatorState, Event, None] = Machine("coordinator", HANDLERS)
 
 
 class Coordinator:
@@ -160,7 +215,7 @@ class Coordinator:
                 return
         handler = HANDLERS.get((type(state.phase), key))
         if handler is None:
-            raise InternalError(f"{key.__name__} in phase {type(state.phase).__name__}: {event}")
+            raise MACHINE.no_row(state.phase, key, event)
         handler(state, event)
 
     def _admit(self, state: CoordinatorState, event: Received) -> bool:

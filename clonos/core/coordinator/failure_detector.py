@@ -11,14 +11,13 @@ pause kills nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
 
 GRACE_HEARTBEATS = 3
@@ -88,6 +87,7 @@ class Dead:
 
 
 Life = Alive | Suspected | Dead
+S = TypeVar("S", bound=Life)
 
 # ------------------------------------------------------------------ events of a slot's life
 
@@ -126,44 +126,44 @@ Event = HeardFrom | Broke | DetectorTick | Ended
 # ------------------------------------------------------------------ handlers
 
 
-def _stay(state: Life, _event: Any) -> Life:
+def _stay(state: S, _event: Any) -> S:
     return state
 
 
-def _hear(_state: Alive | Suspected, event: HeardFrom) -> Life:
+def _hear(_state: Alive | Suspected, event: HeardFrom) -> Alive:
     return Alive(event.awake_ns)
 
 
-def _doubt(state: Alive, event: Broke) -> Life:
+def _doubt(state: Alive, event: Broke) -> Suspected:
     return Suspected(state.heard_ns, event.awake_ns, event.witness)
 
 
-def _believe_second_witness(state: Suspected, event: Broke) -> Life:
+def _believe_second_witness(state: Suspected, event: Broke) -> Suspected | Dead:
     # Two peers may sit behind one broken switch; the coordinator's own connection must be among the broken ones.
     if event.witness == state.witness or COORDINATOR not in (event.witness, state.witness):
         return state
     return Dead("its connections to the coordinator and to a peer broke")
 
 
-def _check_lease(state: Alive, event: DetectorTick) -> Life:
+def _check_lease(state: Alive, event: DetectorTick) -> Alive | Dead:
     silent_ns = event.awake_ns - state.heard_ns
     if silent_ns < event.limits.lease_ns:
         return state
     return Dead(f"it has been silent for {silent_ns // NANOSECONDS} ms, its lease")
 
 
-def _check_grace(state: Suspected, event: DetectorTick) -> Life:
+def _check_grace(state: Suspected, event: DetectorTick) -> Suspected | Dead:
     limits = event.limits
     if event.awake_ns - state.since_ns < limits.grace_ns and event.awake_ns - state.heard_ns < limits.lease_ns:
         return state
     return Dead("a connection to it broke and it has been silent since")
 
 
-def _end(_state: Life, event: Ended) -> Life:
+def _end(_state: Life, event: Ended) -> Dead:
     return Dead(event.reason)
 
 
-HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Life]] = {
+HANDLERS: Table[Life] = {
     (Alive, HeardFrom): _hear,
     (Alive, Broke): _doubt,
     (Alive, DetectorTick): _check_lease,
@@ -179,12 +179,8 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Life]] = {
 }
 
 
-def step(state: Life, event: Event) -> Life:
-    """The next state of a slot's life; what follows from ``Dead`` is the coordinator's."""
-    handler = HANDLERS.get((type(state), type(event)))
-    if handler is None:
-        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event} in {state}")
-    return handler(state, event)
+MACHINE: Machine[Life, Event, Life] = Machine("failure detector", HANDLERS)
+step = MACHINE.step
 
 
 # ------------------------------------------------------------------ quarrels

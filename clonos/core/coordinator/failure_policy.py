@@ -6,13 +6,12 @@ never loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from clonos.core.coordinator.coordinator_effects import JobFailed, Milestone
-from clonos.core.model.errors import Blame, InternalError
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.machine import Machine, Table
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.control_messages import TaskStatus
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
@@ -196,7 +195,7 @@ def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:
     return RecoveryRecord(0, deaths, state.raised, state.approached, died_at, deaths_there), Replace(False)
 
 
-HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+HANDLERS: Table[Step] = {
     (RecoveryRecord, ProcessDied): _replace_dead,
     (RecoveryRecord, Approached): _approach,
     (RecoveryRecord, Raised): _judge,
@@ -204,12 +203,10 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
 }
 
 
-def step(state: RecoveryRecord, event: ProcessDied | Approached | Raised | EpochOver) -> Step:
-    """The next state and the verdict. A pair without a row is a bug."""
-    handler = HANDLERS.get((type(state), type(event)))
-    if handler is None:
-        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
-    return handler(state, event)
+MACHINE: Machine[RecoveryRecord, ProcessDied | Approached | Raised | EpochOver, Step] = Machine(
+    "failure policy", HANDLERS
+)
+step = MACHINE.step
 
 
 # ------------------------------------------------------------------ timeline

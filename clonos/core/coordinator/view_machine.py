@@ -8,16 +8,15 @@ life. ``succession.GATE`` decides whether a view may be issued: never while a ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.placement import Assignment
-from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
+from clonos.core.model.machine import Machine, Table
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 # ------------------------------------------------------------------ states
@@ -78,18 +77,18 @@ Event = StartJob | ViewChange | RollBack
 # ------------------------------------------------------------------ handlers
 
 
-def _form(state: Unformed, event: StartJob) -> State:
+def _form(state: Unformed, event: StartJob) -> Standing:
     number = view_number(state.term, 1)
     placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.assignment))
     return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
 
 
-def _inherit(state: Unformed, event: ViewChange) -> State:
+def _inherit(state: Unformed, event: ViewChange) -> Standing:
     assert state.inherited is not None, "a change needs a view to change"
     return Standing(_changed(state.inherited, view_number(state.term, 1), event))
 
 
-def _change(state: Standing, event: ViewChange) -> State:
+def _change(state: Standing, event: ViewChange) -> Standing:
     return Standing(_changed(state.view, _following(state.view), event))
 
 
@@ -107,7 +106,7 @@ def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
     return View(number, view.generation, view.job_id, event.addresses, placements)
 
 
-def _roll_back(state: Standing, event: RollBack) -> State:
+def _roll_back(state: Standing, event: RollBack) -> Standing:
     view, number = state.view, _following(state.view)
     placements = tuple(
         _with_keepers_since(_begun(number, t, seat, event.completed, True, False), number, view.placements[t])
@@ -154,7 +153,7 @@ def _reassigned(placement: Placement, seat: Assignment, number: ViewNumber) -> P
     return _with_keepers_since(reassigned, number, placement)
 
 
-HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {
+HANDLERS: Table[State] = {
     (Unformed, StartJob): _form,
     (Unformed, ViewChange): _inherit,
     (Standing, ViewChange): _change,
@@ -162,9 +161,5 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {
 }
 
 
-def step(state: State, event: Event) -> State:
-    """The next state, with the new view. A pair without a row is a bug."""
-    handler = HANDLERS.get((type(state), type(event)))
-    if handler is None:
-        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event}")
-    return handler(state, event)
+MACHINE: Machine[State, Event, State] = Machine("machine of the views", HANDLERS)
+step = MACHINE.step

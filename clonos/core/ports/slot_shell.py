@@ -1,14 +1,17 @@
-"""The port between a slot's machine and its process: messages, threads, snapshots, spill files."""
+"""Collects the effects of one step: parts call these methods, and ``Slot.step`` returns what they asked for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
 from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.task_port import Activation, TaskHandle
+from clonos.core.ports.slot_effects import Effect, ReadPurpose
+from clonos.core.ports.task_port import Activation, Command, TaskHandle
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.messages import Message
 
@@ -16,137 +19,167 @@ from clonos.core.wire.messages import Message
 class SpillStore(Protocol):
     """Segments of in-flight logs on the slot's local disk, written and read in the background. Nothing here blocks.
 
-    What is stored lives no longer than the process: it need not survive anything but a wait. Segments are numbered by
-    the caller and never written twice, but after a write that failed.
+    What is stored need not survive the process. Segments are numbered by the caller and never written twice, except
+    after a write that failed.
     """
 
     def write_segment(self, segment: int, payloads: list[bytes]) -> None:
-        """``Slot.on_spilled(segment, stored_bytes, error)``; an ``error`` that is not empty: nothing was stored."""
+        """Writes a segment; the outcome is ``SegmentSpilled``."""
 
     def load(self, segment: int) -> None:
-        """Of a segment that is stored: ``Slot.on_segment_loaded(segment, payloads | None, error)``."""
+        """Loads a segment that is stored; the outcome is ``SegmentLoaded``."""
 
     def delete(self, segment: int) -> None:
-        """It is not needed any more, even if it is just being written or loaded; no answer counts any more."""
+        """Deletes a segment, also one that is being written or loaded; no outcome counts any more."""
 
 
-class ProducerConnections(Protocol):
-    """The connections of a slot's journalled sources, one for each incarnation that has one. Nothing here blocks.
+class _SpillEffects(SpillStore):
+    def __init__(self, effects: list[Effect]) -> None:
+        self._effects = effects
 
-    What comes in goes to ``Slot.on_journal(task, incarnation, data)``, whole records at a time.
-    """
+    def write_segment(self, segment: int, payloads: list[bytes]) -> None:
+        self._effects.append(effect.WriteSegment(segment, payloads))
+
+    def load(self, segment: int) -> None:
+        self._effects.append(effect.LoadSegment(segment))
+
+    def delete(self, segment: int) -> None:
+        self._effects.append(effect.DeleteSegment(segment))
+
+
+class ProducerConnections:
+    """The connections of the slot's journalled sources, one for each incarnation that has one."""
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self._effects = effects
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        """Connects; the keepers have all that was taken in before, ``offset_bytes`` since the job's start. A failure:
-        ``Slot.on_intake_failed(task, incarnation, error)``, and it is closed."""
+        """Asks for ``OpenProducer``."""
+        self._effects.append(effect.OpenProducer(task, incarnation, offset_bytes))
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        """Whether to leave what comes where it is; what is on its way to the slot still comes."""
+        """Asks for ``HoldProducer``."""
+        self._effects.append(effect.HoldProducer(task, incarnation, held))
 
     def acknowledge(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        """All before ``offset_bytes`` is kept: the pusher may forget it, where it is told."""
+        """Asks for ``AcknowledgeProducer``."""
+        self._effects.append(effect.AcknowledgeProducer(task, incarnation, offset_bytes))
 
     def close(self, task: TaskId, incarnation: Incarnation) -> None:
-        """The incarnation is over; closes its connection, if there is one."""
+        """Asks for ``CloseProducer``."""
+        self._effects.append(effect.CloseProducer(task, incarnation))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRead:
-    """Snapshots are read for an incarnation that begins."""
+class _Thread(TaskHandle):
+    """A task's thread, by its number."""
 
-    task: TaskId
-    incarnation: Incarnation
+    __slots__ = ("_effects", "_task", "_thread")
 
+    def __init__(self, effects: list[Effect], task: TaskId, thread: ThreadId) -> None:
+        self._effects, self._task, self._thread = effects, task, thread
 
-@dataclass(frozen=True, slots=True)
-class StandbyRead:
-    """Snapshots are read for the mirror of a task whose present incarnation it is."""
-
-    task: TaskId
-    incarnation: Incarnation
+    def put(self, command: Command) -> None:
+        """Asks for ``PutCommand``."""
+        self._effects.append(effect.PutCommand(self._task, self._thread, command))
 
 
-@dataclass(frozen=True, slots=True)
-class ShadowRead:
-    """Snapshots are read for a shadow, in this session."""
+class SlotShell:
+    """The effects so far. ``now_ns`` is the time of the latest heartbeat, on a monotonic clock."""
 
-    task: TaskId
-    session: int
+    def __init__(self, new_mirror: Callable[[TaskId], Mirror]) -> None:
+        self._effects: list[Effect] = []
+        self._now_ns = 0
+        self.new_mirror = new_mirror  # makes an empty image of the state of the task's chain
+        self.spill: SpillStore = _SpillEffects(self._effects)
+        self.producers = ProducerConnections(self._effects)
 
+    def take(self) -> list[Effect]:
+        """Returns the effects since it was called last."""
+        taken = self._effects[:]
+        self._effects.clear()
+        return taken
 
-ReadPurpose = TaskRead | StandbyRead | ShadowRead
+    def put_back(self, effects: list[Effect]) -> None:
+        """Asks for effects that were taken."""
+        self._effects += effects
 
+    def tick(self, now_ns: int) -> None:
+        """Time has passed."""
+        self._now_ns = now_ns
 
-class SlotShell(Protocol):
-    """What a slot's pure machine asks of its process. Outcomes come back as calls of ``Slot.on_*``."""
-
-    @property
-    def spill(self) -> SpillStore:
-        """Its local disk; there from the start."""
-
-    @property
-    def producers(self) -> ProducerConnections:
-        """Its sources that cannot be re-read; there from the start."""
+    def now_ns(self) -> int:
+        """Returns the time of the latest heartbeat."""
+        return self._now_ns
 
     def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        """To another slot, to the coordinator, or to itself. May be lost; never blocks."""
+        """Asks for ``SendMessage``."""
+        self._effects.append(effect.SendMessage(slot, message, payload))
 
     def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
-        """Starts a thread that runs ``Task(...).run()``; it reports to ``Slot.on_emission`` and its kin."""
+        """Asks for ``StartTask``. Returns where to put commands."""
+        self._effects.append(effect.StartTask(task, thread, activation))
+        return _Thread(self._effects, task, thread)
 
     def stop_task(self, task: TaskId, thread: ThreadId) -> None:
-        """Tells the thread to end; what it still emits is dropped by its number."""
+        """Asks for ``StopTask``."""
+        self._effects.append(effect.StopTask(task, thread))
 
     def go_live(self, task: TaskId, thread: ThreadId) -> None:
-        """Releases a task blocked in ``TaskPort.go_live``."""
+        """Asks for ``LetGoLive``."""
+        self._effects.append(effect.LetGoLive(task, thread))
 
     def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
-        """Releases a task blocked in ``TaskPort.await_replicated`` up to ``end_bytes``."""
+        """Asks for ``ReportReplicated``."""
+        self._effects.append(effect.ReportReplicated(task, thread, end_bytes))
 
     def noted(self, task: TaskId, thread: ThreadId) -> None:
-        """Releases a task blocked in ``TaskPort.announce_step``."""
+        """Asks for ``ConfirmAnnouncement``."""
+        self._effects.append(effect.ConfirmAnnouncement(task, thread))
 
     def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        """What ``TaskPort.budget_bytes`` is to answer behind the first ``handled_bytes`` of cost that were emitted."""
-
-    def new_mirror(self, task: TaskId) -> Mirror:
-        """An empty image of the state of the task's chain."""
+        """Asks for ``SetOutputBudget``."""
+        self._effects.append(effect.SetOutputBudget(task, thread, budget_bytes, handled_bytes))
 
     def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        """Encodes and stores in the background; ``on_snapshot_written(name, payload, error)``, the payload as a standby
-        takes it. ``more`` is released when it is stored."""
+        """Asks for ``WriteSnapshot``."""
+        self._effects.append(effect.WriteSnapshot(name, snapshot, more))
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        """The same for all of the state at the barrier of a snapshot; nobody waits for it. ``on_whole_written(name)``
-        when it is stored; if it cannot be, it is given up. ``whole`` is released in both cases."""
+        """Asks for ``WriteWholeState``."""
+        self._effects.append(effect.WriteWholeState(name, snapshot, whole))
 
     def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        """Reads a chain of snapshots in the background, oldest first, into a new mirror;
-        ``on_objects_read(purpose, Restored | None, error)``."""
+        """Asks for ``ReadSnapshots``."""
+        self._effects.append(effect.ReadSnapshots(purpose, names))
 
     def open_outside(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
     ) -> None:
-        """Registers with the outside of an immediate sink (``clonos.operators.connector_contract.Registration``);
-        ``on_outside_opened(task, incarnation, next_number, superseded_next)``, or, also behind a write,
-        ``on_outside_fenced(task, incarnation, generation, by)``: whom it has registered since."""
+        """Asks for ``OpenSink``."""
+        self._effects.append(effect.OpenSink(task, incarnation, generation, job_id, restored_number))
 
     def write_outside(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
-        """Writes in order; ``on_outside_confirmed(task, incarnation, next_number)``."""
+        """Asks for ``WriteToSink``."""
+        self._effects.append(effect.WriteToSink(task, incarnation, first_seq, count, kind, payload))
 
     def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
-        """No restart goes back behind this number any more: behind the writes so far, if the outside can withdraw."""
+        """Asks for ``ForgetSinkOutput``."""
+        self._effects.append(effect.ForgetSinkOutput(task, incarnation, before_number))
 
     def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
-        """The incarnation is over: it writes nothing more."""
-
-    def now_ns(self) -> int:
-        """Monotonic time."""
+        """Asks for ``CloseSink``."""
+        self._effects.append(effect.CloseSink(task, incarnation))
 
     def warn(self, text: str, **fields: str | int) -> None:
-        """Something an operator should know, with its numbers; forwarded to the driver."""
+        """Asks for ``Warn``."""
+        self._effects.append(effect.Warn(text, fields))
+
+    def refuse(self, error: MessageMalformed) -> None:
+        """Asks for ``RefuseMessage``."""
+        self._effects.append(effect.RefuseMessage(error))
 
     def end(self, reason: str) -> None:
-        """The slot shall end its process."""
+        """Asks for ``EndSlot``."""
+        self._effects.append(effect.EndSlot(reason))

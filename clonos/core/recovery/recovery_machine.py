@@ -11,13 +11,12 @@ Starting is recovering from nothing: at the job's start nobody is asked and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from clonos.core.channel.sender import Behind
-from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
+from clonos.core.model.machine import Machine, Table
 from clonos.core.model.progress import TaskPhase
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.wire.recovery_messages import JournalLost, LogLost, SinkFenced
@@ -147,37 +146,39 @@ class ReportLost:
 
 
 Effect = Connect | Start | GoLive | Compare | ReportLost
-Step = tuple[State, tuple[Effect, ...]]
+S = TypeVar("S", bound=State)
+Next = tuple[S, tuple[Effect, ...]]
+Step = Next[State]
 
 # ------------------------------------------------------------------ handlers
 
 
-def _stay(state: State, _event: Event) -> Step:
+def _stay(state: S, _event: Event) -> Next[S]:
     return state, ()
 
 
-def _gather(state: Recovering, event: Gathered) -> Step:
+def _gather(state: Recovering, event: Gathered) -> Next[Recovering | Connecting]:
     return _connect_when_ready(Recovering(event.gathering, state.is_restored))
 
 
-def _restore(state: Recovering, _event: Restored) -> Step:
+def _restore(state: Recovering, _event: Restored) -> Next[Recovering | Connecting]:
     return _connect_when_ready(Recovering(state.gathering, True))
 
 
-def _connect_when_ready(state: Recovering) -> Step:
+def _connect_when_ready(state: Recovering) -> Next[Recovering | Connecting]:
     # Whoever is still gathering states nothing: its claim would be too low.
     if state.is_restored and state.gathering.is_complete:
         return Connecting(), (Connect(state.gathering),)
     return state, ()
 
 
-def _start_when_stated(state: Connecting, event: Stated) -> Step:
+def _start_when_stated(state: Connecting, event: Stated) -> Next[Connecting | Replaying]:
     if event.is_missing:
         return state, ()
     return Replaying(), (Start(),)
 
 
-def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Step:
+def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Next[Live | Stalled | Lost]:
     if event.behind is not None:
         return Lost(event.behind), (ReportLost(),)
     if event.is_awaiting:
@@ -185,20 +186,20 @@ def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Step:
     return Live(), (GoLive(),)
 
 
-def _compare_again(state: Stalled, _event: Stated) -> Step:
+def _compare_again(state: Stalled, _event: Stated) -> Next[Stalled]:
     return state, (Compare(state.positions),)
 
 
-def _lose_journal(_state: Replaying, event: JournalMissing) -> Step:
+def _lose_journal(_state: Replaying, event: JournalMissing) -> Next[Lost]:
     return Lost(event), (ReportLost(),)
 
 
-def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff) -> Step:
+def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff) -> Next[Lost]:
     # A view that ends this incarnation is on its way. If nobody alive knows of one, only the coordinator can help.
     return Lost(event), (ReportLost(),)
 
 
-HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+HANDLERS: Table[Step] = {
     (Recovering, Gathered): _gather,
     (Recovering, Restored): _restore,
     (Recovering, Stated): _stay,  # receivers state as soon as they know the view
@@ -214,17 +215,16 @@ HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (Lost, Stated): _stay,
     (Lost, LogEnded): _stay,  # it was fenced in mid-replay
     (Lost, JournalMissing): _stay,
-    **{(state, SinkFencedOff): _fence for state in (Connecting, Replaying, Stalled, Live)},
+    (Connecting, SinkFencedOff): _fence,
+    (Replaying, SinkFencedOff): _fence,
+    (Stalled, SinkFencedOff): _fence,
+    (Live, SinkFencedOff): _fence,
     (Lost, SinkFencedOff): _stay,
 }
 
 
-def step(state: State, event: Event) -> Step:
-    """The next state and what to do. A pair without a row is a bug."""
-    handler = HANDLERS.get((type(state), type(event)))
-    if handler is None:
-        raise InternalError(f"{type(event).__name__} in state {type(state).__name__}: {event} in {state}")
-    return handler(state, event)
+MACHINE: Machine[State, Event, Step] = Machine("recovery of a task", HANDLERS)
+step = MACHINE.step
 
 
 def phase_of(state: State) -> TaskPhase:

@@ -9,7 +9,7 @@ from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.external.keeper import Keeper
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId, ViewNumber, log_of
-from clonos.core.ports.slot_shell import ShadowRead, StandbyRead
+from clonos.core.ports.slot_effects import ShadowRead, StandbyRead
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.standby.state_mirror import Standby

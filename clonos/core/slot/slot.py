@@ -1,7 +1,8 @@
-"""The pure machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
+"""The machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
 
-Events come in as ``on_*`` calls from one thread; it acts through its ``SlotShell`` only. Messages of dead incarnations
-are dropped everywhere; those of a view that is not installed yet are dropped too, but for a few that are kept for it.
+``step`` takes an event (``slot_events``) and returns the effects (``slot_effects``) that its process shall perform. The
+tables at the end say which method handles what. Messages of dead incarnations are dropped everywhere; those of a view
+that is not installed yet are dropped too, but for a few that are kept for it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,24 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
+from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import ReadPurpose, SlotShell, TaskRead
+from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.ports.slot_effects import Effect
+from clonos.core.ports.slot_shell import SlotShell
 from clonos.core.ports.task_port import Triggered
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.slot import slot_events as event
 from clonos.core.slot.backpressure import Pressure
 from clonos.core.slot.backups import Backups
+from clonos.core.slot.early_messages import EarlyMessages
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
+from clonos.core.slot.storage_events import StorageEvents
+from clonos.core.slot.story import Story
 from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
@@ -37,61 +44,56 @@ from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
-EARLY_MESSAGES_MAX = 10_000
-"""Statements and questions of a view that is on its way: kept so that no heartbeat is lost waiting for them."""
 
-
-class Slot(LocalEvents):
+class Slot(StorageEvents, LocalEvents):
     """One process of the job."""
 
-    def __init__(self, slot_id: SlotId, plan: Plan, options: Options, shell: SlotShell) -> None:
-        self.id, self.plan, self.options, self.shell = slot_id, plan, options, shell
+    def __init__(self, slot_id: SlotId, plan: Plan, options: Options, new_mirror: Callable[[TaskId], Mirror]) -> None:
+        self.id, self.plan, self.options = slot_id, plan, options
+        self.shell = SlotShell(new_mirror)
+        self.story = Story(plan)
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
-        self.pressure = Pressure(slot_id, options, shell)
+        self.pressure = Pressure(slot_id, options, self.shell)
         threads = map(ThreadId, count(1))
-        self.context = SlotContext(slot_id, plan, options, shell, self.pressure.budget, threads, self.mark_status)
+        self.context = SlotContext(slot_id, plan, options, self.shell, self.pressure.budget, threads, self.mark_status)
         self.backups = Backups(self.context)
         self.status_is_due = False
-        self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
+        self._early = EarlyMessages()
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
-        self._gone: dict[SlotId, None] = {}
-        self._handlers_of_slots: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            Batch: self._on_batch,
-            Position: self._on_position,
-            ChannelHandshake: self._on_handshake,
-            LogRequest: self._on_log_request,
-            LogReply: self._on_log_reply,
-            AppendLog: self.backups.on_keep,
-            AppendAck: self._on_kept,
-            StandbyUpdate: self.backups.on_standby_update,
-            FeedShadow: self.backups.on_feed,
-            FeedAck: self._on_feed_ack,
-        }
-        self._handlers_of_coordinator: dict[type, Callable[[SlotId, Any, Any], None]] = {
-            View: self._on_view,
-            Trigger: self._on_trigger,
-            Completed: self._on_completed,
-            Release: self._on_release,
-            AnnounceAck: self._on_noted,
-            Hold: self._on_hold,
-        }
+        self._gone: dict[SlotId, None] = {}  # whose connections broke
+
+    def step(self, event: Event) -> list[Effect]:
+        """Returns what the process shall do, in this order.
+
+        A malformed message leads to ``RefuseMessage``. Any exception is a bug; the story is a note of it.
+        """
+        self.story.note(event)
+        try:
+            MACHINE.step(self, event)
+        except Exception as bug:
+            bug.add_note(str(self.story))
+            raise
+        return self.shell.take()
 
     # ------------------------------------------------------------------ messages
 
-    def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        """Takes a message.
+    def on_message(self, event: MessageReceived) -> None:
+        """Handles a message, or refuses it, if this sender may not send it or if it names what there is not."""
+        try:
+            self._on_message(event.sender, event.message, event.payload)
+        except MessageMalformed as error:
+            self.shell.refuse(error)
 
-        Raises: MessageMalformed, if this sender may not send it, or if it names what there is not.
-        """
-        handlers = self._handlers_of_slots if sender != COORDINATOR else self._handlers_of_coordinator
+    def _on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
+        handlers = FROM_SLOTS if sender != COORDINATOR else FROM_COORDINATOR
         handler = handlers.get(type(message))
         if handler is None:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
         check_for_slot(self.plan, sender, message)
-        handler(sender, message, payload)
+        handler(self, sender, message, payload)
         if self.status_is_due:
             self.send_status()
 
@@ -132,23 +134,10 @@ class Slot(LocalEvents):
         if hosted is not None:
             hosted.inputs.on_position(position)
 
-    def _is_early(self, sender: SlotId, message: ChannelHandshake | LogRequest) -> bool:
-        """Keeps what is said under a later view, of each sender the latest on a subject."""
-        if message.view <= self.view.number:
-            return False
-        key: tuple[int, ...] = (sender,)
-        if isinstance(message, ChannelHandshake):
-            key += (message.channel,)
-        else:
-            key += (message.task, message.holder, message.is_keeper)
-        if key in self._early or len(self._early) < EARLY_MESSAGES_MAX:
-            self._early[key] = sender, message
-        return True
-
     def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
         channel = self.plan.channels[statement.channel]
         check_lengths(sender, statement.lengths, self.plan)
-        if self._is_early(sender, statement):
+        if self._early.holds(sender, statement, self.view.number):
             return
         check_life(sender, channel.receiving_task, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
@@ -157,7 +146,7 @@ class Slot(LocalEvents):
 
     def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
         """Answered at once, in every state, under the question's view or a later one with the same asker."""
-        if self._is_early(sender, question):
+        if self._early.holds(sender, question, self.view.number):
             return
         check_life(sender, question.task, question.incarnation, self.view)
         placement = self.view.placements[question.task]
@@ -173,22 +162,23 @@ class Slot(LocalEvents):
             if holder is not None:
                 replicas = holder.question(question.task)
         if replicas is not None:
-            answer = LogReply(
-                question.task,
-                question.incarnation,
-                question.view,
-                question.holder,
-                question.is_keeper,
-                self.id,
-                replicas,
-            )
-            self.shell.send(placement.slot, answer)
+            head = question.task, question.incarnation, question.view, question.holder, question.is_keeper
+            self.shell.send(placement.slot, LogReply(*head, self.id, replicas))
 
     def _on_log_reply(self, sender: SlotId, answer: LogReply, _payload: object) -> None:
         check_itself(sender, answer.slot)
         hosted = self.life(answer.task, answer.incarnation)
         if hosted is not None:
             hosted.on_log_reply(answer)
+
+    def _on_keep(self, sender: SlotId, message: AppendLog, payload: object) -> None:
+        self.backups.on_keep(sender, message, payload)
+
+    def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
+        self.backups.on_standby_update(sender, update, payload)
+
+    def _on_feed(self, sender: SlotId, message: FeedShadow, payload: bytes | memoryview) -> None:
+        self.backups.on_feed(sender, message, payload)
 
     def _on_kept(self, sender: SlotId, message: AppendAck, _payload: object) -> None:
         check_itself(sender, message.slot)
@@ -239,10 +229,9 @@ class Slot(LocalEvents):
                 hosted.apply_view(view)
                 hosted.gather_again(view)
                 hosted.stated()
-        early, self._early = self._early, {}
-        for speaker, message in early.values():
+        for speaker, message in self._early.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
-                self.on_message(speaker, message)
+                self._on_message(speaker, message, b"")
 
     def fence(self, view: View) -> dict[TaskId, Delta]:
         """Ends incarnations that the view does not have here; returns the journals that they leave."""
@@ -274,35 +263,6 @@ class Slot(LocalEvents):
                 self.restore(hosted)
         return begun
 
-    # ------------------------------------------------------------------ state
-
-    def restore(self, hosted: HostedTask) -> None:
-        """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
-        standby = self.backups.restored(hosted.placement)
-        if standby is not None:
-            hosted.restored(standby.applied, standby.mirror)
-        else:
-            self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), hosted.placement.objects)
-
-    def drop_shadow(self, successor: HostedTask) -> None:
-        """Ends the shadow that an incarnation here would have gone on from, and restores the state without it."""
-        successor.drop_shadow()
-        self.backups.drop_shadow(successor.task)
-        self.restore(successor)
-
-    def on_objects_read(self, purpose: ReadPurpose, restored: RestoredState | None, error: str) -> None:
-        """Snapshots have come from the store; if they could not be read, they are asked for again."""
-        if not isinstance(purpose, TaskRead):
-            self.backups.on_objects_read(purpose, restored)
-        elif (hosted := self.life(purpose.task, purpose.incarnation)) is not None:
-            if restored is None:
-                self.shell.read_objects(purpose, hosted.placement.objects)
-                return
-            hosted.restored(*restored)
-        else:
-            return
-        self.send_status_if_due()
-
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
         """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
         if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
@@ -314,22 +274,24 @@ class Slot(LocalEvents):
         self.backups.on_completed(completed)
         self.relieve_pressure()
 
-    # ------------------------------------------------------------------ disk, peers and time
+    # ------------------------------------------------------------------ peers and time
 
-    def on_peer_gone(self, slot: SlotId) -> None:
-        """A connection broke: the coordinator hears of it at once."""
-        if any(address.slot == slot for address in self.view.slots):
-            self._gone[slot] = None
-            self.send_to_coordinator(Suspicion(self.id, slot, self.view.number, True))
+    def on_peer_gone(self, event: PeerGone) -> None:
+        """Tells the coordinator at once."""
+        if any(address.slot == event.slot for address in self.view.slots):
+            self._gone[event.slot] = None
+            self.send_to_coordinator(Suspicion(self.id, event.slot, self.view.number, True))
 
-    def on_peer_back(self, slot: SlotId) -> None:
-        """A connection is there again: what was on its way is lost, so its channels begin new sessions."""
-        self._gone.pop(slot, None)
+    def on_peer_back(self, event: PeerBack) -> None:
+        """Begins new sessions on the channels from this peer, because what was on its way is lost."""
+        self._gone.pop(event.slot, None)
         for hosted in self.hosted.values():
-            hosted.inputs.renew_from(slot)
+            hosted.inputs.renew_from(event.slot)
 
-    def on_tick(self, now_ns: int) -> None:
-        """The heartbeat, if it is time."""
+    def on_heartbeat(self, event: HeartbeatDue) -> None:
+        """Repeats what waits for an answer, once in ``heartbeat_ms``."""
+        now_ns = event.now_ns
+        self.shell.tick(now_ns)
         if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
             return
         self._ticked_ns = now_ns
@@ -377,3 +339,59 @@ class Slot(LocalEvents):
             hosted.close(self.view)
         self.hosted.clear()
         self.backups.close()
+
+
+MACHINE: Machine[Slot, Event, None] = Machine(
+    "slot",
+    {
+        (Slot, event.MessageReceived): Slot.on_message,
+        (Slot, event.StepEmitted): Slot.on_emission,
+        (Slot, event.LogEndReached): Slot.on_log_end,
+        (Slot, event.ElementsNeeded): Slot.on_needs,
+        (Slot, event.ReplicationAwaited): Slot.on_await_replicated,
+        (Slot, event.StepAnnounced): Slot.on_announce_step,
+        (Slot, event.ThreadRaised): Slot.on_raised,
+        (Slot, event.PartFailed): Slot.on_failed,
+        (Slot, event.JournalWanted): Slot.on_open_journal,
+        (Slot, event.JournalMissed): Slot.on_journal_lost,
+        (Slot, event.ProducerDataRead): Slot.on_journal,
+        (Slot, event.ProducerFailed): Slot.on_producer_failed,
+        (Slot, event.SinkOpened): Slot.on_outside_opened,
+        (Slot, event.SinkRefused): Slot.on_outside_fenced,
+        (Slot, event.SinkConfirmed): Slot.on_outside_confirmed,
+        (Slot, event.SnapshotWritten): Slot.on_snapshot_written,
+        (Slot, event.WholeStateWritten): Slot.on_whole_written,
+        (Slot, event.SnapshotsRead): Slot.on_objects_read,
+        (Slot, event.SegmentSpilled): Slot.on_spilled,
+        (Slot, event.SegmentLoaded): Slot.on_segment_loaded,
+        (Slot, event.PeerGone): Slot.on_peer_gone,
+        (Slot, event.PeerBack): Slot.on_peer_back,
+        (Slot, event.HeartbeatDue): Slot.on_heartbeat,
+    },
+)
+
+Handlers = dict[type, Callable[[Slot, SlotId, Any, Any], None]]
+
+FROM_SLOTS: Handlers = {
+    Batch: Slot._on_batch,
+    Position: Slot._on_position,
+    ChannelHandshake: Slot._on_handshake,
+    LogRequest: Slot._on_log_request,
+    LogReply: Slot._on_log_reply,
+    AppendLog: Slot._on_keep,
+    AppendAck: Slot._on_kept,
+    StandbyUpdate: Slot._on_standby_update,
+    FeedShadow: Slot._on_feed,
+    FeedAck: Slot._on_feed_ack,
+}
+"""What other slots may send."""
+
+FROM_COORDINATOR: Handlers = {
+    View: Slot._on_view,
+    Trigger: Slot._on_trigger,
+    Completed: Slot._on_completed,
+    Release: Slot._on_release,
+    AnnounceAck: Slot._on_noted,
+    Hold: Slot._on_hold,
+}
+"""What the coordinator may send."""

@@ -21,7 +21,7 @@ from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ThreadId, log_of
 from clonos.core.ports.operator_chain import Pieces
-from clonos.core.ports.slot_shell import ShadowRead
+from clonos.core.ports.slot_effects import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.slot_context import SlotContext

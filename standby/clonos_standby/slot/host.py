@@ -1,9 +1,9 @@
 """A slot's process: the I/O thread that owns its sockets and its machine, and the threads around it.
 
-Everything that the other threads tell comes through the inbox and is done here, in order. The machine decides what the
-slot does. The process itself decides three things: to repeat its registration until a view comes, to end itself when no
-coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how often a failed call to
-the store or to a sink is retried before the machine hears of it.
+Everything that the other threads report comes through the inbox as an event and is handled here, in order. The machine
+decides what the slot does. The process itself decides three things: to repeat its registration until a view comes, to
+end itself when no coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how
+often a failed call to the store or to a sink is retried before the machine hears of it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
-from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
-from clonos.core.ports.operator_chain import Mirror, Pieces
+from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.ports.recorder import confined_services
-from clonos.core.ports.slot_shell import ProducerConnections, ReadPurpose, SpillStore
-from clonos.core.ports.task_port import Activation, TaskHandle
-from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
 from clonos.core.values import get_ready_for_columns
 from clonos.core.wire.admission import check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Logged, Register, View, Warned
+from clonos.core.wire.control_messages import Logged, Register, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
-from clonos.io.local.spill import SpillFolder
 from clonos.io.net.binding import towards
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
@@ -45,16 +39,13 @@ from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
-from clonos.operators.connector_contract import ImmediateSink, OutsideIdentity
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
-from clonos_standby.slot.journal_thread import JournalThreads
+from clonos_standby.slot.effect_executor import EffectExecutor
 from clonos_standby.slot.log_forwarding import forwarded
-from clonos_standby.slot.sink_thread import SinkThread
+from clonos_standby.slot.story_files import called_by_signal, traced, write_story
 from clonos_standby.slot.surroundings import SlotSurroundings
-from clonos_standby.slot.task_thread import TaskThread
-from clonos_standby.store_thread import SnapshotStore
 
 logger = logging.getLogger("clonos.slot")
 
@@ -65,12 +56,11 @@ COLLECT_AFTER_OBJECTS = 50_000
 """More containers than before, tuples among them, start a young collection; Python's own 700 are a fraction of one
 batch, whose rows are soon gone anyway: looking at them took 40 to 50 ns a row. Cycles of user code are still found."""
 
-JOIN_TIMEOUT_S = 1.0
 NANOSECONDS_PER_MS = 1_000_000
 
 
 class SlotHost:
-    """``SlotShell`` for the machine and ``TransportEvents`` for the sockets. ``run`` is the whole life."""
+    """``TransportEvents`` for the sockets, events for the machine. ``run`` is the whole life."""
 
     def __init__(self, launch_spec: SlotLaunchSpec, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
         self._launch_spec, self._domain, self.id, self._folder = launch_spec, domain, slot_id, folder
@@ -80,13 +70,9 @@ class SlotHost:
             get_ready_for_columns()
         self._options = self._image.options
         self._clock = SlewedClock()
-        self._ending: str | None = None
         self._born_ns = self._heard_ns = time.monotonic_ns()
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
         self._register_ns = 0
-        self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
-        self._outsides: dict[tuple[TaskId, Incarnation], SinkThread] = {}
-        self._threads: list[Thread] = []
         binding = towards(launch_spec.binding, launch_spec.coordinator_address)
         if binding.folder:
             binding = replace(binding, folder=str(folder.path))
@@ -102,42 +88,41 @@ class SlotHost:
             PeerAddress(COORDINATOR, "", launch_spec.coordinator_address, launch_spec.coordinator_key)
         )
         self._inbox = Inbox(self._transport.wake)
-        self._spill = SpillFolder(
-            folder.path / "spill",
-            lambda *outcome: self._inbox.put(self._slot.on_spilled, *outcome),
-            lambda *outcome: self._inbox.put(self._slot.on_segment_loaded, *outcome),
-            self._faults,
-        )
-        self._slot = Slot(slot_id, self._image.plan, self._options, self)
-        self._around = SlotSurroundings(self._slot, self._inbox, self._image, self._clock, self._faults)
-        self._producers = JournalThreads(self._around)
+        around = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
+        self._slot = Slot(slot_id, self._image.plan, self._options, around.new_mirror)
+        self._step, self._end_trace = traced(self._slot, launch_spec.slot_trace)
         store = CheckpointStore(launch_spec.store_url)
-        self._snapshots = SnapshotStore(store, self._slot, self._inbox, self.new_mirror, self._faults)
+        self._executor = EffectExecutor(slot_id, around, self._transport, folder, store)
+        self._performers = self._executor.performers
 
     # ------------------------------------------------------------------ the life
 
     def run(self) -> str:
         """Lives until it is released or an orphan; answers why it has ended."""
         try:
-            ticks_ns = time.monotonic_ns()
-            is_busy = False
-            while self._ending is None:
-                now_ns = time.monotonic_ns()
-                if now_ns >= ticks_ns:
-                    self._tick(now_ns)
-                    ticks_ns = now_ns + self._tick_ns
-                self._transport.poll(0 if is_busy else (ticks_ns - now_ns) / NANOSECONDS_PER_MS, self)
-                is_busy = self._inbox.drain()
-            return self._ending
+            with called_by_signal(lambda: self._inbox.put(write_story, self._slot, self._folder.root)):
+                return self._live()
         finally:
             self._close()
+
+    def _live(self) -> str:
+        ticks_ns = time.monotonic_ns()
+        is_busy = False
+        while self._executor.ending is None:
+            now_ns = time.monotonic_ns()
+            if now_ns >= ticks_ns:
+                self._tick(now_ns)
+                ticks_ns = now_ns + self._tick_ns
+            self._transport.poll(0 if is_busy else (ticks_ns - now_ns) / NANOSECONDS_PER_MS, self)
+            is_busy = self._inbox.drain()
+        return self._executor.ending
 
     def _tick(self, now_ns: int) -> None:
         if not self._slot.view.number and now_ns >= self._register_ns:
             self._register_ns = now_ns + self._options.heartbeat_ms * NANOSECONDS_PER_MS
             self._register()
         self._transport.tick()
-        self._slot.on_tick(now_ns)
+        self.handle(HeartbeatDue(now_ns))
         self._end_if_orphan(now_ns)
 
     def _end_if_orphan(self, now_ns: int) -> None:
@@ -147,10 +132,13 @@ class SlotHost:
         if self._transport.is_open(COORDINATOR):
             self._heard_ns = now_ns
         elif now_ns - self._heard_ns > options.orphan_after_ms * NANOSECONDS_PER_MS:
-            self.end(f"no coordinator for {options.orphan_after_ms} ms")
+            self._end(f"no coordinator for {options.orphan_after_ms} ms")
         unwanted_ms = options.slots_wait_ms + options.orphan_after_ms
         if not self._slot.view.number and now_ns - self._born_ns > unwanted_ms * NANOSECONDS_PER_MS:
-            self.end(f"no coordinator has taken it for {unwanted_ms} ms")
+            self._end(f"no coordinator has taken it for {unwanted_ms} ms")
+
+    def _end(self, reason: str) -> None:
+        self._executor.ending = reason
 
     def _register(self) -> None:
         message = Register(
@@ -168,18 +156,8 @@ class SlotHost:
 
     def _close(self) -> None:
         self._inbox.close()
-        for life in list(self._tasks):
-            self.stop_task(*life)
-        for outside in self._outsides.values():
-            outside.close()
-        self._threads += self._producers.close_all()
-        self._snapshots.close()
-        self._spill.close()
-        deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
-            if thread.is_alive():  # user code that waits for the world; it ends with the process
-                logger.info("%s: thread %s still runs", slot_name(self.id), thread.name)
+        self._executor.close()
+        self._end_trace()
         self._transport.close()
 
     # ------------------------------------------------------------------ TransportEvents
@@ -195,10 +173,10 @@ class SlotHost:
                     self._transport.add_peer(
                         PeerAddress(address.slot, address.data_address, address.control_address, address.public_key)
                     )
-            self._slot.on_message(sender, message, payload)
+            self.handle(MessageReceived(sender, message, payload))
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
             return
-        self._slot.on_message(sender, message, payload)
+        self.handle(MessageReceived(sender, message, payload))
 
     def _reach_delivered(self, faults: FaultPoints, message: Message) -> None:
         if not isinstance(
@@ -211,127 +189,26 @@ class SlotHost:
     def on_peer_gone(self, slot: SlotId) -> None:
         """A connection broke for good."""
         if slot != COORDINATOR:
-            self._slot.on_peer_gone(slot)
+            self.handle(PeerGone(slot))
 
     def on_peer_back(self, slot: SlotId) -> None:
         """A connection that broke is open again."""
-        self._slot.on_peer_back(slot)
+        self.handle(PeerBack(slot))
 
-    # ------------------------------------------------------------------ SlotShell
+    # ------------------------------------------------------------------ the machine
 
-    @property
-    def spill(self) -> SpillStore:
-        """The local disk."""
-        return self._spill
+    def handle(self, event: Event) -> None:
+        """Steps the machine and performs what it asks for.
 
-    @property
-    def producers(self) -> ProducerConnections:
-        """Connections of sources that cannot be re-read."""
-        return self._producers
-
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        """Without waiting."""
-        self._transport.send(slot, message, payload)
-
-    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
-        """A thread of its own."""
-        folder = self._folder.path / f"task-{task}-{thread}"
-        started = TaskThread(self._around, task, thread, activation, folder)
-        self._tasks[task, thread] = started
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._threads.append(started.thread)
-        started.thread.start()
-        return started
-
-    def stop_task(self, task: TaskId, thread: ThreadId) -> None:
-        """It ends at its next call."""
-        stopped = self._tasks.pop((task, thread), None)
-        if stopped is not None:
-            stopped.stop()
-
-    def go_live(self, task: TaskId, thread: ThreadId) -> None:
-        """New determinants may be recorded."""
-        if (found := self._tasks.get((task, thread))) is not None:
-            found.release()
-
-    def replicated_to(self, task: TaskId, thread: ThreadId, end_bytes: int) -> None:
-        """The keepers hold the log up to here."""
-        if (found := self._tasks.get((task, thread))) is not None:
-            found.replicate_to(end_bytes)
-
-    def noted(self, task: TaskId, thread: ThreadId) -> None:
-        """The coordinator knows what a cautious task is about to take."""
-        if (found := self._tasks.get((task, thread))) is not None:
-            found.note()
-
-    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        """How much the next step may produce."""
-        if (found := self._tasks.get((task, thread))) is not None:
-            found.room.allow(budget_bytes, handled_bytes)
-
-    def new_mirror(self, task: TaskId) -> Mirror:
-        """Of the task's vertex."""
-        return self._image.new_mirror(self._image.plan.vertex_of[task])
-
-    def write_snapshot(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
-        """In the background."""
-        self._snapshots.write(name, snapshot, more)
-
-    def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
-        """Where nobody waits for it."""
-        self._snapshots.write_whole(name, snapshot, whole)
-
-    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        """In the background."""
-        self._snapshots.read(purpose, names)
-
-    def open_outside(
-        self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
-    ) -> None:
-        """A thread and a connection of its own."""
-        plan = self._image.plan
-        sink = self._image.sink_of(plan.vertex_of[task])
-        assert isinstance(sink, ImmediateSink), sink
-        channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
-        identity = OutsideIdentity(job_id, plan.task_name(task), generation, incarnation)
-        outside = SinkThread(self._around, sink, identity, restored_number, task, channel)
-        self._outsides[task, incarnation] = outside
-        self._threads.append(outside.thread)
-
-    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
-        """Its thread ends."""
-        outside = self._outsides.pop((task, incarnation), None)
-        if outside is not None:
-            outside.close()
-
-    def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
-    ) -> None:
-        """In order."""
-        if (found := self._outsides.get((task, incarnation))) is not None:
-            found.write(first_seq, count, kind, payload)
-
-    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
-        """Behind the writes so far."""
-        if (found := self._outsides.get((task, incarnation))) is not None:
-            found.forget(before_number)
-
-    def now_ns(self) -> int:
-        """Monotonic time."""
-        return time.monotonic_ns()
-
-    def warn(self, text: str, **fields: str | int) -> None:
-        """In the driver's log and among the job's alarms."""
-        told = tuple((name, str(value)) for name, value in sorted(fields.items()))
-        self._transport.send(COORDINATOR, Warned(self.id, text, told))
+        Raises: MessageMalformed, when the event is a message that the machine refuses.
+        """
+        performers = self._performers
+        for each in self._step(event):
+            performers[type(each)](each)
 
     def log(self, message: Logged) -> None:
         """A line for the driver's log, from any thread."""
         self._inbox.put(self._transport.send, COORDINATOR, message)
-
-    def end(self, reason: str) -> None:
-        """After the present turn."""
-        self._ending = reason
 
 
 def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:

@@ -15,6 +15,7 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
+from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import Feed, PushedSource
 from clonos.operators.journal_source import END_OF_JOURNAL
@@ -27,7 +28,7 @@ RECEIVE_WAIT_MS = 20
 
 
 class JournalThreads:
-    """``ProducerConnections`` of the slot's machine."""
+    """Connections of the journalled sources of a slot."""
 
     def __init__(self, around: SlotSurroundings) -> None:
         self._around = around
@@ -82,7 +83,7 @@ class JournalThread:
     ) -> None:
         self._source, self._name = source, name
         self._task, self._incarnation = task, incarnation
-        self._slot, self._inbox = around.slot, around.inbox
+        self._post, self._inbox = around.post, around.inbox
         self._taken_bytes = offset_bytes
         self._replicated_bytes = self._reported_bytes = offset_bytes
         self._is_held = self._is_ended = False
@@ -120,9 +121,9 @@ class JournalThread:
                 logger.debug("the producer connection of %s failed after its end", self._name, exc_info=True)
             elif isinstance(error, (EnvironmentFault, OSError)):
                 failed = f"{type(error).__name__}: {error}"
-                self._inbox.put(self._slot.on_producer_failed, self._task, self._incarnation, failed)
+                self._post(ProducerFailed(self._task, self._incarnation, failed))
             else:
-                self._inbox.put(self._slot.on_failed, self._describe(error))
+                self._post(PartFailed(self._describe(error)))
 
     def _receive_all(self, feed: Feed) -> None:
         """Receives until the producer has no more data, or the incarnation has ended."""
@@ -158,7 +159,7 @@ class JournalThread:
         self._moved.clear()
 
     def _hand_over(self, data: bytes) -> None:
-        self._inbox.put(self._slot.on_journal, self._task, self._incarnation, data)
+        self._post(ProducerDataRead(self._task, self._incarnation, data))
         self._inbox.wait_for_budget()
 
     def _describe(self, error: Exception) -> TaskFailed:

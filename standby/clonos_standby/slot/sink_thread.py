@@ -17,6 +17,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
+from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, SinkRefused
 from clonos.core.values.elements import decode_records
 from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
@@ -56,7 +57,7 @@ class SinkThread:
         task: TaskId,
         channel: ChannelId,
     ) -> None:
-        self._slot, self._inbox, self._faults = around.slot, around.inbox, around.faults
+        self._post, self._faults = around.post, around.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget rows below this number
@@ -94,9 +95,10 @@ class SinkThread:
         except (_Ended, OutsideFenced) as end:
             logger.debug("the sink connection of %s ends: %r", self._identity, end)
             if isinstance(end, OutsideFenced) and end.by is not None:
-                self._inbox.put(self._slot.on_outside_fenced, self._task, self._incarnation, *end.by)
+                generation, by = end.by
+                self._post(SinkRefused(self._task, self._incarnation, generation, Incarnation(by)))
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
-            self._inbox.put(self._slot.on_failed, self._describe(error))
+            self._post(PartFailed(self._describe(error)))
         finally:
             self._leave()
 
@@ -105,13 +107,7 @@ class SinkThread:
         self._is_registered = True
         if self._faults is not None:
             self._faults.reach(FaultPoint.OUTSIDE_OPENED, self._identity.task_name)
-        self._inbox.put(
-            self._slot.on_outside_opened,
-            self._task,
-            self._incarnation,
-            registration.next_number,
-            registration.superseded_next,
-        )
+        self._post(SinkOpened(self._task, self._incarnation, registration.next_number, registration.superseded_next))
         while (write := self._next()) is not None:
             if isinstance(write, int):
                 self._forget(write)
@@ -121,7 +117,7 @@ class SinkThread:
             next_number = self._persist(lambda connection, f=first_seq, r=rows: connection.write(f, r))
             if self._faults is not None:
                 self._faults.reach(FaultPoint.OUTSIDE_WRITTEN, self._identity.task_name, str(next_number))
-            self._inbox.put(self._slot.on_outside_confirmed, self._task, self._incarnation, next_number)
+            self._post(SinkConfirmed(self._task, self._incarnation, next_number))
 
     def _forget(self, before_number: int) -> None:
         """Forgets rows; a failure is ignored, because the next checkpoint requests it again."""

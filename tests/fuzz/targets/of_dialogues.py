@@ -18,13 +18,19 @@ import msgspec
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata, encode_metadata
 from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetadata
 from clonos.core.coordinator.coordinator_events import Received
-from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import LogDiverged, LogMalformed, MessageMalformed
-from clonos.core.model.ids import ChannelId, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.ids import ChannelId, SlotId
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import ReadPurpose
-from clonos.core.ports.task_port import Activation, Command, TaskHandle
+from clonos.core.ports.slot_effects import (
+    PutCommand,
+    ReadSnapshots,
+    SendMessage,
+    SetOutputBudget,
+    StartTask,
+    WriteToSink,
+)
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.control_messages import Suspicion
 from clonos.core.wire.messages import Message
@@ -97,30 +103,17 @@ class _Shell(RecordingShell):
     def __init__(self, plan: Plan, seen: list[Sent]) -> None:
         super().__init__(plan)
         self.seen = seen
+        for silent in (StartTask, PutCommand, SetOutputBudget, ReadSnapshots, WriteToSink):
+            self.performers[silent] = _ignore
 
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        sent = as_sent(9, message, payload)
+    def send(self, asked: SendMessage) -> None:
+        sent = as_sent(9, asked.message, asked.payload)
         assert message_of(sent) is not None, "what a slot sends can be read"
         self.seen.append(sent)
 
-    def start_task(self, task: TaskId, thread: ThreadId, activation: Activation) -> TaskHandle:
-        return _Handle()
 
-    def set_output_budget(self, task: TaskId, thread: ThreadId, budget_bytes: int, handled_bytes: int) -> None:
-        pass
-
-    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        pass
-
-    def write_outside(
-        self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
-    ) -> None:
-        pass
-
-
-class _Handle(TaskHandle):
-    def put(self, command: Command) -> None:
-        pass
+def _ignore(_asked: object) -> None:
+    pass
 
 
 class _Slot(SlotDialogue):
@@ -134,7 +127,7 @@ class _Slot(SlotDialogue):
         super().do_slot(words, given)
         old = self.slot
         self.shell = _Shell(old.plan, self.seen)
-        self.slot = Slot(old.id, old.plan, old.options, self.shell)
+        self.slot = Slot(old.id, old.plan, old.options, self.shell.new_mirror)
 
     def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
         self.seen.append(as_sent(sender, message, payload))
@@ -142,7 +135,7 @@ class _Slot(SlotDialogue):
 
     def take(self, sender: int, message: Message, payload: bytes) -> None:
         """A message of anybody."""
-        self.slot.on_message(SlotId(sender), message, memoryview(payload))
+        self.post(MessageReceived(SlotId(sender), message, memoryview(payload)))
 
 
 class _Coordinator(CoordinatorDialogue):

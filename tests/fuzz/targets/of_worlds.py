@@ -17,6 +17,7 @@ from clonos.core import __file__
 from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.errors import EnvironmentFault, JobError, LogDiverged, MessageMalformed, PeerError
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.admission import check_for_coordinator
 from clonos.core.wire.messages import Message
 from clonos_chaos.swarm.world import World, WorldFailed
@@ -92,7 +93,7 @@ class _World(World):
         if receiver != COORDINATOR:
             slot = self.slots.get(receiver)
             if slot is not None and not slot.is_dead:
-                slot.slot.on_message(sender, message, sent[2])
+                slot.handle(MessageReceived(sender, message, sent[2]))
         else:
             check_for_coordinator(self.plan, sender, message)
             self.coordinator.handle(Received(sender, message, self.clock.now_ns))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import JobDone, JobFailed, Milestone, RecoveryEvent, StoodDown
 from clonos.core.coordinator.coordinator_events import Begin
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.options import Options
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.net.binding import Binding
@@ -69,6 +69,15 @@ class RunningJob:
     def count_told(self, milestone: Milestone) -> int:
         return sum(isinstance(told, RecoveryEvent) and told.milestone is milestone for told in self.progress)
 
+    def slot_of(self, task: int) -> SlotId:
+        """Slot in which a task lives."""
+
+        def find(coordinator: Coordinator) -> SlotId:
+            assert coordinator.view is not None
+            return coordinator.view.placements[task].hosting_slot
+
+        return self.driver.ask(find)
+
     def pid_of(self, task: int) -> int:
         """Process of the slot in which a task lives."""
 
@@ -110,6 +119,7 @@ def running(
     slots_needed: int = 0,
     rewriter: AddressRewriter | None = None,
     fault_points: str = "",
+    slot_trace: str = "",
 ) -> Iterator[RunningJob]:
     """Begins a job; at the end of the block all its processes are gone."""
     options = options or Options(checkpoint_every_ms=200)
@@ -144,6 +154,7 @@ def running(
             folder_root=str(folder),
             address_rewriter=rewriter,
             fault_points=fault_points,
+            slot_trace=slot_trace,
         ),
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,

@@ -10,6 +10,7 @@ import pytest
 
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, SlotId
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire import codec
 from clonos.core.wire.control_messages import Logged, SlotStatus, Suspicion, Warned
 from clonos.core.wire.messages import Message
@@ -52,7 +53,7 @@ def test_each_false_message_to_a_slot_is_ignored_or_costs_its_connection() -> No
     refused = meant_nothing = 0
     for lie in lies_to_slot(LIAR, SlotId(2), job):
         try:
-            slot.on_message(LIAR, _told(lie))
+            dialogue.post(MessageReceived(LIAR, _told(lie)))
             meant_nothing += 1
         except MessageMalformed:
             refused += 1

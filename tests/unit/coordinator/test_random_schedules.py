@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from clonos.core.coordinator import checkpoint_machine, coordinator, event_handlers, failover
+from clonos.core.coordinator.checkpoint_ledger import with_counted
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.coordinator.coordinator_state import CoordinatorState
@@ -50,9 +53,10 @@ def test_the_checks_catch_a_view_that_does_not_wait_for_a_commit(monkeypatch: py
 
 def test_the_checks_catch_an_acknowledgement_of_a_dead_incarnation_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_anyone(
-        state: checkpoint_machine.Collecting, event: checkpoint_machine.Acknowledged
+        state: checkpoint_machine.Collecting | checkpoint_machine.Committing, event: checkpoint_machine.Acknowledged
     ) -> checkpoint_machine.Step:
-        return checkpoint_machine.count(state, event.message)
+        after = replace(state, ledger=with_counted(state.ledger, event.message))
+        return checkpoint_machine.advance(after) if isinstance(after, checkpoint_machine.Collecting) else (after, ())
 
     for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
         monkeypatch.setitem(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)

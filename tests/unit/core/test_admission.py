@@ -21,6 +21,7 @@ from clonos.core.model.ids import (
     journal_of,
 )
 from clonos.core.model.progress import TaskPhase
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.admission import check_for_coordinator, check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
@@ -224,7 +225,7 @@ def test_a_slot_without_a_view_sends_no_reply() -> None:
     dialogue = Dialogue()
     dialogue.run("slot 2")
     with pytest.raises(MessageMalformed, match="view 0"):
-        dialogue.slot.on_message(PEER, msgspec.structs.replace(QUESTION, view=ViewNumber(0)))
+        dialogue.post(MessageReceived(PEER, msgspec.structs.replace(QUESTION, view=ViewNumber(0))))
 
 
 def _sender_of_c() -> Dialogue:
@@ -290,7 +291,7 @@ def test_a_standby_without_a_sent_snapshot_fetches_it_from_the_store(payload: by
     dialogue = Dialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
         dialogue.run(command)
-    dialogue.slot.on_message(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, None, ("object-1",)), payload)
+    dialogue.post(MessageReceived(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, None, ("object-1",)), payload))
     assert dialogue.run("completed 1 b=7")[0] == "read for the standby b.1: object-1"
 
 

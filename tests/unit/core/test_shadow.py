@@ -6,10 +6,10 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, SlotId, TaskId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
-from clonos.core.ports.slot_shell import ReadPurpose
+from clonos.core.ports.slot_effects import ReadSnapshots, SendMessage
 from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived
 from clonos.core.wire.log_delta import Delta
-from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.recording_shell import RecordingShell
@@ -27,13 +27,13 @@ class Shell(RecordingShell):
         self.asked: list[FeedAck] = []
         self.read: list[tuple[str, ...]] = []
 
-    def send(self, slot: SlotId, message: Message, payload: bytes | memoryview = b"") -> None:
-        if isinstance(message, FeedAck):
-            assert slot == LEADER
-            self.asked.append(message)
+    def send(self, asked: SendMessage) -> None:
+        if isinstance(asked.message, FeedAck):
+            assert asked.slot == LEADER
+            self.asked.append(asked.message)
 
-    def read_objects(self, purpose: ReadPurpose, names: tuple[str, ...]) -> None:
-        self.read.append(names)
+    def read_snapshots(self, asked: ReadSnapshots) -> None:
+        self.read.append(asked.names)
 
 
 class Standby:
@@ -43,15 +43,19 @@ class Standby:
         vertices = (Vertex("a", 1, is_source=True), Vertex("b", 1, is_hot=True))
         plan = Plan("hot", vertices, (Edge(0, 1, Partitioning.FORWARD, 0),))
         self.shell = Shell(plan)
-        self.slot = Slot(HERE, plan, Options(), self.shell)
+        self.slot = Slot(HERE, plan, Options(), self.shell.new_mirror)
         placements = [placement(0, LIFE, 1), placement(TASK, LIFE, LEADER, standbys=(HERE,))]
-        self.slot.on_message(COORDINATOR, view(1, placements, slots=(1, 2, 3)))
+        self.post(MessageReceived(COORDINATOR, view(1, placements, slots=(1, 2, 3))))
+
+    def post(self, event: Event) -> None:
+        """An event, and all that it leads to."""
+        self.shell.perform(self.slot.step(event))
 
     def tick(self) -> int:
         """The session that it asks for at a heartbeat."""
         self.shell.now += 100_000_000
         self.shell.asked.clear()
-        self.slot.on_tick(self.shell.now)
+        self.post(HeartbeatDue(self.shell.now))
         (asked,) = self.shell.asked
         return asked.session
 
@@ -59,14 +63,14 @@ class Standby:
         """The task's snapshot is stored; nothing of it comes along."""
         names = tuple(f"object-{n}" for n in range(1, checkpoint + 1))
         update = StandbyUpdate(TASK, LIFE, CheckpointId(checkpoint), CheckpointId(checkpoint - 1), names)
-        self.slot.on_message(LEADER, update, b"")
+        self.post(MessageReceived(LEADER, update, b""))
 
     def begins(self, session: int, base: int) -> None:
         """The task's slot begins the session at a barrier."""
         log = Delta(log_of(TASK), 0, True, b"")
         head = TASK, LIFE, session, 0, CheckpointId(base)
-        self.slot.on_message(
-            LEADER, FeedShadow(*head, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (log,))
+        self.post(
+            MessageReceived(LEADER, FeedShadow(*head, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (log,)))
         )
 
 

@@ -22,7 +22,7 @@ from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
 from tests.harnesses.hand_waits import HandEvent, Plan
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, posted, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 
@@ -35,12 +35,12 @@ class Told(Mailbox):
         self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
 
     def put(self, call: Any, *arguments: Any) -> None:
-        self._queue.put((call.__name__, arguments))
+        self._queue.put(posted(call, arguments))
 
     def next(self) -> tuple[str, Any]:
         """What was told, and about what, but for whom: that is always the same."""
         name, arguments = self._queue.get(timeout=LIMIT_S)
-        if name == "on_failed":
+        if name == "PartFailed":
             return name, arguments[0]
         assert arguments[:2] == LIFE
         return name, arguments[2]
@@ -50,7 +50,7 @@ class Told(Mailbox):
         data = b""
         while len(data) < size:
             name, more = self.next()
-            assert name == "on_journal", more
+            assert name == "ProducerDataRead", more
             data += more
         return data
 
@@ -111,7 +111,7 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
     thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
         thread.thread.start()
-        assert told.next() == ("on_journal", END_OF_JOURNAL)
+        assert told.next() == ("ProducerDataRead", END_OF_JOURNAL)
         thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     assert [feed.is_closed for feed in source.feeds] == [True]
@@ -166,7 +166,7 @@ def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert plan.is_done
     assert received_while_held == [0, 0]
     assert source.feeds[0].received == 1
-    assert told.next() == ("on_journal", END_OF_JOURNAL)
+    assert told.next() == ("ProducerDataRead", END_OF_JOURNAL)
 
 
 def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None:
@@ -181,7 +181,7 @@ def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: Benc
     with bench.open() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
     name, error = bench.told.next()
-    assert (name, "SocketFailed: " in error) == ("on_producer_failed", True)
+    assert (name, "SocketFailed: " in error) == ("ProducerFailed", True)
     with bench.open(0) as connection:
         connection.sendall(b"one\n")
         assert bench.told.journal(4) == b"one\n"
@@ -191,14 +191,14 @@ def test_a_server_that_does_not_listen_is_reported(bench: Bench) -> None:
     bench.server.close()
     bench.threads.open(*LIFE, 0)
     name, error = bench.told.next()
-    assert (name, "Start the server that sends the lines" in error) == ("on_producer_failed", True)
+    assert (name, "Start the server that sends the lines" in error) == ("ProducerFailed", True)
 
 
 def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: Bench) -> None:
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
         name, failed = bench.told.next()
-        assert (name, failed.recourse) == ("on_failed", Recourse.NONE)
+        assert (name, failed.recourse) == ("PartFailed", Recourse.NONE)
         assert "a line of more than 100 bytes" in failed.error
 
 

@@ -18,7 +18,7 @@ from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, 
 from clonos_services import clock
 from clonos_standby.slot import sink_thread
 from clonos_standby.slot.sink_thread import SinkThread
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
+from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, posted, small_image
 
 
 class Ledger:
@@ -66,7 +66,7 @@ class Told(Mailbox):
         self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
 
     def put(self, call: Any, *arguments: Any) -> None:
-        self._queue.put((call.__name__, arguments))
+        self._queue.put(posted(call, arguments))
 
     def next(self) -> tuple[str, tuple[Any, ...]]:
         return self._queue.get(timeout=LIMIT_S)
@@ -95,11 +95,11 @@ def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
     ledger, told = Ledger(), Told()
     thread = begin(ledger, told)
-    assert told.next() == ("on_outside_opened", (0, 7, 0, None))
+    assert told.next() == ("SinkOpened", (0, 7, 0, None))
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
-    assert told.next() == ("on_outside_confirmed", (0, 7, 2))
+    assert told.next() == ("SinkConfirmed", (0, 7, 2))
     thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
-    assert told.next() == ("on_outside_confirmed", (0, 7, 3))
+    assert told.next() == ("SinkConfirmed", (0, 7, 3))
     end(thread)
     assert ledger.rows == ["a", "b", "c"]
     assert ledger.closed == 1
@@ -125,7 +125,7 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
     with confined_services():
         thread = begin(ledger, told)
         thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
-        assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
+        assert [told.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
         end(thread)
     assert (len(ledger.rows), ledger.closed) == (1, 1)
 
@@ -137,9 +137,9 @@ def test_waiting_writes_are_merged_into_one() -> None:
         thread.write(number, 1, ElementKind.ROWS, encode_rows([number]))
     thread.write(60, 1, ElementKind.ROWS, encode_rows(["behind a gap"]))
     ledger.may_go_on.set()
-    assert told.next()[0] == "on_outside_opened"
-    assert told.next() == ("on_outside_confirmed", (0, 7, 50))
-    assert told.next()[0] == "on_outside_confirmed"
+    assert told.next()[0] == "SinkOpened"
+    assert told.next() == ("SinkConfirmed", (0, 7, 50))
+    assert told.next()[0] == "SinkConfirmed"
     end(thread)
     assert ledger.writes == [(0, list(range(50))), (60, ["behind a gap"])]
 
@@ -147,9 +147,9 @@ def test_waiting_writes_are_merged_into_one() -> None:
 def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:
     ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), Told()
     thread = begin(ledger, told)
-    assert told.next()[0] == "on_outside_opened"
+    assert told.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
-    assert told.next() == ("on_outside_confirmed", (0, 7, 1))
+    assert told.next() == ("SinkConfirmed", (0, 7, 1))
     end(thread)
     assert ledger.rows == ["a"]
     assert ledger.registered >= 2
@@ -166,7 +166,7 @@ class Superseding(Ledger):
 def test_a_repeated_registration_still_reports_the_rows_already_written() -> None:
     ledger, told = Superseding(ConnectionError("no")), Told()
     thread = begin(ledger, told)
-    assert told.next() == ("on_outside_opened", (0, 7, 0, 9))
+    assert told.next() == ("SinkOpened", (0, 7, 0, 9))
     end(thread)
 
 
@@ -192,9 +192,9 @@ def test_truncation_is_sent_after_the_writes_so_far() -> None:
     thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
     thread.forget(2)
     ledger.may_go_on.set()
-    assert [told.next()[0] for _ in range(3)] == ["on_outside_opened", *["on_outside_confirmed"] * 2]
+    assert [told.next()[0] for _ in range(3)] == ["SinkOpened", *["SinkConfirmed"] * 2]
     thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
-    assert told.next() == ("on_outside_confirmed", (0, 7, 3))
+    assert told.next() == ("SinkConfirmed", (0, 7, 3))
     end(thread)
     assert ledger.forgotten == [(0, 0), (1, 1), (2, 2)]
 
@@ -204,9 +204,9 @@ def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
     thread = begin(ledger, told)
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
-    assert [told.next()[0] for _ in range(2)] == ["on_outside_opened", "on_outside_confirmed"]
+    assert [told.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
     thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
-    assert told.next() == ("on_outside_confirmed", (0, 7, 2))
+    assert told.next() == ("SinkConfirmed", (0, 7, 2))
     end(thread)
     assert ledger.forgotten == []
     assert ledger.registered == 2
@@ -217,7 +217,7 @@ def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retria
     ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
     thread = begin(ledger, told)
     name, (failed,) = told.next()
-    assert name == "on_failed"
+    assert name == "PartFailed"
     assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
     assert len(ledger.faults) == 100 - sink_thread.ATTEMPTS_MAX
@@ -227,10 +227,10 @@ def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retria
 def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_numbers() -> None:
     ledger, told = Ledger(None, JobError("no such column")), Told()
     thread = begin(ledger, told)
-    assert told.next()[0] == "on_outside_opened"
+    assert told.next()[0] == "SinkOpened"
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
     name, (failed,) = told.next()
-    assert name == "on_failed"
+    assert name == "PartFailed"
     assert failed.recourse is Recourse.NONE
     assert failed.at == InputRange(ChannelId(4), 0, 2)
     end(thread)
@@ -240,12 +240,12 @@ def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_n
 def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tuple[int, int] | None) -> None:
     ledger, told = Ledger(None, OutsideFenced("later", by)), Told()
     thread = begin(ledger, told)
-    assert told.next()[0] == "on_outside_opened"
+    assert told.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     if by is not None:
         name, arguments = told.next()
-        assert (name, arguments[2:]) == ("on_outside_fenced", by)
+        assert (name, arguments[2:]) == ("SinkRefused", by)
     assert told.is_empty()
     assert ledger.rows == []

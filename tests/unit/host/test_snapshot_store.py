@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, standby_payload
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import Incarnation, TaskId
-from clonos.core.ports.slot_shell import StandbyRead, TaskRead
+from clonos.core.ports.slot_effects import StandbyRead, TaskRead
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import column_of
 from clonos.core.wire.recovery_messages import Recourse
@@ -25,7 +25,7 @@ from clonos.operators.state.state_changes import Section, StateUnsupported, enco
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
-from tests.harnesses.lone_slot import lone_slot, small_image
+from tests.harnesses.lone_slot import lone_surroundings, small_image
 from tests.unit.host.test_outside_thread import Told
 
 TASK_READ, STANDBY_READ = TaskRead(TaskId(0), Incarnation(1)), StandbyRead(TaskId(0), Incarnation(1))
@@ -100,7 +100,7 @@ class Desk:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
         self.told = Told()
-        self.threads = SnapshotStore(self.store, lone_slot(small_image()), self.told, lambda _: Story())
+        self.threads = SnapshotStore(self.store, lone_surroundings(small_image(), self.told), lambda _: Story())
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_stored_snapshot_is_read_back(desk: Desk) -> None:
     desk.threads.write("a/0", snapshot(1), None)
-    assert desk.told.next() == ("on_snapshot_written", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
+    assert desk.told.next() == ("SnapshotWritten", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
     desk.threads.read(STANDBY_READ, ("a/0", "a/0"))
     name, (token, restored, error) = desk.told.next()
-    assert (name, token, error) == ("on_objects_read", STANDBY_READ, "")
+    assert (name, token, error) == ("SnapshotsRead", STANDBY_READ, "")
     assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
@@ -133,12 +133,12 @@ def test_a_store_that_fails_for_too_long_is_reported(desk: Desk) -> None:
     desk.files.failures = store_thread.ATTEMPTS_MAX
     desk.threads.write("a/0", snapshot(1), None)
     name, (_, encoded, error) = desk.told.next()
-    assert (name, encoded) == ("on_snapshot_written", b"")
+    assert (name, encoded) == ("SnapshotWritten", b"")
     assert "it is flaky" in error
     desk.files.failures = store_thread.ATTEMPTS_MAX
     desk.threads.read(TASK_READ, ("a/0",))
     name, (_, snapshots, error) = desk.told.next()
-    assert (name, snapshots) == ("on_objects_read", None)
+    assert (name, snapshots) == ("SnapshotsRead", None)
     assert "it is flaky" in error
 
 
@@ -152,11 +152,11 @@ def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk
         desk.files.write("objects/a/0", desk.files.read("objects/a/0")[:-1])
     desk.threads.read(TASK_READ, ("a/0",))
     name, (failed,) = desk.told.next()
-    assert name == "on_failed"
+    assert name == "PartFailed"
     assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
     desk.threads.read(STANDBY_READ, ("a/0",))
-    assert desk.told.next()[0] == "on_objects_read"
+    assert desk.told.next()[0] == "SnapshotsRead"
 
 
 def test_unreadable_state_fails_its_task_instead_of_the_process(desk: Desk) -> None:
@@ -164,11 +164,11 @@ def test_unreadable_state_fails_its_task_instead_of_the_process(desk: Desk) -> N
     unknown = replace(values, kind=99)
     changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
     desk.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
-    threads = SnapshotStore(desk.store, lone_slot(small_image()), desk.told, lambda _: StateImage())
+    threads = SnapshotStore(desk.store, lone_surroundings(small_image(), desk.told), lambda _: StateImage())
     threads.read(TaskRead(TaskId(0), Incarnation(1)), ("a/0",))
     name, (failed,) = desk.told.next()
     threads.close()
-    assert (name, failed.recourse) == ("on_failed", Recourse.STANDBY)
+    assert (name, failed.recourse) == ("PartFailed", Recourse.STANDBY)
     assert "ValueMalformed: " in failed.error
 
 
@@ -203,13 +203,13 @@ def test_pieces_are_held_while_the_store_fails(desk: Desk) -> None:
 def test_a_large_snapshot_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_thread, "STANDBY_BYTES_MAX", 300)
     desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
-    assert desk.told.next() == ("on_snapshot_written", ("a/0", b"", ""))
+    assert desk.told.next() == ("SnapshotWritten", ("a/0", b"", ""))
 
 
 def test_a_full_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
     whole = LaterPieces(b"1", b"2")
     desk.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
-    assert desk.told.next() == ("on_whole_written", ("a/0",))
+    assert desk.told.next() == ("WholeStateWritten", ("a/0",))
     assert whole.is_released
     desk.threads.read(TASK_READ, ("a/0",))
     assert desk.told.next()[1][1].mirror == Story([b"1", b"2"])
@@ -220,7 +220,7 @@ def test_a_full_state_that_cannot_be_stored_is_dropped(desk: Desk) -> None:
     desk.files.failures = 1
     desk.threads.write_whole("a/0", snapshot(1), whole)
     desk.threads.write_whole("a/1", snapshot(1), LaterPieces())
-    assert desk.told.next() == ("on_whole_written", ("a/1",))
+    assert desk.told.next() == ("WholeStateWritten", ("a/1",))
     assert whole.is_released
 
 
@@ -228,6 +228,6 @@ def test_a_full_state_that_cannot_be_stored_is_dropped(desk: Desk) -> None:
 def test_a_task_whose_state_cannot_be_encoded_fails(desk: Desk, kind: str) -> None:
     getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
     name, (failed,) = desk.told.next()
-    assert (name, failed.recourse) == ("on_failed", Recourse.NONE)
+    assert (name, failed.recourse) == ("PartFailed", Recourse.NONE)
     assert "the state count/state cannot be stored: a socket" in failed.error
     assert not desk.files.exists("objects/a/0")

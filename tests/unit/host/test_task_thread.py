@@ -86,7 +86,7 @@ def test_going_live_waits_for_permission(waiting_port: TaskThread, plan: Plan, m
     plan.then(waiting_port.release)
     waiting_port.go_live({ChannelId(0): 7})
     assert plan.is_done
-    assert mailbox.calls == [("on_log_end", (0, 7, {0: 7}))]
+    assert mailbox.calls == [("LogEndReached", (0, 7, {0: 7}))]
 
 
 def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
@@ -102,7 +102,7 @@ def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
     plan.then(lambda: waiting_port.replicate_to(99), lambda: waiting_port.replicate_to(100))
     waiting_port.await_replicated(100)
     assert plan.is_done
-    assert mailbox.calls == [("on_await_replicated", (0, 7, 100))]
+    assert mailbox.calls == [("ReplicationAwaited", (0, 7, 100))]
     waiting_port.await_replicated(100)  # not again
 
 
@@ -120,7 +120,7 @@ def test_a_single_step_task_waits_until_its_step_is_acknowledged(
         plan.then(waiting_port.note)
         waiting_port.announce_step(ChannelId(0), first_seq)
         assert plan.is_done
-    assert mailbox.calls == [("on_announce_step", (0, 7, 0, 17)), ("on_announce_step", (0, 7, 0, 18))]
+    assert mailbox.calls == [("StepAnnounced", (0, 7, 0, 17)), ("StepAnnounced", (0, 7, 0, 18))]
 
 
 def test_a_single_step_task_that_waits_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
@@ -149,7 +149,7 @@ def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: 
     port.thread.start()
     port.thread.join()
     [(name, (_, failed))] = mailbox.calls
-    assert name == "on_raised"
+    assert name == "ThreadRaised"
     assert failed.recourse is Recourse.NONE
     assert "FileExistsError" in failed.error
 
@@ -159,4 +159,4 @@ def test_a_stopped_task_ends_its_thread_without_a_report(port: TaskThread, mailb
     port.stop()
     port.thread.join(LIMIT_S)
     assert not port.thread.is_alive()
-    assert "on_raised" not in mailbox.names()
+    assert "ThreadRaised" not in mailbox.names()

@@ -12,6 +12,7 @@ from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, SlotId, 
 from clonos.core.model.options import SpillPolicy
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.backpressure import HOLD_HEARTBEATS
+from clonos.core.slot.slot_events import MessageReceived, SegmentLoaded, SegmentSpilled, SinkOpened, StepEmitted
 from clonos.core.wire.control_messages import Hold, Release
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import Recourse
@@ -44,10 +45,12 @@ def test_b8_a_replay_during_processing_has_neither_gap_nor_repeat(policy: SpillP
 
     for _ in range(4):
         produce(25)
-        bench.slot.on_emission(
-            TaskId(0),
-            bench.thread,
-            Emission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
+        bench.post(
+            StepEmitted(
+                TaskId(0),
+                bench.thread,
+                Emission(b"", (Output(ChannelId(0), ElementKind.BARRIER, 1, CheckpointId(len(expected)), b""),)),
+            )
         )
         expected.append(b"")  # the barrier, where an epoch begins
         bench.disk.do_all()
@@ -158,11 +161,11 @@ def test_a_load_that_completes_for_an_ended_incarnation_is_dropped() -> None:
     bench.state(0, next_seq=0, session=2)
     late = list(bench.disk.asked)
     assert late
-    bench.slot.on_message(COORDINATOR, view(2, [placement(t, LIFE + 1, t + 10) for t in range(4)]))
+    bench.post(MessageReceived(COORDINATOR, view(2, [placement(t, LIFE + 1, t + 10) for t in range(4)])))
     assert not bench.disk.files
     for _, segment, _ in late:
-        bench.slot.on_segment_loaded(segment, [b"stale"], "")
-        bench.slot.on_spilled(segment, 5, "")
+        bench.post(SegmentLoaded(segment, [b"stale"], ""))
+        bench.post(SegmentSpilled(segment, 5, ""))
     assert (bench.slot.pressure.budget.memory_bytes, bench.slot.pressure.budget.disk_bytes) == (0, 0)
 
 
@@ -171,7 +174,7 @@ def test_spilled_external_output_is_released_when_it_is_loaded() -> None:
     for _ in range(3):  # replayed before the outside has registered the incarnation
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
-    bench.slot.on_outside_opened(TaskId(0), LIFE, 0, None)
+    bench.post(SinkOpened(TaskId(0), LIFE, 0, None))
     left = [payload for slot, message, payload in bench.shell.sent if isinstance(message, Release)]
     assert left == []
     bench.disk.do_all()
@@ -257,14 +260,14 @@ def test_a5_logs_held_as_a_keeper_count_towards_the_limits() -> None:
     options = options_of(log_memory_bytes=1_000)
     bench = Bench(options, plan)
     keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
-    bench.slot.on_message(COORDINATOR, view(2, keeper))
+    bench.post(MessageReceived(COORDINATOR, view(2, keeper)))
     keep = AppendLog(TaskId(1), LIFE, True, (Delta(log_of(TaskId(1)), 0, True, b"d" * 900),))
-    bench.slot.on_message(SlotId(11), keep)
+    bench.post(MessageReceived(SlotId(11), keep))
     bench.tick()
     assert bench.says_over()
     assert bench.status.tasks == ()
     more = AppendLog(TaskId(1), LIFE, False, (Delta(log_of(TaskId(1)), 900, False, b"d" * 200),), ordinal=1)
-    bench.slot.on_message(SlotId(11), more)
+    bench.post(MessageReceived(SlotId(11), more))
     bench.tick()
     failed = bench.budget_failures[0]
     assert (failed.task, failed.incarnation, failed.recourse) == (1, LIFE, Recourse.NONE)
@@ -284,10 +287,10 @@ def test_a_task_between_source_and_sink_is_never_paused_by_its_budget() -> None:
 def test_sources_pause_while_another_slot_is_above_its_limit_and_resume_afterwards() -> None:
     bench = _begun()
     bench.tick()
-    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
+    bench.post(MessageReceived(COORDINATOR, Hold(SlotId(7))))
     assert bench.is_out_of_budget()
     bench.tick(HOLD_HEARTBEATS - 1)
-    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
+    bench.post(MessageReceived(COORDINATOR, Hold(SlotId(7))))
     bench.tick(HOLD_HEARTBEATS - 1)
     assert bench.is_out_of_budget()
     bench.tick(2)
@@ -296,7 +299,7 @@ def test_sources_pause_while_another_slot_is_above_its_limit_and_resume_afterwar
 
 def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
     bench = Bench(options_of())
-    bench.slot.on_message(COORDINATOR, Hold(SlotId(7)))
+    bench.post(MessageReceived(COORDINATOR, Hold(SlotId(7))))
     bench.shell.gates.clear()
     bench.begin()
     assert bench.is_out_of_budget()

@@ -7,10 +7,28 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.model.ids import ChannelId, Incarnation, TaskId, ThreadId
-from clonos.core.ports.slot_shell import TaskRead
+from clonos.core.ports.slot_effects import TaskRead
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Emission
-from clonos.core.slot.slot import Slot
+from clonos.core.slot.slot_events import (
+    ElementsNeeded,
+    Event,
+    JournalMissed,
+    JournalWanted,
+    LogEndReached,
+    ProducerDataRead,
+    ProducerFailed,
+    ReplicationAwaited,
+    SinkConfirmed,
+    SinkOpened,
+    SinkRefused,
+    SnapshotsRead,
+    SnapshotWritten,
+    StepAnnounced,
+    StepEmitted,
+    ThreadRaised,
+    WholeStateWritten,
+)
 from tests.harnesses.sample_plans import number
 from tests.harnesses.slot_dialogue import Dialogue
 
@@ -20,25 +38,24 @@ GONE, SUCCEEDED = (TaskId(1), Incarnation(number(1))), (TaskId(2), Incarnation(n
 THREAD = ThreadId(1)
 """Of ``c.1`` on slot 2: the first that the slot has numbered."""
 
-Tell = Callable[[Slot, TaskId, Incarnation], None]
-LATE: dict[str, Tell] = {
-    "emission": lambda slot, task, _: slot.on_emission(task, THREAD, Emission(b"")),
-    "log end": lambda slot, task, _: slot.on_log_end(task, THREAD, {}),
-    "needs": lambda slot, task, _: slot.on_needs(task, THREAD, ChannelId(0), 7),
-    "await kept": lambda slot, task, _: slot.on_await_replicated(task, THREAD, 7),
-    "approach": lambda slot, task, _: slot.on_announce_step(task, THREAD, ChannelId(0), 7),
-    "open journal": lambda slot, task, _: slot.on_open_journal(task, THREAD),
-    "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
-    "intake failed": lambda slot, *life: slot.on_producer_failed(*life, "refused"),
-    "journal lost": lambda slot, task, _: slot.on_journal_lost(task, THREAD),
-    "raised": lambda slot, task, life: slot.on_raised(THREAD, failure_of(task, life, ValueError("no"))),
-    "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),
-    "outside fenced": lambda slot, *life: slot.on_outside_fenced(*life, 7, 7),
-    "outside confirmed": lambda slot, *life: slot.on_outside_confirmed(*life, 7),
-    "objects read": lambda slot, task, life: slot.on_objects_read(TaskRead(task, life), None, "missing"),
-    "snapshot written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"x", ""),
-    "snapshot not written": lambda slot, task, life: slot.on_snapshot_written(_object(task, life), b"", "full"),
-    "whole state written": lambda slot, task, life: slot.on_whole_written(_object(task, life)),
+LATE: dict[str, Callable[[TaskId, Incarnation], Event]] = {
+    "emission": lambda task, _: StepEmitted(task, THREAD, Emission(b"")),
+    "log end": lambda task, _: LogEndReached(task, THREAD, {}),
+    "needs": lambda task, _: ElementsNeeded(task, THREAD, ChannelId(0), 7),
+    "await kept": lambda task, _: ReplicationAwaited(task, THREAD, 7),
+    "approach": lambda task, _: StepAnnounced(task, THREAD, ChannelId(0), 7),
+    "open journal": lambda task, _: JournalWanted(task, THREAD),
+    "journal": lambda task, life: ProducerDataRead(task, life, b"x"),
+    "intake failed": lambda task, life: ProducerFailed(task, life, "refused"),
+    "journal lost": lambda task, _: JournalMissed(task, THREAD),
+    "raised": lambda task, life: ThreadRaised(THREAD, failure_of(task, life, ValueError("no"))),
+    "outside opened": lambda task, life: SinkOpened(task, life, 7, None),
+    "outside fenced": lambda task, life: SinkRefused(task, life, 7, Incarnation(7)),
+    "outside confirmed": lambda task, life: SinkConfirmed(task, life, 7),
+    "objects read": lambda task, life: SnapshotsRead(TaskRead(task, life), None, "missing"),
+    "snapshot written": lambda task, life: SnapshotWritten(_object(task, life), b"x", ""),
+    "snapshot not written": lambda task, life: SnapshotWritten(_object(task, life), b"", "full"),
+    "whole state written": lambda task, life: WholeStateWritten(_object(task, life)),
 }
 
 
@@ -54,7 +71,7 @@ def test_events_of_an_ended_incarnation_are_ignored(event: str, life: tuple[Task
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
     dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")
     dialogue.shell.said.clear()
-    LATE[event](dialogue.slot, *life)
+    dialogue.post(LATE[event](*life))
     assert dialogue.shell.said == []
     said_at_the_heartbeat = dialogue.run("tick")
     assert said_at_the_heartbeat == _undisturbed()

@@ -8,6 +8,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_port import Emission
+from clonos.core.slot.slot_events import MessageReceived, PeerBack, StepEmitted
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.harnesses.sample_plans import shuffle
 from tests.harnesses.slot_harness import LIFE, Bench
@@ -36,18 +37,18 @@ class Receiver(Bench):
         batch = Batch(*head, self.sent_seq[channel], ElementKind.ROWS, count, CheckpointId(0), ())
         self.ordinals[channel] += 1
         self.sent_seq[channel] += count
-        self.slot.on_message(INPUTS[channel], batch, b"x" * count)
+        self.post(MessageReceived(INPUTS[channel], batch, b"x" * count))
 
     def heartbeat(self, channel: ChannelId, produced_seq: int) -> None:
         """The sender's heartbeat: it has produced all elements below ``produced_seq``."""
         head = channel, LIFE, LIFE, self.session(channel), self.ordinals[channel]
         self.ordinals[channel] += 1
-        self.slot.on_message(INPUTS[channel], Position(*head, self.sent_seq[channel], produced_seq, ()))
+        self.post(MessageReceived(INPUTS[channel], Position(*head, self.sent_seq[channel], produced_seq, ())))
 
     def process(self, channel: ChannelId, next_seq: int, count: int) -> None:
         """The task has processed a batch of ``count`` elements, and with it all below ``next_seq``."""
         consumed = ((channel, next_seq, cost_bytes(count, count)),)
-        self.slot.on_emission(self.task, self.thread, Emission(b"", consumed=consumed))
+        self.post(StepEmitted(self.task, self.thread, Emission(b"", consumed=consumed)))
 
     def backlog(self) -> int | None:
         """What the slot reports."""
@@ -90,7 +91,7 @@ def test_the_backlog_is_unknown_until_every_sender_has_reported_in_this_session(
     assert receiver.backlog() is None
     receiver.heartbeat(first, produced_seq=1)
     assert receiver.backlog() == 1
-    receiver.slot.on_peer_back(INPUTS[second])  # its connection broke: a new session begins
+    receiver.post(PeerBack(INPUTS[second]))  # its connection broke: a new session begins
     assert receiver.backlog() is None
 
 

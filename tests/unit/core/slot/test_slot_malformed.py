@@ -10,6 +10,7 @@ import pytest
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
+from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -64,12 +65,12 @@ def test_every_valid_message_of_a_peer_is_processed() -> None:
         dialogue.slot.hosted[TaskId(1)].inputs,
         dialogue.slot.hosted[TaskId(1)].outputs.sendings[ChannelId(1)],
     )
-    dialogue.slot.on_message(SlotId(1), POSITION)
+    dialogue.post(MessageReceived(SlotId(1), POSITION))
     assert inputs.backlog == 5
-    dialogue.slot.on_message(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x")
-    dialogue.slot.on_message(SlotId(3), STATEMENT)
+    dialogue.post(MessageReceived(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x"))
+    dialogue.post(MessageReceived(SlotId(3), STATEMENT))
     assert (sending.session, sending.credit_bytes) == (2, 77)
-    dialogue.slot.on_message(SlotId(1), QUESTION)
+    dialogue.post(MessageReceived(SlotId(1), QUESTION))
     assert dialogue.shell.said == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
 
 
@@ -94,7 +95,7 @@ def test_a_message_with_ids_outside_the_plan_is_malformed_and_names_the_peer(
 ) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match="slot 77"):
-        dialogue.slot.on_message(SlotId(77), msgspec.structs.replace(message, **changes), b"")
+        dialogue.post(MessageReceived(SlotId(77), msgspec.structs.replace(message, **changes), b""))
     assert dialogue.run("tick")[-1].endswith("b.1 replaying")
 
 
@@ -140,7 +141,7 @@ def test_a_coordinator_message_from_a_slot_is_malformed(message: Message) -> Non
     for sender in (1, 2, 3, 77):
         dialogue = living_slot()
         with pytest.raises(MessageMalformed, match=f"slot {sender} .* may not send {named(message)} to a slot"):
-            dialogue.slot.on_message(SlotId(sender), message)
+            dialogue.post(MessageReceived(SlotId(sender), message))
         assert dialogue.shell.said == []
         assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
@@ -149,14 +150,14 @@ def test_a_coordinator_message_from_a_slot_is_malformed(message: Message) -> Non
 def test_a_message_for_the_coordinator_is_malformed_in_a_slot(message: Message) -> None:
     for sender in (0, 1):
         with pytest.raises(MessageMalformed, match=f"may not send {named(message)} to a slot"):
-            living_slot().slot.on_message(SlotId(sender), message)
+            living_slot().post(MessageReceived(SlotId(sender), message))
 
 
 @pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
 def test_a_message_about_a_task_that_the_sending_slot_does_not_host_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which runs in slot"):
-        dialogue.slot.on_message(SlotId(77), message, b"x")
+        dialogue.post(MessageReceived(SlotId(77), message, b"x"))
     assert dialogue.shell.said == []
 
 
@@ -164,13 +165,13 @@ def test_a_message_about_a_task_that_the_sending_slot_does_not_host_is_malformed
 def test_a_reply_in_the_name_of_another_slot_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for slot 3"):
-        dialogue.slot.on_message(SlotId(77), message, b"x")
+        dialogue.post(MessageReceived(SlotId(77), message, b"x"))
     assert dialogue.shell.said == []
-    dialogue.slot.on_message(SlotId(3), message, b"x")
+    dialogue.post(MessageReceived(SlotId(3), message, b"x"))
 
 
 def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() -> None:
-    living_slot().slot.on_message(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x")
+    living_slot().post(MessageReceived(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x"))
 
 
 # ------------------------------------------------------------------ what cannot be
@@ -181,7 +182,7 @@ def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: s
     dialogue = living_slot()
     placements = dialogue.slot.view.placements[kept]
     with pytest.raises(MessageMalformed, match=r"the coordinator is malformed: View names . placements"):
-        dialogue.slot.on_message(COORDINATOR, View(number(9), 1, "job", (), placements))
+        dialogue.post(MessageReceived(COORDINATOR, View(number(9), 1, "job", (), placements)))
     assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
 
@@ -200,41 +201,43 @@ def test_a_handshake_below_the_completed_checkpoint_is_malformed() -> None:
 
 def test_a_standby_update_without_an_object_is_malformed() -> None:
     with pytest.raises(MessageMalformed, match="in no object of the store"):
-        living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(UPDATE, objects=()))
+        living_slot().post(MessageReceived(SlotId(1), msgspec.structs.replace(UPDATE, objects=())))
 
 
 def test_more_log_lengths_than_logs_are_malformed() -> None:
     lengths = tuple(Length(LogId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
-        living_slot().slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
+        living_slot().post(
+            MessageReceived(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
+        )
 
 
 def test_a_holder_outside_the_plan_is_malformed() -> None:
     with pytest.raises(MessageMalformed, match="task 99, the plan has 3"):
-        living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99)))
+        living_slot().post(MessageReceived(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99))))
 
 
 # ------------------------------------------------------------------ what comes before its view
 
 
 def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None:
-    slot = living_slot().slot
+    dialogue = living_slot()
     for n in range(2, 10_050):
-        slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n)))
-    assert len(slot._early) == 1
+        dialogue.post(MessageReceived(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n))))
+    assert len(dialogue.slot._early.take()) == 1
 
 
 def test_the_number_of_early_messages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clonos.core.slot.slot.EARLY_MESSAGES_MAX", 3)
-    slot = living_slot().slot
+    monkeypatch.setattr("clonos.core.slot.early_messages.EARLY_MESSAGES_MAX", 3)
+    dialogue = living_slot()
     for sender in (5, 6, 7, 8):
-        slot.on_message(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2)))
-    slot.on_message(SlotId(5), msgspec.structs.replace(STATEMENT, view=number(3)))
-    assert [sender for sender, _ in slot._early.values()] == [5, 6, 7]
+        dialogue.post(MessageReceived(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2))))
+    dialogue.post(MessageReceived(SlotId(5), msgspec.structs.replace(STATEMENT, view=number(3))))
+    assert [sender for sender, _ in dialogue.slot._early.take()] == [5, 6, 7]
 
 
 def test_a_false_message_that_arrived_before_its_view_does_not_change_it() -> None:
     dialogue = living_slot()
-    dialogue.slot.on_message(SlotId(77), msgspec.structs.replace(STATEMENT, view=number(2)))
+    dialogue.post(MessageReceived(SlotId(77), msgspec.structs.replace(STATEMENT, view=number(2))))
     dialogue.run("view 2  a 1@1  b 1@2  c 1@3")
     assert dialogue.run("tick")[-1].endswith("view 2, completed 0: b.1 replaying")

@@ -1,0 +1,207 @@
+"""Performs the effects of a slot's machine: one method for each, all in the I/O thread. None of them blocks.
+
+Owns the threads around the machine: tasks, sinks, producers, checkpoint store and local disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.ports import slot_effects as effect
+from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
+from clonos.core.wire.control_messages import Warned
+from clonos.io.local.local_folder import LocalFolder
+from clonos.io.local.spill import SpillFolder
+from clonos.io.net.frames import slot_name
+from clonos.io.net.transport import Transport
+from clonos.io.store.store import CheckpointStore
+from clonos.operators.connector_contract import ImmediateSink, OutsideIdentity
+from clonos_standby.slot.journal_thread import JournalThreads
+from clonos_standby.slot.sink_thread import SinkThread
+from clonos_standby.slot.surroundings import SlotSurroundings
+from clonos_standby.slot.task_thread import TaskThread
+from clonos_standby.store_thread import SnapshotStore
+
+logger = logging.getLogger("clonos.slot")
+
+JOIN_TIMEOUT_S = 1.0
+
+
+class EffectExecutor:
+    """``performers``: what performs an effect, by its type. ``ending``: why the slot shall end; None: it shall not."""
+
+    def __init__(
+        self,
+        slot_id: SlotId,
+        around: SlotSurroundings,
+        transport: Transport,
+        folder: LocalFolder,
+        store: CheckpointStore,
+    ) -> None:
+        self._id, self._around, self._image = slot_id, around, around.image
+        self._transport, self._folder = transport, folder
+        self.ending: str | None = None
+        self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
+        self._sinks: dict[tuple[TaskId, Incarnation], SinkThread] = {}
+        self._threads: list[Thread] = []
+        self._producers = JournalThreads(around)
+        self._snapshots = SnapshotStore(store, around, around.new_mirror)
+        self._spill = SpillFolder(
+            folder.path / "spill",
+            lambda *outcome: around.post(SegmentSpilled(*outcome)),
+            lambda *outcome: around.post(SegmentLoaded(*outcome)),
+            around.faults,
+        )
+        self.performers: dict[type, Callable[[Any], None]] = {
+            effect.SendMessage: self._send,
+            effect.StartTask: self._start_task,
+            effect.PutCommand: self._put_command,
+            effect.StopTask: self._stop_task,
+            effect.LetGoLive: self._let_go_live,
+            effect.ReportReplicated: self._report_replicated,
+            effect.ConfirmAnnouncement: self._confirm_announcement,
+            effect.SetOutputBudget: self._set_output_budget,
+            effect.WriteSnapshot: self._write_snapshot,
+            effect.WriteWholeState: self._write_whole_state,
+            effect.ReadSnapshots: self._read_snapshots,
+            effect.OpenSink: self._open_sink,
+            effect.WriteToSink: self._write_to_sink,
+            effect.ForgetSinkOutput: self._forget_sink_output,
+            effect.CloseSink: self._close_sink,
+            effect.WriteSegment: self._write_segment,
+            effect.LoadSegment: self._load_segment,
+            effect.DeleteSegment: self._delete_segment,
+            effect.OpenProducer: self._open_producer,
+            effect.HoldProducer: self._hold_producer,
+            effect.AcknowledgeProducer: self._acknowledge_producer,
+            effect.CloseProducer: self._close_producer,
+            effect.Warn: self._warn,
+            effect.RefuseMessage: self._refuse_message,
+            effect.EndSlot: self._end_slot,
+        }
+
+    def close(self) -> None:
+        """Ends the threads. User code that waits for the world ends with the process."""
+        for thread in self._tasks.values():
+            thread.stop()
+        for sink in self._sinks.values():
+            sink.close()
+        self._threads += self._producers.close_all()
+        self._snapshots.close()
+        self._spill.close()
+        deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+        for each in self._threads:
+            each.join(max(0.0, deadline_s - time.monotonic()))
+            if each.is_alive():
+                logger.info("%s: thread %s still runs", slot_name(self._id), each.name)
+
+    # ------------------------------------------------------------------ messages and the process
+
+    def _send(self, asked: effect.SendMessage) -> None:
+        self._transport.send(asked.slot, asked.message, asked.payload)
+
+    def _warn(self, asked: effect.Warn) -> None:
+        """Leads to a line in the driver's log and to a warning of the job."""
+        fields = tuple((name, str(value)) for name, value in sorted(asked.fields.items()))
+        self._transport.send(COORDINATOR, Warned(self._id, asked.text, fields))
+
+    def _refuse_message(self, asked: effect.RefuseMessage) -> None:
+        raise asked.error
+
+    def _end_slot(self, asked: effect.EndSlot) -> None:
+        self.ending = asked.reason
+
+    # ------------------------------------------------------------------ tasks
+
+    def _start_task(self, asked: effect.StartTask) -> None:
+        folder = self._folder.path / f"task-{asked.task}-{asked.thread}"
+        started = TaskThread(self._around, asked.task, asked.thread, asked.activation, folder)
+        self._tasks[asked.task, asked.thread] = started
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads.append(started.thread)
+        started.thread.start()
+
+    def _put_command(self, asked: effect.PutCommand) -> None:
+        if (found := self._tasks.get((asked.task, asked.thread))) is not None:
+            found.put(asked.command)
+
+    def _stop_task(self, asked: effect.StopTask) -> None:
+        if (found := self._tasks.pop((asked.task, asked.thread), None)) is not None:
+            found.stop()
+
+    def _let_go_live(self, asked: effect.LetGoLive) -> None:
+        if (found := self._tasks.get((asked.task, asked.thread))) is not None:
+            found.release()
+
+    def _report_replicated(self, asked: effect.ReportReplicated) -> None:
+        if (found := self._tasks.get((asked.task, asked.thread))) is not None:
+            found.replicate_to(asked.end_bytes)
+
+    def _confirm_announcement(self, asked: effect.ConfirmAnnouncement) -> None:
+        if (found := self._tasks.get((asked.task, asked.thread))) is not None:
+            found.note()
+
+    def _set_output_budget(self, asked: effect.SetOutputBudget) -> None:
+        if (found := self._tasks.get((asked.task, asked.thread))) is not None:
+            found.room.allow(asked.budget_bytes, asked.handled_bytes)
+
+    # ------------------------------------------------------------------ store and disk
+
+    def _write_snapshot(self, asked: effect.WriteSnapshot) -> None:
+        self._snapshots.write(asked.name, asked.snapshot, asked.more)
+
+    def _write_whole_state(self, asked: effect.WriteWholeState) -> None:
+        self._snapshots.write_whole(asked.name, asked.snapshot, asked.whole)
+
+    def _read_snapshots(self, asked: effect.ReadSnapshots) -> None:
+        self._snapshots.read(asked.purpose, asked.names)
+
+    def _write_segment(self, asked: effect.WriteSegment) -> None:
+        self._spill.write_segment(asked.segment, asked.payloads)
+
+    def _load_segment(self, asked: effect.LoadSegment) -> None:
+        self._spill.load(asked.segment)
+
+    def _delete_segment(self, asked: effect.DeleteSegment) -> None:
+        self._spill.delete(asked.segment)
+
+    # ------------------------------------------------------------------ sinks and producers
+
+    def _open_sink(self, asked: effect.OpenSink) -> None:
+        plan, task = self._image.plan, asked.task
+        sink = self._image.sink_of(plan.vertex_of[task])
+        assert isinstance(sink, ImmediateSink), sink
+        channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
+        identity = OutsideIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
+        opened = SinkThread(self._around, sink, identity, asked.restored_number, task, channel)
+        self._sinks[task, asked.incarnation] = opened
+        self._threads.append(opened.thread)
+
+    def _write_to_sink(self, asked: effect.WriteToSink) -> None:
+        if (found := self._sinks.get((asked.task, asked.incarnation))) is not None:
+            found.write(asked.first_seq, asked.count, asked.kind, asked.payload)
+
+    def _forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
+        if (found := self._sinks.get((asked.task, asked.incarnation))) is not None:
+            found.forget(asked.before_number)
+
+    def _close_sink(self, asked: effect.CloseSink) -> None:
+        if (found := self._sinks.pop((asked.task, asked.incarnation), None)) is not None:
+            found.close()
+
+    def _open_producer(self, asked: effect.OpenProducer) -> None:
+        self._producers.open(asked.task, asked.incarnation, asked.offset_bytes)
+
+    def _hold_producer(self, asked: effect.HoldProducer) -> None:
+        self._producers.hold(asked.task, asked.incarnation, asked.is_held)
+
+    def _acknowledge_producer(self, asked: effect.AcknowledgeProducer) -> None:
+        self._producers.acknowledge(asked.task, asked.incarnation, asked.offset_bytes)
+
+    def _close_producer(self, asked: effect.CloseProducer) -> None:
+        self._producers.close(asked.task, asked.incarnation)
