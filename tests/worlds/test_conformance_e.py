@@ -66,7 +66,7 @@ def test_e22_beyond_the_sharing_depth_all_roll_back_and_an_alarm_says_so() -> No
         (alarm,) = [alarm for alarm in world.alarms if "is lost" in alarm.text]
         told = dict(alarm.fields)
         assert alarm.text.startswith(f"the causal log of task {told['task']} is lost")
-        assert alarm.text.endswith(f"All tasks go back to checkpoint {told['checkpoint']}")
+        assert alarm.text.endswith(f"All tasks roll back to checkpoint {told['checkpoint']}")
         assert told["task"] == "a/0"
         numbered = [fields for text, fields in world.warnings if "had left before the rollback" in text]
         assert [fields["generation"] for fields in numbered] == [told["generation"]]

@@ -214,7 +214,9 @@ def test_g48_a_generation_that_nobody_alive_knew_of_is_followed_by_another_one_w
 def test_g48_a_sink_whose_later_life_nobody_alive_knew_of_begins_anew() -> None:
     worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
     assert all(lives(world, "sink/0") >= 2 for world in worlds)
-    assert any("its outside has registered a later life" in line for world in worlds for line in world.story)
+    assert any(
+        "its external system has registered a later incarnation" in line for world in worlds for line in world.story
+    )
 
 
 def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> None:

@@ -53,15 +53,17 @@ class PendingSnapshots:
         return name
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
-        """Begins to store the whole state at the barrier of the last snapshot. Returns the name of the object and its
-        head.
+        """Begins to store the whole state at the barrier of the last snapshot.
+
+        Returns the name of the object and its head.
         """
         self._whole, self._since_whole = _name_of(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
     def whole_written(self, name: str) -> None:
-        """Notes that the whole state is durable, so that later snapshots build on it. Earlier ones keep the chain that
-        they were reported with.
+        """Notes that the whole state is durable, so that later snapshots build on it.
+
+        Earlier ones keep the chain that they were reported with.
         """
         if name == self._whole:
             self.objects = (name, *self._since_whole)
@@ -90,8 +92,9 @@ class PendingSnapshots:
         ]
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
-        """Removes the snapshots of a completed checkpoint. Returns the one that counted for it: logs before its
-        positions may be truncated.
+        """Removes the snapshots of a completed checkpoint.
+
+        Returns the one that counted for it: logs before its positions may be truncated.
         """
         over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
         if not over:

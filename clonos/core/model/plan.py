@@ -186,8 +186,9 @@ class Plan:
         return tuple(found)
 
     def _next_tasks(self, task: TaskId, spread: set[int]) -> Iterator[TaskId]:
-        """Yields the receivers of a task. An edge that connects all tasks with all is followed once only; ``spread``
-        remembers it.
+        """Yields the receivers of a task.
+
+        An edge that connects all tasks with all is followed once only; ``spread`` remembers it.
         """
         vertex = self.vertex_of[task]
         for number in self._edges_from[vertex]:

@@ -39,8 +39,9 @@ class Recorder(Protocol):
         """Label of the current epoch. Random streams restart with each epoch."""
 
     def instant_ns(self, exact: bool) -> int:
-        """Returns the wall clock in ns since the Unix epoch (CLOCK). It never runs backwards and changes once per step
-        unless ``exact``.
+        """Returns the wall clock in ns since the Unix epoch (CLOCK).
+
+        It never runs backwards and changes once per step unless ``exact``.
         """
 
     def seed(self) -> bytes:
@@ -88,8 +89,9 @@ class CallingRecorder(Recorder, Protocol):
 
 
 class _Inside:
-    """External call that is being made. Calls inside it have keys derived from its key, the same at every
-    repetition.
+    """External call that is being made.
+
+    Calls inside it have keys derived from its key, the same at every repetition.
     """
 
     __slots__ = ("key", "made")

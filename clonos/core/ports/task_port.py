@@ -64,8 +64,9 @@ class Triggered(NamedTuple):
 
 
 class Journalled(NamedTuple):
-    """Slot to a source task: the next bytes of its journal, possibly none. Every keeper holds them and all earlier
-    bytes.
+    """Slot to a source task: the next bytes of its journal, possibly none.
+
+    Every keeper holds them and all earlier bytes.
     """
 
     data: bytes
@@ -79,8 +80,9 @@ class Finished(NamedTuple):
 
 
 class ReplayExtended(NamedTuple):
-    """Slot to a shadow: further bytes of its task's log. ``is_all``: the task has died, these are the last bytes of its
-    log, and the shadow becomes the next incarnation.
+    """Slot to a shadow: further bytes of its task's log.
+
+    ``is_all``: the task has died, these are the last bytes of its log, and the shadow becomes the next incarnation.
     """
 
     log: bytes
@@ -122,8 +124,9 @@ class Activation(NamedTuple):
 
 
 class TaskStopped(BaseException):
-    """Raised inside a task's thread when its incarnation has ended. It is no Exception, so that user code does not
-    catch it.
+    """Raised inside a task's thread when its incarnation has ended.
+
+    It is no Exception, so that user code does not catch it.
     """
 
 
@@ -141,8 +144,9 @@ class TaskPort(Protocol):
         """Hands over an emission without waiting."""
 
     def budget_bytes(self) -> int:
-        """Returns how many bytes of credit the next step may use. With 0 or less no step may run until
-        ``BudgetChanged``.
+        """Returns how many bytes of credit the next step may use.
+
+        With 0 or less no step may run until ``BudgetChanged``.
         """
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -160,8 +164,9 @@ class TaskPort(Protocol):
         """Blocks until the keepers hold this task's log up to ``log_end_bytes``, and the other logs that it holds."""
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        """Blocks until the coordinator knows which element a task in single-step mode takes next. ``channel`` None: a
-        record of a source.
+        """Blocks until the coordinator knows which element a task in single-step mode takes next.
+
+        ``channel`` None: a record of a source.
         """
 
     def open_journal(self) -> None:
@@ -191,8 +196,9 @@ class TaskPort(Protocol):
         """
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
-        """Starts ``function(key)`` beside the task. Its outcome comes as ``Finished`` unless the incarnation ends
-        before.
+        """Starts ``function(key)`` beside the task.
+
+        Its outcome comes as ``Finished`` unless the incarnation ends before.
         """
 
 

@@ -88,8 +88,9 @@ class InputQueue:
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """Takes the next ``count`` elements as one contiguous batch. Returns their kind and the batch; for a barrier,
-        its checkpoint.
+        """Takes the next ``count`` elements as one contiguous batch.
+
+        Returns their kind and the batch; for a barrier, its checkpoint.
         """
         head = self.pieces[0]
         self.next_seq += count

@@ -80,15 +80,17 @@ def decode_key(data: bytes | memoryview) -> object:
 
 
 def key_group(encoded: bytes, max_parallelism: int) -> int:
-    """Returns the group of a key, 0 to ``max_parallelism`` - 1. Groups are the unit in which state is stored and
-    moved.
+    """Returns the group of a key, 0 to ``max_parallelism`` - 1.
+
+    Groups are the unit in which state is stored and moved.
     """
     return xxh3_64_intdigest(encoded) % max_parallelism
 
 
 def task_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
-    """Returns the index of the task that owns a key group. Each task owns a contiguous range, all of nearly equal
-    length.
+    """Returns the index of the task that owns a key group.
+
+    Each task owns a contiguous range, all of nearly equal length.
     """
     return group * parallelism // max_parallelism
 

@@ -56,8 +56,9 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
-    """Task to coordinator: its snapshot for a checkpoint is durable. Repeated until the checkpoint has completed or
-    expired.
+    """Task to coordinator: its snapshot for a checkpoint is durable.
+
+    Repeated until the checkpoint has completed or expired.
 
     ``objects`` is the chain to restore from, oldest (full) first. ``log_offset_bytes`` is the end of its log at the
     barrier. ``prepared`` lists (checkpoint, part) of a transactional sink since the last completed checkpoint, oldest
@@ -86,8 +87,9 @@ class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
 
 
 class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
-    """Slot to the coordinator's process: a warning for the driver's log, with its fields. Sent once, so it may be
-    lost.
+    """Slot to the coordinator's process: a warning for the driver's log, with its fields.
+
+    Sent once, so it may be lost.
     """
 
     slot: SlotId
@@ -153,8 +155,9 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
-    """Coordinator to every slot: the complete, numbered placement of the job. Repeated until the slot has installed
-    it.
+    """Coordinator to every slot: the complete, numbered placement of the job.
+
+    Repeated until the slot has installed it.
     """
 
     number: ViewNumber
@@ -186,8 +189,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
-    """Coordinator to every slot: a checkpoint is durable. Names each task's incarnation and the log offset to truncate
-    to.
+    """Coordinator to every slot: a checkpoint is durable.
+
+    Names each task's incarnation and the log offset to truncate to.
 
     Repeated to a slot until its status confirms it.
     """

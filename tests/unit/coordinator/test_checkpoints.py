@@ -165,7 +165,7 @@ def test_an_outcome_that_is_never_learned_fails_the_job_in_time() -> None:
     desk.tick(5_000)
     desk.acknowledge(1)
     (failed,) = of_kind(desk.tick(3_500), JobFailed)
-    assert "the store has not said within 3000 ms" in failed.reason
+    assert "the store did not report within 3000 ms" in failed.reason
 
 
 def test_a_number_that_is_taken_makes_the_coordinator_stand_down_for_good() -> None:

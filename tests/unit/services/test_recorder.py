@@ -69,7 +69,7 @@ def test_a_call_of_the_outside_belongs_to_no_task_while_it_runs() -> None:
 def test_in_a_slot_a_service_outside_its_task_is_refused(use: Callable[[], object]) -> None:
     use()
     with confined_services():
-        with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
+        with pytest.raises(ServiceOutsideTask, match="not by the thread of a task"):
             use()
         with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
             http.get("http://127.0.0.1:9/")

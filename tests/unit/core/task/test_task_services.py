@@ -220,7 +220,7 @@ def test_nothing_may_be_drawn_while_a_life_is_being_opened_for_no_other_life_cou
             super().open(context, mirror, position)
             use(self, 0)
 
-    with pytest.raises(ServiceWhileOpening, match="keep it as state"):
+    with pytest.raises(ServiceWhileOpening, match="keep the result as state"):
         Life(Job(LINE, WORK, lambda _: Opening(), options=Options(clock_tick_ms=tick_ms)), 1).run()
 
 
