@@ -243,7 +243,7 @@ def incarnations_are_used_again(planting: Planting) -> None:
         fields = {name: getattr(placement, name) for name in placement.__struct_fields__}
         return type(placement)(**{**fields, "incarnation": (number >> 32 << 32) + 1})
 
-    planting.wrap(view_machine, "_following", following)
+    planting.wrap(view_machine, "_next_number", following)
     planting.wrap(view_machine, "_begun", begun)
 
 
@@ -288,7 +288,7 @@ def terms_are_not_claimed(planting: Planting) -> None:
 @mutant("9")
 def new_coordinators_ask_nobody(planting: Planting) -> None:
     """A new coordinator asks whoever it hears for its view, and waits for that."""
-    planting.swap(startup, "_ask_for_view", lambda state, phase, slot: False)
+    planting.swap(startup, "_request_view", lambda state, phase, slot: False)
 
 
 @mutant("6.9")

@@ -60,37 +60,37 @@ def _stay(_state: CoordinatorState, _event: Any) -> None:
 
 
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
-OF_ONE_LIFE = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
-REPEATED = (*OF_ONE_LIFE, Suspicion)
+OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
+REPEATED = (*OF_ONE_INCARNATION, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
-SETTLING = (Running, Closing)
+ENDING_PHASES = (Running, Closing)
 
 HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     (Idle, Begin): startup.begin,
     (Idle, Ticked): _stay,
     # Starting, and listening to the slots of an earlier coordinator
     **{(phase, Register): startup.register for phase in (Starting, Listening, Running)},
-    **{(phase, SlotGone): event_handlers.lose_slot for phase in (Starting, Listening, Running)},
-    **{(phase, SlotUnreachable): event_handlers.suspect_slot for phase in (Starting, Listening, Running)},
-    **{(phase, SlotRefused): event_handlers.note_refusal for phase in (Starting, Listening, Running)},
+    **{(phase, SlotGone): event_handlers.on_slot_gone for phase in (Starting, Listening, Running)},
+    **{(phase, SlotUnreachable): event_handlers.on_slot_unreachable for phase in (Starting, Listening, Running)},
+    **{(phase, SlotRefused): event_handlers.on_slot_refused for phase in (Starting, Listening, Running)},
     **{(phase, StopAsked): startup.stop_early for phase in (Idle, Starting, Listening)},
     (Starting, Ticked): startup.wait_for_slots,
     **{(Starting, message): _stay for message in MESSAGES if message is not Register},
     (Listening, View): startup.on_view_reported,
     (Listening, SlotStatus): startup.on_status,
-    (Listening, Ticked): startup.listen_on,
+    (Listening, Ticked): startup.decide_when_listened,
     **{(Listening, message): _stay for message in REPEATED},
     # Running
-    (Running, SlotStatus): event_handlers.take_status,
-    (Running, Snapshotted): event_handlers.take_snapshot,
-    (Running, LogLost): event_handlers.take_lost,
-    (Running, JournalLost): event_handlers.take_lost,
+    (Running, SlotStatus): event_handlers.on_status,
+    (Running, Snapshotted): event_handlers.on_snapshotted,
+    (Running, LogLost): event_handlers.on_log_lost,
+    (Running, JournalLost): event_handlers.on_log_lost,
     (Running, SinkFenced): event_handlers.take_fenced,
-    (Running, TaskFailed): event_handlers.take_failure,
+    (Running, TaskFailed): event_handlers.on_task_failed,
     (Running, AnnounceStep): event_handlers.on_announce_step,
     (Running, Suspicion): event_handlers.on_suspicion,
-    (Running, View): event_handlers.take_view,
+    (Running, View): event_handlers.on_view,
     (Running, StopAsked): event_handlers.stop,
     (Running, Ticked): event_handlers.tick,
     # A resume commits output again, so outcomes may arrive in each of these phases.
@@ -98,12 +98,12 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
         (phase, event): handler
         for phase in (Starting, Listening, Running, Closing)
         for event, handler in (
-            (MetadataWritten, event_handlers.take_outcome),
-            (OutputCommitted, event_handlers.take_commit),
-            (OutputCommitFailed, event_handlers.take_commit_failure),
+            (MetadataWritten, event_handlers.on_metadata_written),
+            (OutputCommitted, event_handlers.on_output_committed),
+            (OutputCommitFailed, event_handlers.on_output_commit_failed),
         )
     },
-    (Closing, Ticked): event_handlers.tick_closing,
+    (Closing, Ticked): event_handlers.on_tick_closing,
     (Closing, StopAsked): _stay,
     **{(Closing, event): _stay for event in PROVIDER},
     # Over
@@ -133,8 +133,8 @@ class Coordinator:
                 has_ticked = True
                 state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
             self._handle_one(state, event)
-        if isinstance(state.phase, SETTLING):
-            event_handlers.settle(state, has_ticked)
+        if isinstance(state.phase, ENDING_PHASES):
+            event_handlers.after_event(state, has_ticked)
         effects = state.effects
         if not effects:
             return ()
@@ -150,7 +150,7 @@ class Coordinator:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
         if isinstance(message, Register):
             check_itself(sender, message.slot)
-        elif isinstance(message, OF_ONE_LIFE) and self.view is not None:
+        elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
             check_life(sender, message.task, message.incarnation, self.view)
 
     def _handle_one(self, state: CoordinatorState, event: Event) -> None:
@@ -176,7 +176,7 @@ class Coordinator:
         slot = event.slot
         if slot in state.addresses:
             state.lives[slot] = failure_detector.step(
-                state.lives[slot], failure_detector.HeardFrom(state.clock.awake_ns)
+                state.lives[slot], failure_detector.MessageArrived(state.clock.awake_ns)
             )
             return True
         if isinstance(state.phase, Replaced):

@@ -50,7 +50,7 @@ class Listening:
 
     until_ns: int
     last_ns: int
-    heard: View | None  # highest view that a slot has installed
+    highest_view: View | None  # highest view that a slot has installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ class CoordinatorState:
         self.is_balanced = False  # every task has its standbys and keepers, well placed, and none too many
         # checkpoints
         start = metadata_of_start(plan, "", 0)
-        nobody = (None,) * len(plan.tasks)
+        no_incarnations = (None,) * len(plan.tasks)
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
-            Ledger(plan, 0, 1, nobody, CheckpointId(0), (), {}, start, start, ())
+            Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, start, ())
         )
         self.due_ns = 0
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
@@ -177,7 +177,7 @@ class CoordinatorState:
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
-        self.said: dict[str, str] = {}  # current alarms about the placement, so that each is raised once
+        self.standing_alarms: dict[str, str] = {}  # current alarms about the placement, so that each is raised once
 
     # ------------------------------------------------------------------ short names
 
@@ -219,7 +219,7 @@ class CoordinatorState:
         """Returns whether this is the living incarnation of the task."""
         return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation
 
-    def is_home(self, slot: SlotId, task: TaskId) -> bool:
+    def is_placed_in(self, slot: SlotId, task: TaskId) -> bool:
         """Returns whether the view in force places the task in this slot."""
         return 0 <= task < len(self.plan.tasks) and self.view.placements[task].slot == slot
 

@@ -43,7 +43,7 @@ once, so a single false report could use them all up.
 # ------------------------------------------------------------------ messages
 
 
-def take_status(state: CoordinatorState, event: Received) -> None:
+def on_status(state: CoordinatorState, event: Received) -> None:
     """Handles the heartbeat of a slot."""
     status = event.message
     assert isinstance(status, SlotStatus)
@@ -55,7 +55,7 @@ def take_status(state: CoordinatorState, event: Received) -> None:
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
-        if state.is_home(event.slot, task.task):
+        if state.is_placed_in(event.slot, task.task):
             note_progress(state, task)
     if status.is_over_soft_limit:
         state.over_soft_limit[event.slot] = None
@@ -65,7 +65,7 @@ def take_status(state: CoordinatorState, event: Received) -> None:
         state.is_mending_due = True
 
 
-def take_view(state: CoordinatorState, event: Received) -> None:
+def on_view(state: CoordinatorState, event: Received) -> None:
     """Handles the installed view of a slot, with which it answers an older one."""
     assert isinstance(event.message, View)
     if term_of(event.message.number) > state.term:
@@ -82,7 +82,7 @@ def _backups(status: SlotStatus) -> tuple[object, ...]:
     return status.view, status.standbys, status.keepers
 
 
-def take_snapshot(state: CoordinatorState, event: Received) -> None:
+def on_snapshotted(state: CoordinatorState, event: Received) -> None:
     """Handles that the snapshot of a task is durable."""
     message = event.message
     assert isinstance(message, Snapshotted)
@@ -91,7 +91,7 @@ def take_snapshot(state: CoordinatorState, event: Received) -> None:
         advance_checkpoints(state, checkpoint_machine.Acknowledged(message))
 
 
-def take_lost(state: CoordinatorState, event: Received) -> None:
+def on_log_lost(state: CoordinatorState, event: Received) -> None:
     """Handles that the log of a task, or the journal that it reads, is lost."""
     assert isinstance(event.message, LogLost | JournalLost)
     lose_log(state, event.message)
@@ -115,7 +115,7 @@ def take_fenced(state: CoordinatorState, event: Received) -> None:
         fall(state, (fenced.task,), "its external system has registered a later incarnation, which no slot knows")
 
 
-def take_failure(state: CoordinatorState, event: Received) -> None:
+def on_task_failed(state: CoordinatorState, event: Received) -> None:
     """Handles that a task's code raised."""
     assert isinstance(event.message, TaskFailed)
     raise_in(state, event.message)
@@ -152,7 +152,7 @@ def dismiss(state: CoordinatorState, event: Received) -> None:
 # ------------------------------------------------------------------ the provider and the sockets
 
 
-def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
+def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
     """Handles that the process of a slot has ended for certain."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
@@ -161,13 +161,13 @@ def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
         state.slots_requested = max(0, state.slots_requested - 1)
 
 
-def suspect_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
+def on_slot_unreachable(state: CoordinatorState, event: SlotUnreachable) -> None:
     """Handles that the coordinator's own connection to a slot broke."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
 
 
-def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
+def on_slot_refused(state: CoordinatorState, event: SlotRefused) -> None:
     """Handles that the provider cannot deliver a slot. Raises an alarm at refusals 1, 2, 4, 8 ..."""
     state.slots_requested = max(0, state.slots_requested - 1)
     state.refusals += 1
@@ -179,7 +179,7 @@ def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
 # ------------------------------------------------------------------ the store and the sinks
 
 
-def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
+def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None:
     """Handles the outcome of writing a checkpoint's metadata."""
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
@@ -191,12 +191,12 @@ def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
         advance_checkpoints(state, checkpoint_machine.WriteFailed(event.checkpoint, event.text, state.awake_ns))
 
 
-def take_commit(state: CoordinatorState, event: OutputCommitted) -> None:
+def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
     """Handles that the output of a checkpoint is committed."""
     advance_checkpoints(state, event)
 
 
-def take_commit_failure(state: CoordinatorState, event: OutputCommitFailed) -> None:
+def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) -> None:
     """Handles that the output of a checkpoint is not committed yet."""
     advance_checkpoints(state, checkpoint_machine.CommitFailed(event, state.awake_ns))
 
@@ -234,7 +234,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     _request_slots_again(state)
 
 
-def tick_closing(state: CoordinatorState, _event: Ticked) -> None:
+def on_tick_closing(state: CoordinatorState, _event: Ticked) -> None:
     """Handles a tick while only the last output is left to commit."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
     advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
@@ -355,7 +355,7 @@ def finish_if_done(state: CoordinatorState) -> None:
         state.finish(Ending.DRAINED, "the job was stopped with a last checkpoint")
 
 
-def settle(state: CoordinatorState, is_tick: bool) -> None:
+def after_event(state: CoordinatorState, is_tick: bool) -> None:
     """Ends the job or issues the next view if that is due after an event.
 
     Rebalancing may wait for a tick, a failed task may not.

@@ -63,7 +63,7 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
 
 def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
     """Notes the element that an incarnation in single-step mode takes next, which may be the cause if it dies now."""
-    event = failure_policy.Approached(message.incarnation, message.channel, message.first_seq)
+    event = failure_policy.AnnouncedElement(message.incarnation, message.channel, message.first_seq)
     record = state.records.get(message.task, failure_policy.RecoveryRecord())
     state.records[message.task], _ = failure_policy.step(record, event)
 
@@ -304,21 +304,21 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     domains = {address.slot: address.domain for address in view.slots}
     state.assignment = assignment = tuple(event.assignment)
     others_exist = len(set(domains.values())) > 1
-    state.is_balanced = all(
-        is_balanced(w, s, domains, others_exist) for w, s in zip(state.targets, assignment, strict=True)
-    )
+    pairs = zip(state.targets, assignment, strict=True)
+    state.is_balanced = all(is_balanced(target, assigned, domains, others_exist) for target, assigned in pairs)
     state.repeated_ns = state.awake_ns
     for slot in domains:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
-    _say(state, "depth", depth_problem(state.plan, assignment, domains) or "")
+    _alarm_once(state, "depth", depth_problem(state.plan, assignment, domains) or "")
     is_survived = state.is_balanced and others_exist
-    _say(state, "survival", "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains))
+    cost = "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains)
+    _alarm_once(state, "survival", cost)
 
 
-def _say(state: CoordinatorState, subject: str, text: str) -> None:
-    if state.said.get(subject, "") != text:
-        state.said[subject] = text
+def _alarm_once(state: CoordinatorState, subject: str, text: str) -> None:
+    if state.standing_alarms.get(subject, "") != text:
+        state.standing_alarms[subject] = text
         if text:
             state.emit(Alarm(text, (("view", view_name(state.view.number)),)))
 

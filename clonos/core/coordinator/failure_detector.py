@@ -95,7 +95,7 @@ Life = Alive | Suspected | Dead
 # ------------------------------------------------------------------ events of a slot's life
 
 
-class HeardFrom(msgspec.Struct, frozen=True):
+class MessageArrived(msgspec.Struct, frozen=True):
     """Event: a message of the slot arrived."""
 
     awake_ns: int
@@ -124,7 +124,7 @@ class Ended:
     reason: str
 
 
-Event = HeardFrom | Broke | DetectorTick | Ended
+Event = MessageArrived | Broke | DetectorTick | Ended
 
 # ------------------------------------------------------------------ handlers
 
@@ -133,11 +133,11 @@ def _stay(state: Life, _event: Any) -> Life:
     return state
 
 
-def _hear(_state: Alive | Suspected, event: HeardFrom) -> Life:
+def _on_message(_state: Alive | Suspected, event: MessageArrived) -> Life:
     return Alive(event.awake_ns)
 
 
-def _doubt(state: Alive, event: Broke) -> Life:
+def _suspect(state: Alive, event: Broke) -> Life:
     return Suspected(state.heard_ns, event.awake_ns, event.witness)
 
 
@@ -167,15 +167,15 @@ def _end(_state: Life, event: Ended) -> Life:
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Life]] = {
-    (Alive, HeardFrom): _hear,
-    (Alive, Broke): _doubt,
+    (Alive, MessageArrived): _on_message,
+    (Alive, Broke): _suspect,
     (Alive, DetectorTick): _check_lease,
     (Alive, Ended): _end,
-    (Suspected, HeardFrom): _hear,
+    (Suspected, MessageArrived): _on_message,
     (Suspected, Broke): _believe_second_witness,
     (Suspected, DetectorTick): _check_grace,
     (Suspected, Ended): _end,
-    (Dead, HeardFrom): _stay,  # a paused process may resume after its replacement started
+    (Dead, MessageArrived): _stay,  # a paused process may resume after its replacement started
     (Dead, Broke): _stay,
     (Dead, DetectorTick): _stay,
     (Dead, Ended): _stay,
@@ -194,7 +194,7 @@ def step(state: Life, event: Event) -> Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Accused:
+class SuspicionSpan:
     """Suspicion of ``suspect`` by another slot: when it was first and last reported, in waking ns."""
 
     first_ns: int
@@ -208,13 +208,13 @@ class MutualSuspicions:
     After a lease of repeated reports one slot is replaced.
     """
 
-    standing: dict[tuple[SlotId, SlotId], Accused] = field(default_factory=dict)  # never mutated
+    standing: dict[tuple[SlotId, SlotId], SuspicionSpan] = field(default_factory=dict)  # never mutated
 
     def suspect(self, accuser: SlotId, suspect: SlotId, awake_ns: int) -> MutualSuspicions:
         """Returns the suspicions after a new or a repeated one."""
         before = self.standing.get((accuser, suspect))
         first_ns = awake_ns if before is None else before.first_ns
-        return MutualSuspicions({**self.standing, (accuser, suspect): Accused(first_ns, awake_ns)})
+        return MutualSuspicions({**self.standing, (accuser, suspect): SuspicionSpan(first_ns, awake_ns)})
 
     def forget(self, slot: SlotId) -> MutualSuspicions:
         """Returns the suspicions without those of a dead slot."""
@@ -234,7 +234,7 @@ class MutualSuspicions:
         ]
         if not ripe:
             return None
-        accusers: dict[SlotId, int] = {}
+        reporters: dict[SlotId, int] = {}
         for _, suspected_slot in self.standing:
-            accusers[suspected_slot] = accusers.get(suspected_slot, 0) + 1
-        return max((slot for pair in ripe for slot in pair), key=lambda slot: (accusers.get(slot, 0), slot))
+            reporters[suspected_slot] = reporters.get(suspected_slot, 0) + 1
+        return max((slot for pair in ripe for slot in pair), key=lambda slot: (reporters.get(slot, 0), slot))

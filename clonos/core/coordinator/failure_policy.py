@@ -44,8 +44,8 @@ class RecoveryRecord:
     incarnations: int = 0  # incarnations that ended, for any reason
     deaths: tuple[int, ...] = (0,)  # deaths of the process while the task was live, per epoch, current epoch last
     raised: tuple[TaskFailed, ...] = ()
-    approached: Approached | None = None  # last element announced in single-step mode
-    died_at: Approached | None = None  # element at which a task in single-step mode last died
+    announced: AnnouncedElement | None = None  # last element announced in single-step mode
+    died_at: AnnouncedElement | None = None  # element at which a task in single-step mode last died
     deaths_there: int = 0
 
     @property
@@ -69,14 +69,14 @@ class ProcessDied:
 
 
 @dataclass(frozen=True, slots=True)
-class Approached:
+class AnnouncedElement:
     """Event: an incarnation in single-step mode is about to take this element, which may kill its process."""
 
     incarnation: Incarnation
     channel: ChannelId | None
     first_seq: int
 
-    def is_at(self, other: Approached | None) -> bool:
+    def is_at(self, other: AnnouncedElement | None) -> bool:
         """Returns whether it is the same element, in any incarnation."""
         return other is not None and (self.channel, self.first_seq) == (other.channel, other.first_seq)
 
@@ -112,7 +112,7 @@ Step = tuple[RecoveryRecord, Verdict]
 
 
 def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
-    place = state.approached
+    place = state.announced
     is_located = place is not None and place.incarnation == event.incarnation
     deaths = (*state.deaths[:-1], state.deaths[-1] + (event.was_live or is_located))
     record = replace(state, incarnations=state.incarnations + 1, deaths=deaths)
@@ -132,7 +132,7 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
     return record, Replace(is_cautious)
 
 
-def _poisoned(event: ProcessDied, place: Approached) -> JobFailed:
+def _poisoned(event: ProcessDied, place: AnnouncedElement) -> JobFailed:
     return JobFailed(
         Blame.JOB,
         f"the process of task {event.task_name} died {DEATHS_OF_POISON} times when the task took the same input"
@@ -142,8 +142,8 @@ def _poisoned(event: ProcessDied, place: Approached) -> JobFailed:
     )
 
 
-def _approach(state: RecoveryRecord, event: Approached) -> Step:
-    return replace(state, approached=event), Replace(False)
+def _announce(state: RecoveryRecord, event: AnnouncedElement) -> Step:
+    return replace(state, announced=event), Replace(False)
 
 
 POISON = "at the same input element in two incarnations: a poison record"
@@ -197,18 +197,18 @@ def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:
     # deaths for a few epochs, and where the last one was located.
     deaths = (*state.deaths, 0)[-EPOCHS_REMEMBERED:]
     died_at, deaths_there = (state.died_at, state.deaths_there) if any(deaths) else (None, 0)
-    return RecoveryRecord(0, deaths, state.raised, state.approached, died_at, deaths_there), Replace(False)
+    return RecoveryRecord(0, deaths, state.raised, state.announced, died_at, deaths_there), Replace(False)
 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
     (RecoveryRecord, ProcessDied): _replace_dead,
-    (RecoveryRecord, Approached): _approach,
+    (RecoveryRecord, AnnouncedElement): _announce,
     (RecoveryRecord, Raised): _judge,
     (RecoveryRecord, EpochOver): _begin_epoch,
 }
 
 
-def step(state: RecoveryRecord, event: ProcessDied | Approached | Raised | EpochOver) -> Step:
+def step(state: RecoveryRecord, event: ProcessDied | AnnouncedElement | Raised | EpochOver) -> Step:
     """Returns the next state and the verdict. A pair without a row is a bug."""
     handler = HANDLERS.get((type(state), type(event)))
     if handler is None:

@@ -53,9 +53,9 @@ def begin(state: CoordinatorState, event: Begin) -> None:
         state.fail(JobFailed(error.blame, str(error)))
         return
     generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
-    nobody = (None,) * len(plan.tasks)
+    no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint
-    ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())
+    ledger = Ledger(plan, event.term, generation, no_incarnations, highest, (), {}, completed, completed, ())
     state.checkpoints = checkpoint_machine.Collecting(ledger)
     state.views = view_machine.Unformed(event.term, event.job_id)
     parts = parts_by_vertex(plan, completed)
@@ -243,8 +243,8 @@ def on_view_reported(state: CoordinatorState, event: Received) -> None:
     assert isinstance(view, View)
     if not isinstance(phase, Listening) or not fits(view, state.plan):
         return
-    if phase.heard is None or view.number > phase.heard.number:
-        state.phase = replace(phase, heard=view)
+    if phase.highest_view is None or view.number > phase.highest_view.number:
+        state.phase = replace(phase, highest_view=view)
     for address in view.slots:
         if address.slot == event.slot and address.slot not in state.addresses:
             _adopt(state, address)
@@ -269,14 +269,14 @@ def _request_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bo
 
     A slot that registered here may also have received the dead coordinator's view later.
     """
-    heard = phase.heard.number if phase.heard is not None else 0
-    if slot in state.addresses and state.statuses[slot].view <= heard:
+    highest = phase.highest_view.number if phase.highest_view is not None else 0
+    if slot in state.addresses and state.statuses[slot].view <= highest:
         return False
     state.emit(Send(slot, View(ViewNumber(0), 0, state.job_id, (), ())))
     return True
 
 
-def listen_on(state: CoordinatorState, _event: Ticked) -> None:
+def decide_when_listened(state: CoordinatorState, _event: Ticked) -> None:
     """Decides after a lease: slots that sent a message live, everything else has failed.
 
     Slots that have not reported their view are asked again and awaited, for another lease at most.
@@ -286,26 +286,28 @@ def listen_on(state: CoordinatorState, _event: Ticked) -> None:
     without_view = [slot for slot in state.statuses if _request_view(state, phase, slot)]
     if state.awake_ns < (phase.last_ns if without_view else phase.until_ns):
         return
-    heard = phase.heard
-    if heard is None or heard.generation < state.completed.generation or not state.addresses:
+    highest_view = phase.highest_view
+    if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
         _await_slots(state)
         return
-    _inherit(state, heard)
+    _adopt_view(state, highest_view)
 
 
-def _inherit(state: CoordinatorState, heard: View) -> None:
+def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     """Continues with the highest view of the earlier coordinator. View (term, 1) changes only what is missing."""
     state.statuses = {slot: status for slot, status in state.statuses.items() if slot in state.addresses}
     hosting = {(slot, each.task, each.incarnation) for slot, status in state.statuses.items() for each in status.tasks}
     missing = [
         placement.task
-        for placement in heard.placements
+        for placement in highest_view.placements
         if placement.slot not in state.addresses
         or (placement.slot, placement.task, placement.incarnation) not in hosting
     ]
-    state.views = view_machine.Unformed(state.term, state.job_id, heard)
+    state.views = view_machine.Unformed(state.term, state.job_id, highest_view)
     ledger = replace(
-        state.ledger, generation=heard.generation, incarnations=tuple(p.incarnation for p in heard.placements)
+        state.ledger,
+        generation=highest_view.generation,
+        incarnations=tuple(p.incarnation for p in highest_view.placements),
     )
     state.checkpoints = replace(state.checkpoints, ledger=ledger)
     state.phase = Running()
@@ -317,7 +319,7 @@ def _inherit(state: CoordinatorState, heard: View) -> None:
     if not state.is_running:
         return
     domains = state.domains()
-    assignment = assignment_for(state, heard, domains)
+    assignment = assignment_for(state, highest_view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)

@@ -27,12 +27,12 @@ from clonos.core.wire.control_messages import Placement, SlotAddress, View
 class Unformed:
     """State before the first view of this term.
 
-    ``inherited`` is the highest view of an earlier term that a living slot has.
+    ``adopted`` is the highest view of an earlier term that a living slot has.
     """
 
     term: int
     job_id: str
-    inherited: View | None = None
+    adopted: View | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def _start_job(state: Unformed, event: StartJob) -> State:
     return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
 
 
-def _inherit(state: Unformed, event: ViewChange) -> State:
-    assert state.inherited is not None, "a change needs a view"
-    return Standing(_changed(state.inherited, view_number(state.term, 1), event))
+def _adopt_view(state: Unformed, event: ViewChange) -> State:
+    assert state.adopted is not None, "a change needs a view"
+    return Standing(_changed(state.adopted, view_number(state.term, 1), event))
 
 
 def _change(state: Standing, event: ViewChange) -> State:
@@ -169,7 +169,7 @@ def _reassigned(placement: Placement, assigned: Assignment, number: ViewNumber) 
 
 HANDLERS: dict[tuple[type, type], Callable[[Any, Any], State]] = {
     (Unformed, StartJob): _start_job,
-    (Unformed, ViewChange): _inherit,
+    (Unformed, ViewChange): _adopt_view,
     (Standing, ViewChange): _change,
     (Standing, RollBack): _roll_back,
 }
