@@ -47,9 +47,9 @@ class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
     """Task to coordinator: its log ends before what others have received from it (protocol 6, rule 8), so the
     generation must end.
 
-    The receiver of ``channel`` has output up to sequence number ``claim``, but the log ends at ``position``. Without a
-    channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a view ends the
-    generation.
+    The receiver of ``channel`` has output up to sequence number ``claim``, but the log ends at ``position``.
+    Without a channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a
+    view ends the generation.
     """
 
     task: TaskId
