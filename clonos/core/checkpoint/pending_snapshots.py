@@ -92,9 +92,9 @@ class PendingSnapshots:
         ]
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
-        """Removes the snapshots of a completed checkpoint.
+        """Removes the snapshots of a completed checkpoint and returns the snapshot that counted for it, if any.
 
-        Returns the one that counted for it: logs before its positions may be truncated.
+        Logs before the positions of that snapshot may be truncated.
         """
         over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
         if not over:

@@ -57,9 +57,7 @@ def covers(message: Snapshotted, checkpoint: CheckpointId) -> bool:
 def with_acknowledgement(pending: Pending, message: Snapshotted) -> Pending:
     """Returns the checkpoint with one more acknowledgement, or the same object if nothing changes."""
     known = pending.acknowledged.get(message.task)
-    if known is not None and (
-        message.final or known == message
-    ):  # an acknowledgement made for the checkpoint precedes a final one
+    if known is not None and (message.final or known == message):  # one made for the checkpoint precedes a final one
         return pending
     return replace(pending, acknowledged={**pending.acknowledged, message.task: message})
 
@@ -108,7 +106,7 @@ def collect_garbage(ledger: Ledger, dropped: CheckpointMetadata) -> tuple[tuple[
     """
     held = [m for p in ledger.pending for m in p.acknowledged.values()] + list(ledger.finals.values())
     needed = ledger.completed.objects() | ledger.previous.objects() | {name for m in held for name in m.objects}
-    # A later snapshot of a living incarnation may build on one that it took for an abandoned checkpoint.
+    # A later snapshot of a living incarnation may build on what it stored for an abandoned checkpoint.
     is_safe = [m.checkpoint <= ledger.completed.checkpoint for m in ledger.garbage]
     old = [m for m, safe in zip(ledger.garbage, is_safe, strict=True) if safe]
     names = (dropped.objects() | {name for m in old for name in m.objects}) - needed

@@ -4,7 +4,7 @@
                                         │                        (skipped if no sink prepared output)
                                         └──number taken──▶ Deposed
 
-Several checkpoints may be pending in every state; a later one that completes replaces the earlier ones. Numbers are
+Several checkpoints may be pending in every state; a later one replaces the earlier ones when it completes. Numbers are
 never reused. In *Committing* a failure can no longer undo the checkpoint, so views wait. In *Publishing* views do not
 wait, but no other metadata is written, so that a resume has the output of at most one checkpoint to commit again.
 """

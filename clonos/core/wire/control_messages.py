@@ -47,9 +47,7 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
     view: ViewNumber
     completed: CheckpointId
     tasks: tuple[TaskStatus, ...]
-    standbys: tuple[
-        tuple[TaskId, CheckpointId], ...
-    ]  # tasks with a mirror here, and the checkpoint that it can restore
+    standbys: tuple[tuple[TaskId, CheckpointId], ...]  # tasks with a mirror here, and the checkpoint that it reaches
     keepers: tuple[tuple[TaskId, Incarnation], ...]  # incarnations all of whose logs a keeper here holds
     is_over_soft_limit: bool = False  # of any budget: a checkpoint is due at once, and the sources of all slots pause
     shadows: tuple[TaskId, ...] = ()  # tasks with a running shadow here
