@@ -79,7 +79,7 @@ HANDLERS: dict[tuple[type, type], Callable[[CoordinatorState, Any], None]] = {
     **{(Starting, message): _stay for message in MESSAGES if message is not Register},
     (Listening, View): startup.on_view_reported,
     (Listening, SlotStatus): startup.on_status,
-    (Listening, Ticked): startup.decide_when_listened,
+    (Listening, Ticked): startup.end_listening,
     **{(Listening, message): _stay for message in REPEATED},
     # Running
     (Running, SlotStatus): event_handlers.on_status,

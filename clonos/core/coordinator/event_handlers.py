@@ -44,7 +44,7 @@ once, so a single false report could use them all up.
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
-    """Handles the heartbeat of a slot."""
+    """Applies the heartbeat of a slot."""
     status = event.message
     assert isinstance(status, SlotStatus)
     if term_of(status.view) > state.term:
@@ -66,7 +66,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
 
 
 def on_view(state: CoordinatorState, event: Received) -> None:
-    """Handles the installed view of a slot, with which it answers an older one."""
+    """Stands down if a slot has installed a view of a later term."""
     assert isinstance(event.message, View)
     if term_of(event.message.number) > state.term:
         stand_down(state)
@@ -83,7 +83,7 @@ def _backups(status: SlotStatus) -> tuple[object, ...]:
 
 
 def on_snapshotted(state: CoordinatorState, event: Received) -> None:
-    """Handles that the snapshot of a task is durable."""
+    """Counts the durable snapshot of a task."""
     message = event.message
     assert isinstance(message, Snapshotted)
     is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
@@ -92,13 +92,13 @@ def on_snapshotted(state: CoordinatorState, event: Received) -> None:
 
 
 def on_log_lost(state: CoordinatorState, event: Received) -> None:
-    """Handles that the log of a task, or the journal that it reads, is lost."""
+    """Begins a rollback, because the log of a task, or the journal that it reads, is lost."""
     assert isinstance(event.message, LogLost | JournalLost)
     lose_log(state, event.message)
 
 
 def take_fenced(state: CoordinatorState, event: Received) -> None:
-    """Handles a sink that was fenced by an incarnation of which this coordinator knows nothing.
+    """Decides what follows when a sink was fenced by an incarnation of which this coordinator knows nothing.
 
     Later term: stand down. Later generation: roll back, because this one cannot continue from what the later one let
     out. Same generation: restart the task.
@@ -116,7 +116,7 @@ def take_fenced(state: CoordinatorState, event: Received) -> None:
 
 
 def on_task_failed(state: CoordinatorState, event: Received) -> None:
-    """Handles that a task's code raised."""
+    """Judges an exception in a task's code."""
     assert isinstance(event.message, TaskFailed)
     raise_in(state, event.message)
 
@@ -132,7 +132,7 @@ def on_announce_step(state: CoordinatorState, event: Received) -> None:
 
 
 def on_suspicion(state: CoordinatorState, event: Received) -> None:
-    """Handles that a slot cannot reach another slot."""
+    """Notes that a slot cannot reach another one, which may be dead."""
     message = event.message
     assert isinstance(message, Suspicion)
     if message.suspect not in state.addresses or message.suspect == event.slot:
@@ -153,7 +153,7 @@ def dismiss(state: CoordinatorState, event: Received) -> None:
 
 
 def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
-    """Handles that the process of a slot has ended for certain."""
+    """Marks a slot as dead, because its process has ended for certain."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
     elif event.slot not in state.lives:  # ended before it had registered
@@ -162,13 +162,15 @@ def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
 
 
 def on_slot_unreachable(state: CoordinatorState, event: SlotUnreachable) -> None:
-    """Handles that the coordinator's own connection to a slot broke."""
+    """Suspects a slot, because the coordinator's own connection to it broke."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
 
 
 def on_slot_refused(state: CoordinatorState, event: SlotRefused) -> None:
-    """Handles that the provider cannot deliver a slot. Raises an alarm at refusals 1, 2, 4, 8 ..."""
+    """Counts a slot that the provider could not deliver, which delays the next request. Alarms at refusals 1, 2, 4, 8
+    ...
+    """
     state.slots_requested = max(0, state.slots_requested - 1)
     state.refusals += 1
     state.refused_ns, state.refusal = state.awake_ns, event.reason
@@ -180,7 +182,7 @@ def on_slot_refused(state: CoordinatorState, event: SlotRefused) -> None:
 
 
 def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None:
-    """Handles the outcome of writing a checkpoint's metadata."""
+    """Completes a checkpoint, schedules another write, or stands down, by the outcome of writing its metadata."""
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
     elif event.outcome is WriteOutcome.TAKEN:
@@ -192,12 +194,12 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
 
 
 def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
-    """Handles that the output of a checkpoint is committed."""
+    """Ends the commit of a checkpoint's output."""
     advance_checkpoints(state, event)
 
 
 def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) -> None:
-    """Handles that the output of a checkpoint is not committed yet."""
+    """Schedules another attempt to commit a checkpoint's output."""
     advance_checkpoints(state, checkpoint_machine.CommitFailed(event, state.awake_ns))
 
 
@@ -219,7 +221,7 @@ def stop(state: CoordinatorState, event: StopAsked) -> None:
 
 
 def tick(state: CoordinatorState, _event: Ticked) -> None:
-    """Handles a tick of the running job."""
+    """Checks slots, begins checkpoints and repeats messages, at a tick of the running job."""
     check_slots(state)
     _resolve_mutual_suspicions(state)
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
@@ -235,7 +237,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
 
 
 def on_tick_closing(state: CoordinatorState, _event: Ticked) -> None:
-    """Handles a tick while only the last output is left to commit."""
+    """Repeats the commit of the last output if that is due."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
     advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
 
@@ -295,9 +297,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
 
 
 def _trigger(state: CoordinatorState) -> None:
-    """Sends the highest pending checkpoint, which replaces earlier ones, to every source that has not acknowledged
-    it.
-    """
+    """Sends the highest pending checkpoint to every source that lacks it; it replaces the earlier ones."""
     if not state.ledger.pending:
         return
     pending = state.ledger.pending[-1]
@@ -356,9 +356,8 @@ def finish_if_done(state: CoordinatorState) -> None:
 
 
 def after_event(state: CoordinatorState, is_tick: bool) -> None:
-    """Ends the job or issues the next view if that is due after an event.
-
-    Rebalancing may wait for a tick, a failed task may not.
+    """Ends the job or issues the next view if an event made that due. Rebalancing may wait for a tick, a failed task
+    may not.
     """
     finish_if_done(state)
     if not state.is_running:

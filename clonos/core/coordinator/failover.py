@@ -50,7 +50,7 @@ def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: b
 
 
 def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
-    """Handles the death of the process of these tasks."""
+    """Marks tasks as failed, because their process is gone."""
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
@@ -69,7 +69,7 @@ def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
 
 
 def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
-    """Handles an exception in a task's code. The report is repeated until a view ends the incarnation."""
+    """Judges an exception in a task's code. The report is repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
     if failed.recourse is Recourse.STANDBY and _leave_to_standby(state, failed):

@@ -1,7 +1,7 @@
 """Failure policy: whether a task is restarted after a failure, and the timeline of its recoveries (protocol 6).
 
-``step`` judges a death or an exception: the task is restarted, if necessary in single-step mode, or the job fails. So a
-task never fails for ever.
+``step`` judges a death or an exception: the task is restarted, if necessary in single-step mode, or the job fails.
+Recovery never loops.
 """
 
 from __future__ import annotations

@@ -267,9 +267,8 @@ def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
     if len(backups) <= of.wanted:
         return tuple(backups)
     # Dismiss an old backup only when the new one is ready, so that the task is never without one.
-    best = sorted(backups, key=lambda slot: (not is_elsewhere(slot), slot == of.own_slot, not is_ready(slot)))[
-        : of.wanted
-    ]
+    ranked = sorted(backups, key=lambda slot: (not is_elsewhere(slot), slot == of.own_slot, not is_ready(slot)))
+    best = ranked[: of.wanted]
     return tuple(slot for slot in backups if slot in best) if all(map(is_ready, best)) else tuple(backups)
 
 

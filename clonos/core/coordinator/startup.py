@@ -187,7 +187,7 @@ def _start(state: CoordinatorState) -> None:
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
-    """Handles a tick while slots are awaited."""
+    """Starts the job, requests more slots, or gives up, at a tick while slots are awaited."""
     assert isinstance(state.phase, Starting)
     check_slots(state)
     waited_ns = state.awake_ns - state.phase.begun_ns
@@ -238,7 +238,7 @@ def stop_early(state: CoordinatorState, _event: StopAsked) -> None:
 
 
 def on_view_reported(state: CoordinatorState, event: Received) -> None:
-    """Handles the installed view of a slot. The highest one becomes the current view."""
+    """Notes the installed view of a slot, of which the highest becomes the current view."""
     view, phase = event.message, state.phase
     assert isinstance(view, View)
     if not isinstance(phase, Listening) or not fits(view, state.plan):
@@ -256,7 +256,7 @@ def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
-    """Handles the status of a slot that lives, and requests its installed view if that is unknown."""
+    """Notes what a living slot hosts, and requests its installed view if that is unknown."""
     phase = state.phase
     assert isinstance(event.message, SlotStatus)
     assert isinstance(phase, Listening)
@@ -276,7 +276,7 @@ def _request_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bo
     return True
 
 
-def decide_when_listened(state: CoordinatorState, _event: Ticked) -> None:
+def end_listening(state: CoordinatorState, _event: Ticked) -> None:
     """Decides after a lease: slots that sent a message live, everything else has failed.
 
     Slots that have not reported their view are asked again and awaited, for another lease at most.
