@@ -53,9 +53,8 @@ class PendingSnapshots:
         return name
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
-        """Begins to store the whole state at the barrier of the last snapshot.
-
-        Returns the name of the object and its head.
+        """Begins to store the whole state at the last snapshot's barrier. Returns the name and the head of its
+        object.
         """
         self._whole, self._since_whole = _name_of(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
@@ -74,9 +73,7 @@ class PendingSnapshots:
         return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)
 
     def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
-        """Returns the acknowledgement of every snapshot that counts, to be repeated until its checkpoint has
-        completed.
-        """
+        """Returns the acknowledgements of all snapshots that count, to be repeated until their checkpoint completes."""
         return [
             Snapshotted(
                 task,

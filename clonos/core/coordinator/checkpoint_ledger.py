@@ -46,8 +46,7 @@ class Ledger:
 
 
 def covers(message: Snapshotted, checkpoint: CheckpointId) -> bool:
-    """Returns whether an acknowledgement counts for ``checkpoint``: made for it, or final before its barrier was
-    passed.
+    """Returns whether an acknowledgement counts for ``checkpoint``: made for it, or final before its barrier passed.
 
     The number of a final snapshot is one above that of the last barrier that its task passed.
     """
@@ -101,8 +100,8 @@ def _entry(completed: CheckpointMetadata, message: Snapshotted) -> TaskEntry:
 
 
 def collect_garbage(ledger: Ledger, dropped: CheckpointMetadata) -> tuple[tuple[str, ...], Ledger]:
-    """Returns the names of objects that may be deleted, and the ledger without them: those of ``dropped`` and of void
-    acknowledgements.
+    """Returns the objects of ``dropped`` and of void acknowledgements that may be deleted, and the ledger without
+    them.
     """
     held = [m for p in ledger.pending for m in p.acknowledged.values()] + list(ledger.finals.values())
     needed = ledger.completed.objects() | ledger.previous.objects() | {name for m in held for name in m.objects}

@@ -253,9 +253,7 @@ def _renew(state: Collecting | Committing | Publishing, event: Renewed) -> Step:
 
 
 def _advance(state: Collecting | Committing | Publishing) -> Step:
-    """Begins to commit the highest checkpoint that every task has acknowledged, unless another one is being
-    committed.
-    """
+    """Begins to commit the highest checkpoint that every task has acknowledged, unless one is being committed."""
     ledger = state.ledger
     if not isinstance(state, Collecting):
         return state, ()

@@ -39,9 +39,8 @@ class ReleaseSlot:
 
 @dataclass(frozen=True, slots=True)
 class WriteMetadata:
-    """Create the chain's next entry if absent.
-
-    Answered by ``MetadataWritten``; may be repeated with the same metadata.
+    """Create the chain's next entry if absent, possibly again with the same metadata. Answered by
+    ``MetadataWritten``.
     """
 
     metadata: CheckpointMetadata

@@ -80,8 +80,7 @@ def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
 
 
 def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
-    """Frees the slot of a task whose stored state is lost, so that a standby is promoted. Returns False without a
-    standby.
+    """Frees the slot of a task whose stored state is lost, so that a standby is promoted; False without one.
 
     A standby that has not reported the last completed checkpoint yet has what it needs to reach it.
     """
@@ -117,9 +116,7 @@ def _judge(
 
 
 def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
-    """Begins a rollback, because no successor of this task alone can continue: the next view begins a new
-    generation.
-    """
+    """Begins a rollback, because no successor of this task alone can continue."""
     if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
         return
     state.is_rollback_due = True
@@ -226,9 +223,7 @@ def _issue(state: CoordinatorState) -> None:
 
 
 def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:
-    """Raises an alarm for tasks that died with all their ready keepers, because their external effects may be
-    repeated.
-    """
+    """Raises an alarm for tasks that died with all ready keepers: their external effects may be repeated."""
     names = []
     for task in failed_tasks if state.options.keepers else ():
         placement = view.placements[task]

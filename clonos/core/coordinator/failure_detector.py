@@ -226,8 +226,8 @@ class MutualSuspicions:
         return self if len(fresh) == len(self.standing) else MutualSuspicions(fresh)
 
     def loser(self, limits: DetectorLimits) -> SlotId | None:
-        """Returns the slot to replace, if any: of the slots in a suspicion as old as a lease, the most suspected, then
-        the highest id.
+        """Returns the slot to replace, if any: in a suspicion as old as a lease, most suspected, then of the highest
+        id.
         """
         ripe = [
             pair for pair, suspect in self.standing.items() if suspect.last_ns - suspect.first_ns >= limits.lease_ns

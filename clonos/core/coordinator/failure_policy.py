@@ -166,9 +166,7 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
 
 
 def is_same_element(one: TaskFailed, other: TaskFailed) -> bool:
-    """Returns whether two incarnations raised in steps that share an input element or, without elements, in the same
-    step.
-    """
+    """Returns whether two incarnations raised at a common input element or, without elements, in the same step."""
     if one.incarnation == other.incarnation:
         return False
     if one.at is None or other.at is None:  # a timer, or the end of the stream

@@ -126,9 +126,7 @@ class Loads:
         self.total[slot] += TASK_LOAD
 
     def take_backup(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
-        """Adds a backup to the least loaded slot outside these domains and slots, and returns it; None if there is
-        none.
-        """
+        """Adds a backup to the least loaded slot outside these domains and slots, and returns it; None without one."""
         if len(avoid_domains) >= len(self._by_domain):
             return None
         aside: list[str] = []
@@ -180,8 +178,7 @@ def place(
     ready: Readiness,
     hosts: Mapping[str, str],
 ) -> tuple[Assignment, ...]:
-    """Returns the next assignment of all tasks, from the previous one and the living slots with their domains and
-    hosts.
+    """Returns the next assignment of all tasks, from the previous one and the living slots' domains and hosts.
 
     A task whose slot is dead moves to its most advanced standby, else to the slot with the fewest tasks, else it waits.
     Missing or badly placed backups are assigned again beside the old ones, which are dismissed when the new ones are
@@ -273,8 +270,8 @@ def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
 
 
 def _another(of: _Backups, backups: list[SlotId], loads: Loads, only_elsewhere: bool) -> SlotId | None:
-    """Returns a slot for one more backup: on another host, else in an unused domain, else in another domain, else in
-    another slot.
+    """Returns a slot for one more backup: on another host, in an unused domain, in another domain, or just another
+    slot.
     """
     domains = loads.domains
     taken = (of.own_slot, *backups)

@@ -25,9 +25,8 @@ from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 @dataclass(frozen=True, slots=True)
 class Unformed:
-    """State before the first view of this term.
-
-    ``adopted`` is the highest view of an earlier term that a living slot has.
+    """State before the first view of this term. ``adopted`` is the highest view that living slots have of an earlier
+    one.
     """
 
     term: int

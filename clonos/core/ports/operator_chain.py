@@ -110,9 +110,7 @@ class Chain(Protocol):
         """
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
-        """Processes one step's rows of an input edge; ``port`` is the index of that edge among the vertex's input
-        edges.
-        """
+        """Processes one step's rows; ``port`` is the index of their edge among the vertex's input edges."""
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes one step's ``pyarrow.RecordBatch`` of an input edge."""
@@ -130,13 +128,11 @@ class Chain(Protocol):
         """
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
-        """Returns the state at the barrier of ``checkpoint``, or at the end of the stream, which has a number of its
-        own.
-        """
+        """Returns the state at the barrier of ``checkpoint``, or at the end of the stream, which has its own number."""
 
     def whole_state(self) -> Pieces | None:
-        """Returns all of the keyed state as of ``snapshot``, which was called just before, or None if that is not
-        possible now.
+        """Returns all keyed state as of ``snapshot``, which was called just before, or None if that is impossible
+        now.
         """
 
     def close(self) -> None:

@@ -64,10 +64,7 @@ class Triggered(NamedTuple):
 
 
 class Journalled(NamedTuple):
-    """Slot to a source task: the next bytes of its journal, possibly none.
-
-    Every keeper holds them and all earlier bytes.
-    """
+    """Slot to a source task: the next bytes of its journal, possibly none, which every keeper holds."""
 
     data: bytes
 
@@ -134,8 +131,7 @@ class TaskPort(Protocol):
     """Port of a task thread, through which all of its effects go."""
 
     def receive(self, until_ns: int | None) -> Command | None:
-        """Returns the next command, or None if none came by the timestamp ``until_ns`` (None: no limit; 0: does not
-        wait).
+        """Returns the next command, or None at the timestamp ``until_ns`` (None: no limit; 0: does not wait).
 
         Raises: TaskStopped, once the incarnation has ended.
         """
@@ -179,9 +175,7 @@ class TaskPort(Protocol):
         """
 
     def now_ns(self) -> int:
-        """Returns the wall clock in ns since the Unix epoch, slewed so that it never runs backwards within a
-        process.
-        """
+        """Returns the wall clock in ns since the Unix epoch, slewed so that it never runs backwards in a process."""
 
     def cost_clock_ns(self) -> int:
         """Returns a clock for measuring the cost of steps, constant in the simulated world."""

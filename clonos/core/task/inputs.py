@@ -79,9 +79,7 @@ class InputQueue:
         return total
 
     def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call, else
-        None.
-        """
+        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call."""
         if not self.freed_bytes:
             return None
         freed_bytes, self.freed_bytes = self.freed_bytes, 0

@@ -139,9 +139,7 @@ class TaskLog:
 
     @property
     def begins_with_whole_step(self) -> bool:
-        """Whether the next entry to replay is a complete step without further entries, because another step follows
-        it.
-        """
+        """Whether the next entry is a complete step without further entries, because another step follows it."""
         return self._reader is not None and self._reader.begins_with_whole_step
 
     def extend(self, data: bytes, is_all: bool) -> None:
@@ -330,9 +328,7 @@ class TaskLog:
         return idempotency_key(self._key_space, place, digest)
 
     def _intend(self, digest: bytes) -> tuple[str, bool]:
-        """Records the intent of a call with an effect.
-
-        Returns its key and whether an earlier incarnation died during the call.
+        """Records the intent of a call with an effect. Returns its key and whether an earlier incarnation died in it.
 
         The key contains the request besides the log position, because another call may take this position where the log
         is lost with all its keepers.

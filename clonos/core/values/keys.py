@@ -101,8 +101,7 @@ def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> range:
 
 
 def state_key(key: object) -> object:
-    """Returns a hashable that equals another one exactly when the keys' bytes are equal: the key itself or an
-    ``EncodedKey``.
+    """Returns a hashable that equals another one exactly when the keys' bytes do: the key or an ``EncodedKey``.
 
     Raises: KeyUnsupported, if the type cannot be a key.
     """

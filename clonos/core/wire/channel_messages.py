@@ -47,8 +47,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
-    """Sender to receiver of a channel at the heartbeat: elements below ``next_seq`` are sent, below ``produced_seq``
-    produced.
+    """Sender to receiver of a channel at the heartbeat: how far it has sent and produced elements.
+
+    All elements below ``next_seq`` are sent, all below ``produced_seq`` are produced.
     """
 
     channel: ChannelId

@@ -39,9 +39,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
-    """Slot to coordinator at each heartbeat: what the slot has installed, so that the coordinator repeats only what it
-    lacks.
-    """
+    """Slot to coordinator at each heartbeat: what the slot has installed, so that only what it lacks is repeated."""
 
     slot: SlotId
     view: ViewNumber
@@ -74,9 +72,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
 
 
 class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
-    """Slot to coordinator: the connection to a peer broke (``is_gone``), or the peer was silent for longer than the
-    lease.
-    """
+    """Slot to coordinator: the connection to a peer broke (``is_gone``), or the peer was silent beyond the lease."""
 
     slot: SlotId
     suspect: SlotId
