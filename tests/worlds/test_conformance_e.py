@@ -66,7 +66,7 @@ def test_e22_failures_beyond_the_sharing_depth_roll_back_with_an_alarm() -> None
         (alarm,) = [alarm for alarm in world.alarms if "is lost" in alarm.text]
         told = dict(alarm.fields)
         assert alarm.text.startswith(f"the causal log of task {told['task']} is lost")
-        assert alarm.text.endswith(f"All tasks go back to checkpoint {told['checkpoint']}")
+        assert alarm.text.endswith(f"All tasks roll back to checkpoint {told['checkpoint']}")
         assert told["task"] == "a/0"
         numbered = [fields for text, fields in world.warnings if "had left before the rollback" in text]
         assert [fields["generation"] for fields in numbered] == [told["generation"]]

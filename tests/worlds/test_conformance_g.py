@@ -215,7 +215,9 @@ def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> 
 def test_g48_a_sink_fenced_by_an_unknown_incarnation_is_restarted() -> None:
     worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
     assert all(lives(world, "sink/0") >= 2 for world in worlds)
-    assert any("its outside has registered a later life" in line for world in worlds for line in world.event_log)
+    assert any(
+        "its external system has registered a later incarnation" in line for world in worlds for line in world.event_log
+    )
 
 
 def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> None:

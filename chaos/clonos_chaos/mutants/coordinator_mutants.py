@@ -244,7 +244,7 @@ def incarnations_are_used_again(mutation: Mutation) -> None:
         fields = {name: getattr(placement, name) for name in placement.__struct_fields__}
         return type(placement)(**{**fields, "incarnation": (number >> 32 << 32) + 1})
 
-    mutation.wrap(view_machine, "_following", following)
+    mutation.wrap(view_machine, "_next_number", following)
     mutation.wrap(view_machine, "_begun", begun)
 
 
@@ -289,7 +289,7 @@ def terms_are_not_claimed(mutation: Mutation) -> None:
 @mutant("9")
 def new_coordinators_ask_nobody(mutation: Mutation) -> None:
     """A new coordinator asks whoever it hears for its view, and waits for that."""
-    mutation.swap(startup, "_ask_for_view", lambda state, phase, slot: False)
+    mutation.swap(startup, "_request_view", lambda state, phase, slot: False)
 
 
 @mutant("6.9")

@@ -39,9 +39,7 @@ class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VertexParts(msgspec.Struct, frozen=True, array_like=True):
-    """Argument of a transactional sink's ``commit``: the new parts of all tasks of a vertex, ordered by task, oldest
-    first.
-    """
+    """Argument of a transactional sink's ``commit``: new parts of all tasks of a vertex, by task, oldest first."""
 
     vertex: int
     parts: tuple[bytes, ...]

@@ -57,15 +57,16 @@ class PendingSnapshots:
         self.unsettled.append(entry)
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
-        """Begins to store the whole state at the barrier of the last snapshot. Returns the name of the object and its
-        head.
+        """Begins to store the whole state at the last snapshot's barrier. Returns the name and the head of its
+        object.
         """
         self._whole, self._since_whole = _name_of(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
     def whole_written(self, name: str) -> None:
-        """Notes that the whole state is durable, so that later snapshots build on it. Earlier ones keep the chain that
-        they were reported with.
+        """Notes that the whole state is durable, so that later snapshots build on it.
+
+        Earlier ones keep the chain that they were reported with.
         """
         if name == self._whole:
             self.objects = (name, *self._since_whole)
@@ -76,9 +77,7 @@ class PendingSnapshots:
         return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)
 
     def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
-        """Returns the acknowledgement of every snapshot that counts, to be repeated until its checkpoint has
-        completed.
-        """
+        """Returns the acknowledgements of all snapshots that count, to be repeated until their checkpoint completes."""
         return [
             Snapshotted(
                 task,
@@ -94,8 +93,9 @@ class PendingSnapshots:
         ]
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
-        """Removes the snapshots of a completed checkpoint. Returns the one that counted for it: logs before its
-        positions may be truncated.
+        """Removes the snapshots of a completed checkpoint and returns the snapshot that counted for it, if any.
+
+        Logs before the positions of that snapshot may be truncated.
         """
         over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
         if not over:

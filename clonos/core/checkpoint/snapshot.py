@@ -70,8 +70,9 @@ def restore_from(objects: Iterable[tuple[str, Iterable[bytes | memoryview]]], mi
 
 
 def standby_payload(pieces: Sequence[bytes]) -> bytes:
-    """Returns the pieces of a snapshot as sent to a standby. Without pieces it is empty, and the standby fetches
-    them.
+    """Returns the pieces of a snapshot as sent to a standby.
+
+    Without pieces it is empty, and the standby fetches them.
     """
     return _encoder.encode(pieces) if pieces else b""
 

@@ -1,1 +1,1 @@
-"""The machine of the coordinator: start, failure detection, failover, checkpoints, views (protocol 5, 8 and 9)."""
+"""Coordinator's machine: start, failure detection, failover, checkpoints and views (protocol 5, 8 and 9)."""

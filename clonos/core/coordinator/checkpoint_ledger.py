@@ -1,4 +1,4 @@
-"""What the coordinator has written down about checkpoints: begun, acknowledged, completed, and what may be deleted."""
+"""Ledger of checkpoints: begun, acknowledged, completed, and the objects that may be deleted (protocol 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from clonos.core.wire.control_messages import Snapshotted
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A checkpoint that was begun. ``acknowledged`` has current incarnations only and is never altered."""
+    """Checkpoint that has begun.
+
+    ``acknowledged`` has acknowledgements of current incarnations only and is never mutated.
+    """
 
     number: CheckpointId
     begun_ns: int
@@ -24,27 +27,27 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What holds in every state."""
+    """Ledger that every state of the checkpoint machine carries."""
 
     plan: Plan
     term: int
     generation: int
-    incarnations: tuple[Incarnation | None, ...]  # index = task; None between death and the next view
-    highest: CheckpointId  # the highest number used
-    pending: tuple[Pending, ...]  # ascending; each number is above the completed one's
-    finals: dict[TaskId, Snapshotted]  # of current incarnations; never altered
+    incarnations: tuple[Incarnation | None, ...]  # index = task; None between its death and the next view
+    highest: CheckpointId  # highest number used
+    pending: tuple[Pending, ...]  # ascending; each number is above that of the completed checkpoint
+    finals: dict[TaskId, Snapshotted]  # final acknowledgements of current incarnations; never mutated
     completed: CheckpointMetadata
-    previous: CheckpointMetadata  # deletion keeps what these two need
-    garbage: tuple[Snapshotted, ...]  # acknowledgements that count no more; their objects are deleted when it is safe
+    previous: CheckpointMetadata  # deletion spares the objects of this checkpoint and the completed one
+    garbage: tuple[Snapshotted, ...]  # void acknowledgements, whose objects are deleted when that is safe
 
     @property
     def drain(self) -> Pending | None:
-        """The pending checkpoint behind which the sources pause, if any."""
+        """Pending checkpoint after which the sources pause, if there is one."""
         return next((p for p in self.pending if p.then_pause), None)
 
 
 def covers(message: Snapshotted, checkpoint: CheckpointId) -> bool:
-    """True when the acknowledgement counts for ``checkpoint``: made for it, or final before its barrier was passed.
+    """Returns whether an acknowledgement counts for ``checkpoint``: made for it, or final before its barrier passed.
 
     The number of a final snapshot is one above that of the last barrier that its task passed.
     """
@@ -52,9 +55,9 @@ def covers(message: Snapshotted, checkpoint: CheckpointId) -> bool:
 
 
 def with_acknowledgement(pending: Pending, message: Snapshotted) -> Pending:
-    """The checkpoint with one acknowledgement more; itself when nothing changes."""
+    """Returns the checkpoint with one more acknowledgement, or the same object if nothing changes."""
     known = pending.acknowledged.get(message.task)
-    if known is not None and (message.final or known == message):  # made for the checkpoint goes before final
+    if known is not None and (message.final or known == message):  # one made for the checkpoint precedes a final one
         return pending
     return replace(pending, acknowledged={**pending.acknowledged, message.task: message})
 
@@ -96,14 +99,14 @@ def without_tasks(ledger: Ledger, dead: frozenset[TaskId]) -> Ledger:
 
 
 def without_pending(ledger: Ledger, is_over: Callable[[Pending], bool]) -> Ledger:
-    """The ledger without the pending checkpoints that are over."""
+    """Returns the ledger without the pending checkpoints for which ``is_over`` is true."""
     dropped = [m for p in ledger.pending if is_over(p) for m in p.acknowledged.values()]
     pending = tuple(p for p in ledger.pending if not is_over(p))
     return replace(ledger, pending=pending, garbage=(*ledger.garbage, *dropped))
 
 
 def metadata_of(ledger: Ledger, number: CheckpointId, messages: dict[TaskId, Snapshotted]) -> CheckpointMetadata:
-    """The metadata of checkpoint ``number``, made of one acknowledgement a task."""
+    """Returns the metadata of checkpoint ``number``, from one acknowledgement per task."""
     return CheckpointMetadata(
         format=METADATA_FORMAT,
         job_id=ledger.completed.job_id,
@@ -118,8 +121,8 @@ def metadata_of(ledger: Ledger, number: CheckpointId, messages: dict[TaskId, Sna
 
 
 def _entry(completed: CheckpointMetadata, message: Snapshotted) -> TaskEntry:
-    # What the last completed checkpoint has committed is not committed again, though the task may not know of it yet;
-    # a final state that it has counted prepares nothing more.
+    # Leave out what the last completed checkpoint committed, because the task may not know of it yet. A final state
+    # that it counted prepares nothing more.
     is_new = not completed.tasks[message.task].final
     prepared = dict.fromkeys(p for p in message.prepared if is_new and p[0] > completed.checkpoint)
     return TaskEntry(
@@ -134,12 +137,14 @@ def _entry(completed: CheckpointMetadata, message: Snapshotted) -> TaskEntry:
 
 
 def collect_garbage(ledger: Ledger, dropped: CheckpointMetadata) -> tuple[tuple[str, ...], Ledger]:
-    """Names that may be deleted: of what is dropped now, and of acknowledgements that count no more."""
+    """Returns the objects of ``dropped`` and of void acknowledgements that may be deleted, and the ledger without
+    them.
+    """
     held = [m for p in ledger.pending for m in p.acknowledged.values()] + list(ledger.finals.values())
     needed = ledger.completed.objects() | ledger.previous.objects() | {name for m in held for name in m.objects}
-    # A later snapshot of a living incarnation may build on what it made for a checkpoint that was given up.
+    # A later snapshot of a living incarnation may build on what it stored for an abandoned checkpoint.
     is_safe = [m.checkpoint <= ledger.completed.checkpoint for m in ledger.garbage]
     old = [m for m, safe in zip(ledger.garbage, is_safe, strict=True) if safe]
     names = (dropped.objects() | {name for m in old for name in m.objects}) - needed
-    kept = tuple(m for m, safe in zip(ledger.garbage, is_safe, strict=True) if not safe)
-    return tuple(sorted(names)), replace(ledger, garbage=kept)
+    remaining = tuple(m for m, safe in zip(ledger.garbage, is_safe, strict=True) if not safe)
+    return tuple(sorted(names)), replace(ledger, garbage=remaining)

@@ -1,12 +1,12 @@
-"""Checkpoints, from the first barrier to the committed output: one table, ``(State, Event) -> handler``.
+"""Checkpoint machine, from trigger to committed output: one table, ``(State, Event) -> handler`` (protocol 5).
 
     Collecting ──all acknowledged──▶ Committing ──durable──▶ Publishing ──output committed──▶ Collecting
-                                        │                        (left out where no sink prepared anything)
-                                        └──taken──▶ Deposed
+                                        │                        (skipped if no sink prepared output)
+                                        └──number taken──▶ Deposed
 
-Several checkpoints may be pending in every state; a later one that completes stands for the earlier ones. Numbers are
-never used again. While *committing* a failure can no longer undo the checkpoint, so views wait; while *publishing*
-they do not, but no other metadata is written, so that a resume has one checkpoint's output at most to commit again.
+Several checkpoints may be pending in every state; a later one replaces the earlier ones when it completes. Numbers are
+never reused. In *Committing* a failure can no longer undo the checkpoint, so views wait. In *Publishing* views do not
+wait, but no other metadata is written, so that a resume has the output of at most one checkpoint to commit again.
 """
 
 from __future__ import annotations
@@ -39,47 +39,47 @@ from clonos.core.model.machine import Machine, Table
 from clonos.core.wire.control_messages import Snapshotted
 
 PENDING_MAX = 8
-"""Checkpoints begun and not complete: at the limit no further one is begun until one completes or times out."""
+"""Maximum number of pending checkpoints. No further one begins until one completes or times out."""
 
 COMMIT_ATTEMPTS_MAX = 10
-"""Attempts to write metadata, and to commit output, before the job fails; between them the waits double."""
+"""Attempts to write metadata, and to commit output, before the job fails. The pauses between them double."""
 
 RETRY_FIRST_NS = 100_000_000
-"""Wait before the second attempt."""
+"""Pause before the second attempt."""
 
 # ------------------------------------------------------------------ states
 
 
 @dataclass(frozen=True, slots=True)
 class Collecting:
-    """No metadata is on its way."""
+    """State in which no metadata is being written."""
 
     ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """All have acknowledged; the metadata is being written, and its fate is not known."""
+    """State in which every task has acknowledged and the metadata is being written, with unknown outcome."""
 
     ledger: Ledger
     metadata: CheckpointMetadata
     attempts: int
-    retry_ns: int | None  # write again at this instant; None while an outcome is awaited
-    asked_ns: int | None  # the first tick after it was asked for; None before
+    retry_ns: int | None  # when to write again; None while an outcome is awaited
+    asked_ns: int | None  # first tick after the write was requested; None before it
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """``ledger.completed`` is durable; its prepared output is being committed."""
+    """State in which ``ledger.completed`` is durable and its prepared output is being committed."""
 
     ledger: Ledger
     attempts: int
-    retry_ns: int | None  # commit again at this instant; None while an outcome is awaited
+    retry_ns: int | None  # when to commit again; None while an outcome is awaited
 
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """Somebody else is coordinator, or the job has failed here: nothing moves any more."""
+    """State after another coordinator took over, or the job failed. Nothing changes any more."""
 
     ledger: Ledger
 
@@ -94,7 +94,7 @@ Busy = TypeVar("Busy", Committing, Publishing)
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDue:
-    """A checkpoint shall begin."""
+    """Event: a checkpoint begins now."""
 
     awake_ns: int
     then_pause: bool
@@ -102,21 +102,21 @@ class CheckpointDue:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A task's snapshot is durable, says whoever says it."""
+    """Event: a ``Snapshotted`` message arrived. The handler checks its incarnation."""
 
     message: Snapshotted
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """These tasks' incarnations are over."""
+    """Event: the incarnations of these tasks have ended."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A view: the incarnations from now on. A new generation forgets all that is pending."""
+    """Event: a new view with these incarnations. A new generation abandons all pending checkpoints."""
 
     generation: int
     incarnations: tuple[Incarnation | None, ...]
@@ -124,21 +124,21 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """The metadata is in the chain."""
+    """Event: the metadata is in the chain."""
 
     checkpoint: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """The chain's number is somebody else's."""
+    """Event: another coordinator has taken the number in the chain."""
 
     checkpoint: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The metadata is not known to be in the chain."""
+    """Event: it is unknown whether the metadata is in the chain."""
 
     checkpoint: CheckpointId
     text: str
@@ -147,7 +147,7 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Output is not committed yet."""
+    """Event: the output is not committed yet."""
 
     failed: OutputCommitFailed
     awake_ns: int
@@ -155,7 +155,7 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Time has passed; pending ones older than the timeout are given up."""
+    """Event: time has passed. Pending checkpoints older than the timeout are abandoned."""
 
     awake_ns: int
     timeout_ns: int
@@ -179,7 +179,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The checkpoint is durable: tell every slot."""
+    """Effect: the checkpoint is durable, so announce it to every slot."""
 
     metadata: CheckpointMetadata
 
@@ -218,7 +218,7 @@ def _acknowledge_beside(state: Busy, event: Acknowledged) -> Next[Busy]:
 
 
 def _with_current(ledger: Ledger, message: Snapshotted) -> Ledger:
-    if message.incarnation != ledger.incarnations[message.task]:  # a dead incarnation's counts for nobody
+    if message.incarnation != ledger.incarnations[message.task]:  # an acknowledgement of a dead incarnation is void
         return ledger
     return with_counted(ledger, message)
 
@@ -235,7 +235,7 @@ def _renew(state: Active, event: Renewed) -> Next[Active]:
 
 
 def advance(state: Collecting) -> Next[Collecting | Committing]:
-    """Begins to commit the highest checkpoint that all have acknowledged, if there is one."""
+    """Begins to commit the highest checkpoint that every task has acknowledged, if there is one."""
     ledger = state.ledger
     count = len(ledger.plan.tasks)
     if len(ledger.finals) == count and not ledger.completed.is_final:
@@ -278,7 +278,7 @@ def _write_later(state: Committing, event: WriteFailed) -> Next[Committing | Dep
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
         reason = (
             f"the metadata of checkpoint {event.checkpoint} could not be written in {state.attempts} attempts:"
-            f" {event.text}. Mend the store, then resume."
+            f" {event.text}. Repair the store, then resume."
         )
         return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
     fields = (("checkpoint", event.checkpoint), ("attempt", state.attempts), ("error", event.text))
@@ -293,7 +293,7 @@ def _publish_later(state: Publishing, event: CommitFailed) -> Next[Publishing | 
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
         reason = (
             f"the output of checkpoint {checkpoint} could not be committed in {state.attempts} attempts: {text}."
-            " Mend the output's place, then resume: the output is prepared and will be committed."
+            " Repair the target of the output, then resume: the output is prepared and will be committed."
         )
         return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
     fields = (("checkpoint", checkpoint), ("attempt", state.attempts), ("error", text))
@@ -314,7 +314,7 @@ def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting]:
         return state, ()
     alarms = tuple(
         Alarm(
-            f"checkpoint {p.number} is not complete in time; a later one stands for it",
+            f"checkpoint {p.number} did not complete in time; a later one replaces it",
             (("checkpoint", p.number), ("missing", len(ledger.plan.tasks) - len(p.acknowledged))),
         )
         for p in old
@@ -332,10 +332,10 @@ def _write_again(state: Committing, event: TimePassed) -> Next[Committing | Depo
         return replace(state, asked_ns=event.awake_ns), ()
     if event.awake_ns - state.asked_ns < event.timeout_ns:
         return state, ()
-    # Nobody may go on without knowing: a coordinator that cannot learn the outcome in time starts again.
+    # Without the outcome no view may be issued, so a coordinator that cannot learn it in time has to start again.
     reason = (
-        f"the store has not said within {event.timeout_ns // 1_000_000} ms whether the metadata of checkpoint"
-        f" {state.metadata.checkpoint} was written. Mend the store, then resume: the checkpoint counts if it is there."
+        f"the store did not report within {event.timeout_ns // 1_000_000} ms whether the metadata of checkpoint"
+        f" {state.metadata.checkpoint} was written. Repair the store, then resume: if it was, the checkpoint counts."
     )
     return Deposed(state.ledger), (JobFailed(Blame.ENVIRONMENT, reason),)
 
@@ -368,7 +368,7 @@ HANDLERS: Table[Step] = {
     (Collecting, TimePassed): _give_up_old,
     (Committing, TimePassed): _write_again,
     (Publishing, TimePassed): _publish_again,
-    # An outcome that comes twice, or after another coordinator was found.
+    # An outcome that arrives twice, or after another coordinator was found.
     (Collecting, Durable): _stay,
     (Collecting, SnapshotTaken): _stay,
     (Collecting, WriteFailed): _stay,

@@ -1,10 +1,11 @@
-"""The coordinator: the pure machine of the driver. Events in, effects out; one table, ``(Phase, Event) -> handler``.
+"""Coordinator of a job: a pure machine with one table, ``(Phase, Event) -> handler`` (protocol 5, 6, 8 and 9).
 
-    Idle ──Begin──▶ Forming ──enough slots──▶ Running ──all final, drained──▶ Over
-           Begin──▶ Listening ──a lease──▶ Forming, Running        └──metadata taken──▶ Replaced
+    Idle ──Begin──▶ Starting ──enough slots──▶ Running ──all tasks final──▶ Closing ──output committed──▶ Over
+           Begin──▶ Listening ──a lease──▶ Starting or Running      └──another coordinator──▶ Replaced
 
-It composes smaller machines: ``liveness`` (who is alive), ``checkpoints``, ``views``, ``recoveries`` (what befalls a
-task), ``placement`` (who sits where). A message is looked up by its own type, any other event by the event's.
+It composes smaller machines: ``failure_detector`` (which slots are alive), ``checkpoint_machine``, ``view_machine``,
+``failure_policy`` (whether a task is restarted) and ``placement`` (where tasks run). A message is looked up by its own
+type, any other event by the type of the event.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLos
 
 
 def _stay(_state: CoordinatorState, _event: Any) -> None:
-    """May happen and means nothing here."""
+    """Ignores an event that may happen in this phase and has no effect."""
 
 
 MESSAGES: tuple[type, ...] = get_args(CoordinatorMessage)
-OF_ONE_LIFE = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
-REPEATED = (*OF_ONE_LIFE, Suspicion)
+OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed, AnnounceStep)
+REPEATED = (*OF_ONE_INCARNATION, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
-SETTLING = (Running, Closing)
+ENDING_PHASES = (Running, Closing)
 
 HANDLERS: Table[None] = {
     (Idle, Begin): startup.begin,
@@ -73,12 +74,12 @@ HANDLERS: Table[None] = {
     (Starting, Register): startup.register,
     (Starting, Ticked): startup.wait_for_slots,
     (Starting, StopAsked): startup.stop_early,
-    (Starting, SlotGone): event_handlers.lose_slot,
-    (Starting, SlotUnreachable): event_handlers.suspect_slot,
-    (Starting, SlotRefused): event_handlers.note_refusal,
-    (Starting, MetadataWritten): event_handlers.take_outcome,
-    (Starting, OutputCommitted): event_handlers.take_commit,
-    (Starting, OutputCommitFailed): event_handlers.take_commit_failure,
+    (Starting, SlotGone): event_handlers.on_slot_gone,
+    (Starting, SlotUnreachable): event_handlers.on_slot_unreachable,
+    (Starting, SlotRefused): event_handlers.on_slot_refused,
+    (Starting, MetadataWritten): event_handlers.on_metadata_written,
+    (Starting, OutputCommitted): event_handlers.on_output_committed,
+    (Starting, OutputCommitFailed): event_handlers.on_output_commit_failed,
     (Starting, SlotStatus): _stay,
     (Starting, Snapshotted): _stay,
     (Starting, LogLost): _stay,
@@ -92,14 +93,14 @@ HANDLERS: Table[None] = {
     (Listening, Register): startup.register,
     (Listening, View): startup.on_view_reported,
     (Listening, SlotStatus): startup.on_status,
-    (Listening, Ticked): startup.listen_on,
+    (Listening, Ticked): startup.end_listening,
     (Listening, StopAsked): startup.stop_early,
-    (Listening, SlotGone): event_handlers.lose_slot,
-    (Listening, SlotUnreachable): event_handlers.suspect_slot,
-    (Listening, SlotRefused): event_handlers.note_refusal,
-    (Listening, MetadataWritten): event_handlers.take_outcome,
-    (Listening, OutputCommitted): event_handlers.take_commit,
-    (Listening, OutputCommitFailed): event_handlers.take_commit_failure,
+    (Listening, SlotGone): event_handlers.on_slot_gone,
+    (Listening, SlotUnreachable): event_handlers.on_slot_unreachable,
+    (Listening, SlotRefused): event_handlers.on_slot_refused,
+    (Listening, MetadataWritten): event_handlers.on_metadata_written,
+    (Listening, OutputCommitted): event_handlers.on_output_committed,
+    (Listening, OutputCommitFailed): event_handlers.on_output_commit_failed,
     (Listening, Snapshotted): _stay,
     (Listening, LogLost): _stay,
     (Listening, JournalLost): _stay,
@@ -109,28 +110,28 @@ HANDLERS: Table[None] = {
     (Listening, Suspicion): _stay,
     # Running
     (Running, Register): startup.register,
-    (Running, SlotGone): event_handlers.lose_slot,
-    (Running, SlotUnreachable): event_handlers.suspect_slot,
-    (Running, SlotRefused): event_handlers.note_refusal,
-    (Running, SlotStatus): event_handlers.take_status,
-    (Running, Snapshotted): event_handlers.take_snapshot,
-    (Running, LogLost): event_handlers.take_lost,
-    (Running, JournalLost): event_handlers.take_lost,
+    (Running, SlotGone): event_handlers.on_slot_gone,
+    (Running, SlotUnreachable): event_handlers.on_slot_unreachable,
+    (Running, SlotRefused): event_handlers.on_slot_refused,
+    (Running, SlotStatus): event_handlers.on_status,
+    (Running, Snapshotted): event_handlers.on_snapshotted,
+    (Running, LogLost): event_handlers.on_log_lost,
+    (Running, JournalLost): event_handlers.on_log_lost,
     (Running, SinkFenced): event_handlers.take_fenced,
-    (Running, TaskFailed): event_handlers.take_failure,
+    (Running, TaskFailed): event_handlers.on_task_failed,
     (Running, AnnounceStep): event_handlers.on_announce_step,
     (Running, Suspicion): event_handlers.on_suspicion,
-    (Running, View): event_handlers.take_view,
+    (Running, View): event_handlers.on_view,
     (Running, StopAsked): event_handlers.stop,
     (Running, Ticked): event_handlers.tick,
-    (Running, MetadataWritten): event_handlers.take_outcome,
-    (Running, OutputCommitted): event_handlers.take_commit,
-    (Running, OutputCommitFailed): event_handlers.take_commit_failure,
+    (Running, MetadataWritten): event_handlers.on_metadata_written,
+    (Running, OutputCommitted): event_handlers.on_output_committed,
+    (Running, OutputCommitFailed): event_handlers.on_output_commit_failed,
     # Closing: the last output is being committed
-    (Closing, MetadataWritten): event_handlers.take_outcome,
-    (Closing, OutputCommitted): event_handlers.take_commit,
-    (Closing, OutputCommitFailed): event_handlers.take_commit_failure,
-    (Closing, Ticked): event_handlers.tick_closing,
+    (Closing, MetadataWritten): event_handlers.on_metadata_written,
+    (Closing, OutputCommitted): event_handlers.on_output_committed,
+    (Closing, OutputCommitFailed): event_handlers.on_output_commit_failed,
+    (Closing, Ticked): event_handlers.on_tick_closing,
     (Closing, StopAsked): _stay,
     (Closing, SlotGone): _stay,
     (Closing, SlotUnreachable): _stay,
@@ -167,13 +168,16 @@ MACHINE: Machine[CoordinatorState, Event, None] = Machine("coordinator", HANDLER
 
 
 class Coordinator:
-    """``handle`` takes events, one or several that arrived together, and returns the effects to perform, in order."""
+    """Coordinator of one job.
+
+    ``handle`` takes events that arrived together and returns the effects to perform, in order.
+    """
 
     def __init__(self, plan: Plan, options: Options) -> None:
         self._state = CoordinatorState(plan, options)
 
     def handle(self, *events: Event) -> tuple[Effect, ...]:
-        """Failures among events that arrive together lead to one view.
+        """Handles events and returns their effects. Failures among events that arrive together lead to one view.
 
         Raises: MessageMalformed, for a message that ``check`` refuses.
         """
@@ -184,8 +188,8 @@ class Coordinator:
                 has_ticked = True
                 state.clock = state.clock.tick(event.now_ns, state.limits.gap_ns_max)
             self._handle_one(state, event)
-        if isinstance(state.phase, SETTLING):
-            event_handlers.settle(state, has_ticked)
+        if isinstance(state.phase, ENDING_PHASES):
+            event_handlers.after_event(state, has_ticked)
         effects = state.effects
         if not effects:
             return ()
@@ -193,15 +197,15 @@ class Coordinator:
         return tuple(effects)
 
     def check(self, sender: SlotId, message: Message) -> None:
-        """Looks whether a slot may send a message to the coordinator, before it is taken in as an event.
+        """Checks that a slot may send a message to the coordinator, before it is handled as an event.
 
-        Raises: MessageMalformed, if it may not: no slot may, or another one, which has the task of which it speaks.
+        Raises: MessageMalformed, if no slot may send it, or only the slot that hosts the task named in it.
         """
         if not isinstance(message, MESSAGES):
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
         if isinstance(message, Register):
             check_itself(sender, message.slot)
-        elif isinstance(message, OF_ONE_LIFE) and self.view is not None:
+        elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
             check_life(sender, message.task, message.incarnation, self.view)
 
     def _handle_one(self, state: CoordinatorState, event: Event) -> None:
@@ -219,11 +223,15 @@ class Coordinator:
         handler(state, event)
 
     def _admit(self, state: CoordinatorState, event: Received) -> bool:
-        """Hears a slot of this job; a stranger may register or, to a new coordinator, say what it has; else it goes."""
+        """Returns whether to handle a message, and notes that its sender is alive.
+
+        A slot of this job is admitted. An unknown slot may register or, to a new coordinator, report what it hosts; any
+        other one is released.
+        """
         slot = event.slot
         if slot in state.addresses:
             state.lives[slot] = failure_detector.step(
-                state.lives[slot], failure_detector.HeardFrom(state.clock.awake_ns)
+                state.lives[slot], failure_detector.MessageArrived(state.clock.awake_ns)
             )
             return True
         if isinstance(state.phase, Replaced):
@@ -240,89 +248,89 @@ class Coordinator:
 
     @property
     def phase(self) -> JobPhase:
-        """Of the job."""
+        """Phase of the job."""
         return name_of(self._state.phase)
 
     @property
     def view(self) -> View | None:
-        """The view that stands."""
+        """View in force, None before the first."""
         return self._state.view if isinstance(self._state.views, Standing) else None
 
     @property
     def checkpoint(self) -> CheckpointId:
-        """The last completed checkpoint."""
+        """Last completed checkpoint."""
         return self._state.completed.checkpoint
 
     @property
     def completed(self) -> CheckpointMetadata:
-        """The metadata of the last completed checkpoint; that of checkpoint 0 before there is one."""
+        """Metadata of the last completed checkpoint, that of checkpoint 0 before there is one."""
         return self._state.completed
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:
-        """Checkpoints that were begun and are not complete."""
+        """Checkpoints that have begun and are not complete."""
         return tuple(pending.number for pending in self._state.ledger.pending)
 
     @property
     def generation(self) -> int:
-        """The number of the view that began it: grows with each rollback and each resume."""
+        """Number of the view that began the generation. It grows with each rollback and each resume."""
         return self._state.ledger.generation
 
     @property
     def phases(self) -> dict[TaskId, TaskPhase]:
-        """Per task, what its slot said last."""
+        """Phase of each task that its slot reported last."""
         return dict(self._state.phases)
 
     @property
     def counters(self) -> dict[TaskId, dict[str, int]]:
-        """Per task, the running totals that its living incarnation reported last, also when the job has ended since."""
+        """Counters of each task that its current incarnation reported last, also after the end of the job."""
         state = self._state
         return {
             status.task: dict(status.counters)
-            for said in (*state.last_statuses, *state.statuses.values())
-            for status in said.tasks
+            for slot_status in (*state.last_statuses, *state.statuses.values())
+            for status in slot_status.tasks
             if state.is_current(status.task, status.incarnation)
         }
 
     @property
     def slots(self) -> tuple[Register, ...]:
-        """The living slots, by id, as they registered."""
+        """Living slots as they registered, ordered by id."""
         return tuple(register for _, register in sorted(self._state.registers.items()))
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """The timeline of each recovery, oldest first; those that are not over last."""
+        """Timelines of all recoveries, oldest first, those in progress last."""
         return (*self._state.recoveries, *self._state.open_recoveries.values())
 
     @property
     def plan(self) -> Plan:
-        """The job's tasks and channels."""
+        """Plan of the job."""
         return self._state.plan
 
     def standbys_ready(self, task: TaskId) -> int:
-        """How many standbys could take the task over now, at some checkpoint."""
+        """Returns how many standbys could take the task over now, from some checkpoint."""
         wanted = set(self._state.view.placements[task].standbys) if self.view is not None else set()
         return sum(1 for slot in sorted(wanted) for known, _ in self._standbys_of(slot) if known == task)
 
     def _standbys_of(self, slot: SlotId) -> tuple[tuple[TaskId, CheckpointId], ...]:
-        said = self._state.statuses.get(slot)
-        return tuple(entry for entry in said.standbys if entry[1] > 0) if said is not None else ()
+        status = self._state.statuses.get(slot)
+        return tuple(entry for entry in status.standbys if entry[1] > 0) if status is not None else ()
 
     def standbys_hot(self, task: TaskId) -> int:
-        """How many standbys follow the task step by step now."""
+        """Returns how many standbys of the task run a shadow now."""
         wanted = self._state.view.placements[task].standbys if self.view is not None else ()
-        said = (self._state.statuses.get(slot) for slot in wanted)
-        return sum(1 for status in said if status is not None and task in status.shadows)
+        statuses = (self._state.statuses.get(slot) for slot in wanted)
+        return sum(1 for status in statuses if status is not None and task in status.shadows)
 
     def keepers_ready(self, task: TaskId) -> int:
-        """How many keepers hold all that the task's incarnation holds."""
+        """Returns how many keepers hold every log that the task's incarnation holds."""
         if self.view is None:
             return 0
         placement = self.view.placements[task]
         held = (task, placement.incarnation)
-        said = (self._state.statuses.get(slot) for slot in placement.keepers)
-        return sum(1 for status in said if status is not None and held in status.keepers)
+        statuses = (self._state.statuses.get(slot) for slot in placement.keepers)
+        return sum(1 for status in statuses if status is not None and held in status.keepers)
 
     def lives(self) -> dict[SlotId, str]:
-        """What is held of every slot that was ever known: alive, doubted or gone."""
+        """Returns the state of every slot that was ever known: alive, suspected or dead."""
         return {slot: type(life).__name__.lower() for slot, life in sorted(self._state.lives.items())}

@@ -1,4 +1,4 @@
-"""Effects of the coordinator's machine, all frozen: what its shell carries out."""
+"""Effects of the coordinator's machine, which its shell performs (protocol 5, 6, 8 and 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clonos.core.wire.recovery_messages import InputRange
 
 
 class Send(msgspec.Struct, frozen=True):
-    """To a slot. May be lost: whatever wants an answer is repeated."""
+    """Send a message to a slot. It may be lost, because every message that needs a reply is repeated."""
 
     slot: SlotId
     message: Message
@@ -23,7 +23,7 @@ class Send(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RequestSlots:
-    """Ask the provider for more slots, preferably in none of these domains."""
+    """Request slots from the provider, preferably outside these domains."""
 
     count: int
     avoid_domains: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class RequestSlots:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSlot:
-    """The provider shall see to it that this slot's process ends; it is not used again."""
+    """Let the provider end the process of this slot, which is not used again."""
 
     slot: SlotId
     reason: str
@@ -39,14 +39,16 @@ class ReleaseSlot:
 
 @dataclass(frozen=True, slots=True)
 class WriteMetadata:
-    """Create the chain's next entry if absent; ``MetadataWritten`` answers. May come again with the same metadata."""
+    """Create the chain's next entry if absent, possibly again with the same metadata. Answered by
+    ``MetadataWritten``.
+    """
 
     metadata: CheckpointMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutput:
-    """Make prepared output visible, in the driver; may come again with the same arguments. Never two at a time."""
+    """Commit prepared output in the driver. May be repeated with the same arguments; never two at a time."""
 
     checkpoint: CheckpointId
     parts: tuple[VertexParts, ...]
@@ -54,21 +56,21 @@ class CommitOutput:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObjects:
-    """Objects that neither of the last two checkpoints needs; one that is missing already is no error."""
+    """Delete objects that neither of the last two checkpoints needs. Missing ones are no error."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that an operator should know, with its numbers; the job goes on."""
+    """Report a problem to the operator, with its numbers. The job goes on."""
 
     text: str
     fields: tuple[tuple[str, str | int], ...] = ()
 
 
 class Milestone(StrEnum):
-    """What happens in a recovery, in this order; later ones may be missing when the task fails again."""
+    """Milestone of a recovery, in this order. Later ones are missing if the task fails again."""
 
     DETECTED = "detected"
     VIEW = "view"
@@ -79,7 +81,7 @@ class Milestone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryEvent:
-    """An entry of the recovery timeline. ``incarnation``: the one that failed for DETECTED, else the new one."""
+    """Entry of the recovery timeline. ``incarnation`` is the failed one for DETECTED, else the new one."""
 
     milestone: Milestone
     now_ns: int
@@ -89,16 +91,16 @@ class RecoveryEvent:
 
 
 class Ending(StrEnum):
-    """How a job that did not fail has ended."""
+    """Way in which a job ended that did not fail."""
 
-    FINISHED = "finished"  # all input was processed, all output is committed
+    FINISHED = "finished"  # all input is processed and all output committed
     DRAINED = "drained"  # stopped with a last checkpoint, whose output is committed
-    ABORTED = "aborted"  # stopped at once: resume goes on from the last checkpoint
+    ABORTED = "aborted"  # stopped at once; a resume continues from the last checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """The job has ended; ``checkpoint`` is the last complete one."""
+    """The job has ended; ``checkpoint`` is the last completed one."""
 
     ending: Ending
     checkpoint: CheckpointId
@@ -106,7 +108,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The job has failed. For user errors with step, record, position and traceback; else these are empty."""
+    """The job has failed. Step, record, position and traceback are set for errors of user code only."""
 
     blame: Blame
     reason: str
@@ -120,7 +122,7 @@ class JobFailed:
 
 @dataclass(frozen=True, slots=True)
 class SlotsRefused:
-    """Too few slots came in time; ``JobFailed`` follows."""
+    """Too few slots registered in time; ``JobFailed`` follows."""
 
     needed: int
     got: int
@@ -129,7 +131,7 @@ class SlotsRefused:
 
 @dataclass(frozen=True, slots=True)
 class StoodDown:
-    """Somebody else is coordinator: this one does nothing more, to nobody."""
+    """Another coordinator has taken over, so this one sends nothing more."""
 
     checkpoint: CheckpointId
 

@@ -1,4 +1,4 @@
-"""Events of the coordinator's machine, all frozen."""
+"""Events of the coordinator's machine (protocol 5, 6, 8 and 9)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLos
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The job shall start.
+    """The job starts.
 
-    ``slots_needed`` 0: as many as there are tasks, and at least 2 where a standby or keeper is wanted. ``versions``:
-    what a slot must have (names missing here or there are not compared). ``can_spread``: the provider may deliver a
-    slot in another domain, so waiting for one makes sense. ``awaits_slots``: slots of an earlier coordinator may live
-    (protocol 9): listen to them for one lease before anything is decided.
+    ``slots_needed`` 0 stands for one slot per task, and at least 2 if standbys or keepers are wanted. ``versions`` is
+    what a slot must have; names that either side lacks are not compared. ``can_spread``: the provider can deliver slots
+    in another domain, so it makes sense to wait for one. ``awaits_slots``: slots of an earlier coordinator may live
+    (protocol 9), so listen to them for one lease before deciding anything.
     """
 
     term: int
@@ -45,11 +45,11 @@ CoordinatorMessage = (
     | Suspicion
     | View
 )
-"""What a slot sends to the coordinator. ``View``: to a new coordinator, the one that it has installed."""
+"""Message from a slot to the coordinator. A slot sends a new coordinator the ``View`` that it has installed."""
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A message of a slot; ``slot`` is who sent it, as the transport knows."""
+    """A message arrived from ``slot``, its sender according to the transport."""
 
     slot: SlotId
     message: CoordinatorMessage
@@ -58,7 +58,7 @@ class Received(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SlotGone:
-    """The provider or a socket says that the slot's process has ended. For certain: nothing else is asked."""
+    """The provider or a socket reports that the process of a slot has ended for certain."""
 
     slot: SlotId
     reason: str
@@ -67,7 +67,7 @@ class SlotGone:
 
 @dataclass(frozen=True, slots=True)
 class SlotUnreachable:
-    """The coordinator's own connection to the slot broke; it may come back."""
+    """The coordinator's own connection to the slot broke. It may come back."""
 
     slot: SlotId
     now_ns: int = 0
@@ -83,17 +83,17 @@ class SlotRefused:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passes: at least once a heartbeat."""
+    """Time has passed. Sent at least once per heartbeat."""
 
     now_ns: int
 
 
 class WriteOutcome(StrEnum):
-    """What became of a checkpoint's metadata."""
+    """Outcome of writing the metadata of a checkpoint."""
 
-    DURABLE = "durable"  # also when the entry was there already with equal bytes
-    TAKEN = "taken"  # the chain's number is another's: somebody else is coordinator
-    FAILED = "failed"  # not known to be there; it is written again
+    DURABLE = "durable"  # also if the entry existed with equal bytes
+    TAKEN = "taken"  # another coordinator has taken the number in the chain
+    FAILED = "failed"  # unknown; it is written again
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class MetadataWritten:
 
 @dataclass(frozen=True, slots=True)
 class OutputCommitted:
-    """Outcome of ``CommitOutput``: all parts are visible."""
+    """Outcome of ``CommitOutput``: all parts are committed."""
 
     checkpoint: CheckpointId
     now_ns: int = 0
@@ -116,7 +116,7 @@ class OutputCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OutputCommitFailed:
-    """Outcome of ``CommitOutput``: not all are; it is tried again."""
+    """Outcome of ``CommitOutput``: some parts are not committed; it is repeated."""
 
     checkpoint: CheckpointId
     text: str
@@ -125,7 +125,7 @@ class OutputCommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The user stops the job: with a last checkpoint (``drain``) or at once."""
+    """The user stops the job, with a last checkpoint (``drain``) or at once."""
 
     drain: bool
     now_ns: int = 0

@@ -1,7 +1,7 @@
-"""All that a coordinator knows: the states of its machines, and the few tables that join them.
+"""State of the coordinator: the states of its machines and the tables that join them (protocol 5, 6, 8 and 9).
 
-Handlers (``forming``, ``running``, ``succession``) act on it; each machine's rules are in its own file. Tables that
-follow from others are kept beside them because a tick for 2,000 tasks must stay below 10 ms.
+The handlers in ``startup``, ``event_handlers`` and ``failover`` act on it; the rules of each machine are in its own
+module. Some tables could be derived from others; they are kept because a tick for 2,000 tasks must stay below 10 ms.
 """
 
 from __future__ import annotations
@@ -31,63 +31,63 @@ from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 
 RECOVERIES_MAX = 1_000
-"""Recoveries whose timeline is remembered; older ones are forgotten."""
+"""Maximum number of recoveries whose timeline is remembered. Older ones are dropped."""
 
 # ------------------------------------------------------------------ phases of the job
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing has begun."""
+    """Phase before the job begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Slots of an earlier coordinator may live: hears who hosts what, until a lease has passed (protocol 9).
+    """Phase in which a new coordinator learns what slots of an earlier one host, until a lease has passed (protocol 9).
 
-    Who has spoken, but not said yet by which view, is waited for, until ``last_ns`` at most.
+    It waits longer, at most until ``last_ns``, for slots that have sent a message but not their installed view.
     """
 
     until_ns: int
     last_ns: int
-    heard: View | None  # the highest view that a slot has installed
+    highest_view: View | None  # highest view that a slot has installed
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Waits for slots to register before anything is activated."""
+    """Phase in which the job waits for slots to register, before any task is activated."""
 
     begun_ns: int
-    asked_elsewhere_ns: int  # when slots in another domain were asked for last
+    asked_elsewhere_ns: int  # when slots in another domain were last requested
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A view stands."""
+    """Phase in which a view is in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Nothing is left to do but to commit the last output."""
+    """Phase in which only the last output is left to commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The job has ended: whoever still speaks is released."""
+    """Phase after the end of the job. Slots that still send messages are released."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Somebody else is coordinator: silence."""
+    """Phase after another coordinator has taken over. This one sends nothing more."""
 
 
 Phase = Idle | Listening | Starting | Running | Closing | Over | Replaced
 
 
 class JobPhase(StrEnum):
-    """A phase by its name, for a status."""
+    """Phase of the job by name, for a status."""
 
     IDLE = "idle"
     LISTENING = "listening"
@@ -99,7 +99,7 @@ class JobPhase(StrEnum):
 
 
 def name_of(phase: Phase) -> JobPhase:
-    """The name of a phase."""
+    """Returns the name of a phase."""
     match phase:
         case Idle():
             return JobPhase.IDLE
@@ -118,7 +118,7 @@ def name_of(phase: Phase) -> JobPhase:
 
 
 class CoordinatorState:
-    """The coordinator's memory. ``effects`` is what the present event has led to so far."""
+    """State of the coordinator. ``effects`` collects what the current event leads to."""
 
     def __init__(self, plan: Plan, options: Options) -> None:
         self.plan, self.options = plan, options
@@ -129,132 +129,131 @@ class CoordinatorState:
         self.term, self.job_id = 0, ""
         self.versions: dict[str, str] = {}
         self.can_spread = True
-        self.now_ns = 0  # wall clock, for the timeline only
+        self.now_ns = 0  # wall clock, used for the timeline only
         self.clock = failure_detector.WakingClock()
         # slots
-        self.addresses: dict[SlotId, SlotAddress] = {}  # of the living ones
+        self.addresses: dict[SlotId, SlotAddress] = {}  # addresses of the living slots
         self.registers: dict[SlotId, Register] = {}
         self.statuses: dict[SlotId, SlotStatus] = {}
-        self.last_statuses: tuple[SlotStatus, ...] = ()  # of the slots that lived when the job ended
+        self.last_statuses: tuple[SlotStatus, ...] = ()  # statuses of the slots that lived when the job ended
         self.lives: dict[SlotId, failure_detector.Life] = {}
         self.mutual_suspicions = failure_detector.MutualSuspicions()
         self.slots_needed = 0
-        self.slots_requested = 0  # and not here yet
+        self.slots_requested = 0  # slots that were requested and have not registered yet
         self.requested_ns = 0
-        self.refusals = 0  # since a slot last registered
+        self.refusals = 0  # refusals since a slot last registered
         self.refused_ns = 0
         self.refusal = ""
-        self.unplaced_since_ns: int | None = None  # since when there has been a task without a slot
+        self.unplaced_since_ns: int | None = None  # since when a task has been waiting for a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
-        self.assignment: tuple[Assignment, ...] = ()  # by the view that stands
-        self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view that stands
+        self.assignment: tuple[Assignment, ...] = ()  # by the view in force
+        self.hosted: dict[SlotId, list[TaskId]] = {}  # by the view in force
         self.behind_view: dict[SlotId, None] = {}
         self.behind_completed: dict[SlotId, None] = {}
         self.repeated_ns = 0
-        # what the next view shall change
-        self.failed_tasks: dict[
-            TaskId, bool
-        ] = {}  # tasks without a living incarnation; True: the successor is cautious
+        # changes that the next view will make
+        # tasks without a living incarnation; True: the successor runs in single-step mode
+        self.failed_tasks: dict[TaskId, bool] = {}
         self.is_rollback_due = False
-        self.is_mending_due = False  # slots or the readiness of riders have changed
-        self.is_balanced = False  # every rider sits well, is there once and nothing is left to drop
+        self.is_mending_due = False  # slots, or the readiness of standbys and keepers, have changed
+        self.is_balanced = False  # every task has its standbys and keepers, well placed, and none too many
         # checkpoints
         start = metadata_of_start(plan, "", 0)
-        nobody = (None,) * len(plan.tasks)
+        no_incarnations = (None,) * len(plan.tasks)
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
-            Ledger(plan, 0, 1, nobody, CheckpointId(0), (), {}, start, start, ())
+            Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, start, ())
         )
         self.due_ns = 0
-        self.postponed_ns: int | None = None  # since when a checkpoint that is due waits for a recovery
+        self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.is_draining = False
         self.drain_number = CheckpointId(0)
-        self.over_soft_limit: dict[SlotId, None] = {}  # slots whose last status said so
+        self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}
-        self.unsettled: dict[TaskId, None] = {}  # neither live nor final
+        self.unsettled: dict[TaskId, None] = {}  # tasks that are neither live nor final
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
-        self.rollbacks = 0  # since the last completed checkpoint
-        self.backlogs: dict[TaskId, deque[int]] = {}  # what live tasks reported last
+        self.rollbacks = 0  # rollbacks since the last completed checkpoint
+        self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
-        self.said: dict[str, str] = {}  # alarms about the placement, so that each is told once
+        self.standing_alarms: dict[str, str] = {}  # current alarms about the placement, so that each is raised once
 
     # ------------------------------------------------------------------ short names
 
     @property
     def awake_ns(self) -> int:
-        """Waking time: all durations are counted in it."""
+        """Waking time, in which all durations are measured."""
         return self.clock.awake_ns
 
     @property
     def is_running(self) -> bool:
-        """True while a view stands and the job goes on."""
+        """Whether a view is in force and the job goes on."""
         return isinstance(self.phase, Running)
 
     @property
     def ledger(self) -> Ledger:
-        """What is written down about checkpoints."""
+        """Ledger of the checkpoints."""
         return self.checkpoints.ledger
 
     @property
     def completed(self) -> CheckpointMetadata:
-        """The last completed checkpoint."""
+        """Metadata of the last completed checkpoint."""
         return self.checkpoints.ledger.completed
 
     @property
     def view(self) -> View:
-        """The view that stands; only after there is one."""
+        """View in force. There must be one."""
         assert isinstance(self.views, view_machine.Standing), self.views
         return self.views.view
 
     def domains(self) -> dict[SlotId, str]:
-        """The domain of each living slot, by id."""
+        """Returns the domain of each living slot, ordered by id."""
         return {slot: self.addresses[slot].domain for slot in sorted(self.addresses)}
 
     def hosts(self) -> dict[str, str]:
-        """The host of each domain, as far as it is known."""
+        """Returns the host of each domain, as far as it is known."""
         return {register.domain: register.host for _, register in sorted(self.registers.items())}
 
     def is_current(self, task: TaskId, incarnation: Incarnation) -> bool:
-        """True for the living incarnation of a task."""
+        """Returns whether this is the living incarnation of the task."""
         return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation
 
-    def is_home(self, slot: SlotId, task: TaskId) -> bool:
-        """True for a task that the view that stands has in this slot."""
+    def is_placed_in(self, slot: SlotId, task: TaskId) -> bool:
+        """Returns whether the view in force places the task in this slot."""
         return 0 <= task < len(self.plan.tasks) and self.view.placements[task].slot == slot
 
     # ------------------------------------------------------------------ effects
 
     def emit(self, *effects: Effect) -> None:
-        """Adds to what the present event leads to."""
+        """Adds effects of the current event."""
         self.effects.extend(effects)
 
     def tell(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
-        """An entry of the recovery timeline."""
+        """Adds an entry of the recovery timeline."""
         self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause))
 
     def release(self, slot: SlotId, reason: str) -> None:
-        """Ends a slot, for good."""
+        """Ends a slot for good."""
         self.lives[slot] = failure_detector.step(self.lives[slot], failure_detector.Ended(reason))
         self.forget_slot(slot)
         self.emit(Send(slot, Release(slot, reason)), ReleaseSlot(slot, reason))
 
     def forget_slot(self, slot: SlotId) -> None:
-        """A slot is gone: nothing is sent to it any more."""
+        """Removes a dead slot from the tables, so that nothing is sent to it any more."""
         tables = (self.addresses, self.registers, self.statuses, self.behind_view, self.behind_completed)
         for table in (*tables, self.over_soft_limit):
             table.pop(slot, None)
         self.mutual_suspicions = self.mutual_suspicions.forget(slot)
 
     def finish(self, ending: Ending, reason: str) -> None:
-        """The job has ended well, or was ended."""
+        """Ends the job, which has finished or was stopped."""
         self._release_all(reason)
         self.emit(JobDone(ending, self.completed.checkpoint))
         self.phase = Over(reason)
 
     def fail(self, failed: JobFailed) -> None:
-        """The job has failed."""
+        """Ends the job as failed."""
         self._release_all(failed.reason)
         self.emit(failed)
         self.phase = Over(failed.reason)
@@ -265,19 +264,19 @@ class CoordinatorState:
             self.release(slot, reason)
 
     def completed_message(self) -> Completed:
-        """What is told to slots of the last completed checkpoint; slots take it in the generation that they are in."""
+        """Returns the message about the last completed checkpoint. Slots in another generation ignore it."""
         tasks = tuple((entry.task, entry.incarnation, entry.log_offset_bytes) for entry in self.completed.tasks)
         return Completed(self.completed.checkpoint, self.ledger.generation, tasks)
 
     def note_view(self, slot: SlotId, installed: ViewNumber) -> None:
-        """A slot says which view it has installed."""
+        """Notes which view a slot has installed."""
         if installed >= self.view.number:
             self.behind_view.pop(slot, None)
         else:
             self.behind_view[slot] = None
 
     def note_completed(self, slot: SlotId, completed: CheckpointId) -> None:
-        """A slot says which completed checkpoint it knows."""
+        """Notes which completed checkpoint a slot knows."""
         if completed >= self.completed.checkpoint:
             self.behind_completed.pop(slot, None)
         else:

@@ -1,4 +1,4 @@
-"""The running job: what slots say, what time brings, and what is repeated until it is answered."""
+"""Handlers of the running job: messages of slots, time, and what is repeated until answered (protocol 5, 6 and 9)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from clonos.core.wire.control_messages import Hold, Release, SlotStatus, Snapsho
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
 NUMBERS_AHEAD_MAX = 1 << 20
-"""Of checkpoints that an earlier coordinator has begun behind the last one that completed. A slot that knows of more is
-not believed: numbers are used once, so one lie would use them all up."""
+"""Maximum distance of a reported checkpoint from the highest known one. A higher number is ignored: numbers are used
+once, so a single false report could use them all up.
+"""
 
 # ------------------------------------------------------------------ messages
 
 
-def take_status(state: CoordinatorState, event: Received) -> None:
-    """A slot's heartbeat."""
+def on_status(state: CoordinatorState, event: Received) -> None:
+    """Applies the heartbeat of a slot."""
     status = event.message
     assert isinstance(status, SlotStatus)
     if term_of(status.view) > state.term:
@@ -54,7 +55,7 @@ def take_status(state: CoordinatorState, event: Received) -> None:
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
-        if state.is_home(event.slot, task.task):
+        if state.is_placed_in(event.slot, task.task):
             note_progress(state, task)
     if status.is_over_soft_limit:
         state.over_soft_limit[event.slot] = None
@@ -64,15 +65,15 @@ def take_status(state: CoordinatorState, event: Received) -> None:
         state.is_mending_due = True
 
 
-def take_view(state: CoordinatorState, event: Received) -> None:
-    """A slot answers an older view with its own."""
+def on_view(state: CoordinatorState, event: Received) -> None:
+    """Stands down if a slot has installed a view of a later term."""
     assert isinstance(event.message, View)
     if term_of(event.message.number) > state.term:
         stand_down(state)
 
 
 def stand_down(state: CoordinatorState) -> None:
-    """A slot obeys a later term: somebody else is coordinator."""
+    """Ends this coordinator's work because a slot obeys a later term."""
     state.emit(StoodDown(state.completed.checkpoint))
     state.phase = Replaced()
 
@@ -81,8 +82,8 @@ def _backups(status: SlotStatus) -> tuple[object, ...]:
     return status.view, status.standbys, status.keepers
 
 
-def take_snapshot(state: CoordinatorState, event: Received) -> None:
-    """A task's snapshot is durable."""
+def on_snapshotted(state: CoordinatorState, event: Received) -> None:
+    """Counts the durable snapshot of a task."""
     message = event.message
     assert isinstance(message, Snapshotted)
     is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
@@ -90,15 +91,18 @@ def take_snapshot(state: CoordinatorState, event: Received) -> None:
         advance_checkpoints(state, checkpoint_machine.Acknowledged(message))
 
 
-def take_lost(state: CoordinatorState, event: Received) -> None:
-    """A task's log, or the journal that it reads, is lost."""
+def on_log_lost(state: CoordinatorState, event: Received) -> None:
+    """Begins a rollback, because the log of a task, or the journal that it reads, is lost."""
     assert isinstance(event.message, LogLost | JournalLost)
     lose_log(state, event.message)
 
 
 def take_fenced(state: CoordinatorState, event: Received) -> None:
-    """No view that is known here has begun that life: a later coordinator has, or an earlier one of whose view nobody
-    has told. A generation cannot go on from what a later one let out; of its own, another incarnation can."""
+    """Decides what follows when a sink was fenced by an incarnation of which this coordinator knows nothing.
+
+    Later term: stand down. Later generation: roll back, because this one cannot continue from what the later one let
+    out. Same generation: restart the task.
+    """
     fenced = event.message
     assert isinstance(fenced, SinkFenced)
     if not state.is_current(fenced.task, fenced.incarnation):
@@ -108,27 +112,27 @@ def take_fenced(state: CoordinatorState, event: Received) -> None:
     elif fenced.generation > state.view.generation:
         lose_log(state, fenced)
     else:
-        fall(state, (fenced.task,), "its outside has registered a later life of it, of which nobody else knows")
+        fall(state, (fenced.task,), "its external system has registered a later incarnation, which no slot knows")
 
 
-def take_failure(state: CoordinatorState, event: Received) -> None:
-    """A task's code raised."""
+def on_task_failed(state: CoordinatorState, event: Received) -> None:
+    """Judges an exception in a task's code."""
     assert isinstance(event.message, TaskFailed)
     raise_in(state, event.message)
 
 
 def on_announce_step(state: CoordinatorState, event: Received) -> None:
-    """A cautious task is about to take an element, and waits until that is known."""
+    """Acknowledges that a task in single-step mode is about to take an element, because the task waits for it."""
     message = event.message
     assert isinstance(message, AnnounceStep)
     if state.is_current(message.task, message.incarnation):
         record_announcement(state, message)
-        noted = AnnounceAck(message.task, message.incarnation, message.channel, message.first_seq)
-        state.emit(Send(event.slot, noted))
+        acknowledgement = AnnounceAck(message.task, message.incarnation, message.channel, message.first_seq)
+        state.emit(Send(event.slot, acknowledgement))
 
 
 def on_suspicion(state: CoordinatorState, event: Received) -> None:
-    """A slot cannot reach another one."""
+    """Notes that a slot cannot reach another one, which may be dead."""
     message = event.message
     assert isinstance(message, Suspicion)
     if message.suspect not in state.addresses or message.suspect == event.slot:
@@ -139,7 +143,7 @@ def on_suspicion(state: CoordinatorState, event: Received) -> None:
 
 
 def dismiss(state: CoordinatorState, event: Received) -> None:
-    """A slot that was replaced, or that nobody knows, still speaks: it ends. Repeated whenever it speaks."""
+    """Releases a slot that was replaced or is unknown, each time that it sends a message."""
     life = state.lives.get(event.slot)
     reason = life.reason if isinstance(life, failure_detector.Dead) else "this job does not know it"
     state.emit(Send(event.slot, Release(event.slot, reason)))
@@ -148,8 +152,8 @@ def dismiss(state: CoordinatorState, event: Received) -> None:
 # ------------------------------------------------------------------ the provider and the sockets
 
 
-def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
-    """The process has ended, for certain."""
+def on_slot_gone(state: CoordinatorState, event: SlotGone) -> None:
+    """Marks a slot as dead, because its process has ended for certain."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Ended(event.reason), is_certain=True)
     elif event.slot not in state.lives:  # ended before it had registered
@@ -157,15 +161,16 @@ def lose_slot(state: CoordinatorState, event: SlotGone) -> None:
         state.slots_requested = max(0, state.slots_requested - 1)
 
 
-def suspect_slot(state: CoordinatorState, event: SlotUnreachable) -> None:
-    """The coordinator's own connection broke."""
+def on_slot_unreachable(state: CoordinatorState, event: SlotUnreachable) -> None:
+    """Suspects a slot, because the coordinator's own connection to it broke."""
     if event.slot in state.addresses:
         update_life(state, event.slot, failure_detector.Broke(state.awake_ns, COORDINATOR))
 
 
-def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
-    """The provider cannot deliver; it is asked again at a tick, the later the oftener it could not. Each second time as
-    many have failed as before it is said again."""
+def on_slot_refused(state: CoordinatorState, event: SlotRefused) -> None:
+    """Counts a slot that the provider could not deliver, which delays the next request. Alarms at refusals 1, 2, 4, 8
+    ...
+    """
     state.slots_requested = max(0, state.slots_requested - 1)
     state.refusals += 1
     state.refused_ns, state.refusal = state.awake_ns, event.reason
@@ -176,8 +181,8 @@ def note_refusal(state: CoordinatorState, event: SlotRefused) -> None:
 # ------------------------------------------------------------------ the store and the sinks
 
 
-def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
-    """What became of a checkpoint's metadata."""
+def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None:
+    """Completes a checkpoint, schedules another write, or stands down, by the outcome of writing its metadata."""
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
     elif event.outcome is WriteOutcome.TAKEN:
@@ -188,13 +193,13 @@ def take_outcome(state: CoordinatorState, event: MetadataWritten) -> None:
         advance_checkpoints(state, checkpoint_machine.WriteFailed(event.checkpoint, event.text, state.awake_ns))
 
 
-def take_commit(state: CoordinatorState, event: OutputCommitted) -> None:
-    """A checkpoint's output is visible."""
+def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
+    """Ends the commit of a checkpoint's output."""
     advance_checkpoints(state, event)
 
 
-def take_commit_failure(state: CoordinatorState, event: OutputCommitFailed) -> None:
-    """A checkpoint's output is not visible yet."""
+def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) -> None:
+    """Schedules another attempt to commit a checkpoint's output."""
     advance_checkpoints(state, checkpoint_machine.CommitFailed(event, state.awake_ns))
 
 
@@ -202,7 +207,7 @@ def take_commit_failure(state: CoordinatorState, event: OutputCommitFailed) -> N
 
 
 def stop(state: CoordinatorState, event: StopAsked) -> None:
-    """With a last checkpoint, or at once."""
+    """Stops the job, with a last checkpoint or at once."""
     if event.drain:
         state.is_draining = True
         state.due_ns = min(state.due_ns, state.awake_ns)
@@ -216,7 +221,7 @@ def stop(state: CoordinatorState, event: StopAsked) -> None:
 
 
 def tick(state: CoordinatorState, _event: Ticked) -> None:
-    """A heartbeat of the running job."""
+    """Checks slots, begins checkpoints and repeats messages, at a tick of the running job."""
     check_slots(state)
     _resolve_mutual_suspicions(state)
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
@@ -225,14 +230,14 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
         return
     has_begun = _begin_checkpoint_if_due(state)
     if _is_repeat_due(state):
-        REPEAT(state)  # triggers too; however often checkpoints begin, repeats are due
+        REPEAT(state)  # includes triggers; frequent checkpoints must not prevent repeats
     elif has_begun:
         _trigger(state)
-    _ask_for_slots_again(state)
+    _request_slots_again(state)
 
 
-def tick_closing(state: CoordinatorState, _event: Ticked) -> None:
-    """A heartbeat while only the last output has to be committed."""
+def on_tick_closing(state: CoordinatorState, _event: Ticked) -> None:
+    """Repeats the commit of the last output if that is due."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
     advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
 
@@ -243,11 +248,11 @@ def _resolve_mutual_suspicions(state: CoordinatorState) -> None:
     state.mutual_suspicions = state.mutual_suspicions.expire(state.awake_ns, state.limits)
     loser = state.mutual_suspicions.loser(state.limits)
     if loser is not None:
-        reason = "it and a peer cannot reach each other, though the coordinator reaches both"
+        reason = "it and a peer cannot reach each other, although the coordinator reaches both"
         update_life(state, loser, failure_detector.Ended(reason))
 
 
-def _ask_for_slots_again(state: CoordinatorState) -> None:
+def _request_slots_again(state: CoordinatorState) -> None:
     wait_ns = state.options.slots_wait_ms * NANOSECONDS
     if state.slots_requested and state.awake_ns - state.requested_ns >= wait_ns:
         state.slots_requested = 0
@@ -261,9 +266,9 @@ def _ask_for_slots_again(state: CoordinatorState) -> None:
 
 
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
-    """By time, above the soft limit, or to drain; not while a task recovers, for one interval at most.
+    """Begins a checkpoint by time, above a soft limit, or to drain. Returns whether one was begun.
 
-    True when one was begun.
+    It is postponed while a task recovers, for one interval at most.
     """
     pending = state.ledger.pending
     if state.is_draining:
@@ -280,7 +285,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     state.postponed_ns = None
     if state.over_soft_limit and not pending:
         slots = ", ".join(str(slot) for slot in state.over_soft_limit)
-        state.emit(Alarm(f"above a soft limit: slots {slots}. Sources pause, a checkpoint is taken"))
+        state.emit(Alarm(f"slots above a soft limit: {slots}. Sources pause, and a checkpoint begins"))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))
@@ -292,7 +297,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
 
 
 def _trigger(state: CoordinatorState) -> None:
-    """The highest pending checkpoint to every source that has not acknowledged it: it stands for the earlier ones."""
+    """Sends the highest pending checkpoint to every source that lacks it; it replaces the earlier ones."""
     if not state.ledger.pending:
         return
     pending = state.ledger.pending[-1]
@@ -312,7 +317,7 @@ def _is_repeat_due(state: CoordinatorState) -> bool:
 
 
 def _repeat(state: CoordinatorState) -> None:
-    """Whatever wants an answer, to those who have not answered."""
+    """Repeats messages to the slots that have not answered them."""
     state.repeated_ns = state.awake_ns
     for slot in sorted(state.behind_view):
         state.emit(Send(slot, state.view))
@@ -325,7 +330,7 @@ def _repeat(state: CoordinatorState) -> None:
 
 
 def _hold_sources(state: CoordinatorState) -> None:
-    """Above a soft limit sources pause, wherever it is; what is on its way drains."""
+    """Pauses all sources while a slot is above a soft limit, so that the elements in channels drain."""
     for above in state.over_soft_limit:
         slots = {state.view.placements[task].slot for task in state.plan.sources}
         for slot in sorted(slot for slot in slots if slot is not None and slot in state.addresses):
@@ -334,11 +339,11 @@ def _hold_sources(state: CoordinatorState) -> None:
 
 
 REPEAT = _repeat
-"""The handler of repeats: a module attribute, so that it can be replaced by a wrong one."""
+"""Function that repeats messages, a module attribute so that a mutant can replace it."""
 
 
 def finish_if_done(state: CoordinatorState) -> None:
-    """When the last checkpoint is complete and its output is committed, the job is done."""
+    """Ends the job when the last checkpoint is complete and its output is committed."""
     if not isinstance(state.checkpoints, checkpoint_machine.Collecting):
         return
     completed = state.checkpoints.ledger.completed
@@ -350,8 +355,10 @@ def finish_if_done(state: CoordinatorState) -> None:
         state.finish(Ending.DRAINED, "the job was stopped with a last checkpoint")
 
 
-def settle(state: CoordinatorState, is_tick: bool) -> None:
-    """After each event: is the job done, or a view due? Mending can wait for a tick, whoever has fallen cannot."""
+def after_event(state: CoordinatorState, is_tick: bool) -> None:
+    """Ends the job or issues the next view if an event made that due. Rebalancing may wait for a tick, a failed task
+    may not.
+    """
     finish_if_done(state)
     if not state.is_running:
         return

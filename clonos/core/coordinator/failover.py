@@ -1,7 +1,7 @@
-"""Who falls and who succeeds: from the loss of a slot, an exception or a lost log to the next view.
+"""Failover: from a lost slot, an exception or a lost log to the next view (protocol 6 and 8).
 
-The next view waits while a checkpoint is committing and is issued when its outcome is known, so that it names the
-checkpoint that became durable (``GATE``). Failures that arrive together lead to one view.
+While a checkpoint is committing, the next view waits for the outcome, so that it names the checkpoint that became
+durable (``GATE``). Failures that arrive together lead to one view.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clonos.core.coordinator import checkpoint_machine, failure_detector, failur
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import Assignment, Readiness, is_settled, place
+from clonos.core.coordinator.placement import Assignment, Readiness, is_balanced, place
 from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
@@ -23,13 +23,13 @@ from clonos.core.wire.control_messages import TaskStatus, View
 from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, Recourse, SinkFenced, TaskFailed
 
 REFUSED_MS, REFUSED_MS_MAX = 100, 5_000
-"""After so many refusals so many times the first, at most the second, passes before the provider is asked again."""
+"""Linear backoff before the provider is asked again: 100 ms per refusal, at most 5 s."""
 
 # ------------------------------------------------------------------ failures
 
 
 def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.Event, is_certain: bool = False) -> None:
-    """One step of a slot's life; if it ends with that, its tasks fall. ``is_certain``: the process has ended."""
+    """Advances the state of a slot. If the slot is now dead, its tasks fail. ``is_certain``: its process has ended."""
     before = state.lives[slot]
     after = state.lives[slot] = failure_detector.step(before, event)
     if isinstance(after, failure_detector.Dead) and not isinstance(before, failure_detector.Dead):
@@ -39,7 +39,7 @@ def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.E
 def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: bool) -> None:
     domain = state.addresses[slot].domain
     state.forget_slot(slot)
-    if not is_certain:  # a paused or cut-off process must not go on for ever
+    if not is_certain:  # a paused or disconnected process must not run on for ever
         state.emit(ReleaseSlot(slot, reason))
     state.emit(Alarm(f"slot {slot} is gone: {reason}", (("slot", slot), ("domain", domain))))
     if state.is_running:
@@ -50,7 +50,7 @@ def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: b
 
 
 def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
-    """The process of these tasks is gone."""
+    """Marks tasks as failed, because their process is gone."""
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
             continue
@@ -62,14 +62,14 @@ def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
 
 
 def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
-    """What a cautious incarnation takes next is known: if it dies now, it may be of that."""
-    event = failure_policy.Approached(message.incarnation, message.channel, message.first_seq)
+    """Notes the element that an incarnation in single-step mode takes next, which may be the cause if it dies now."""
+    event = failure_policy.AnnouncedElement(message.incarnation, message.channel, message.first_seq)
     record = state.records.get(message.task, failure_policy.RecoveryRecord())
     state.records[message.task], _ = failure_policy.step(record, event)
 
 
 def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
-    """A task's code raised; repeated until a view ends the incarnation."""
+    """Judges an exception in a task's code. The report is repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
     if failed.recourse is Recourse.STANDBY and _leave_to_standby(state, failed):
@@ -80,19 +80,18 @@ def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
 
 
 def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
-    """What the store has lost a standby may hold: then the task gives up its seat, and the standby is promoted.
+    """Frees the slot of a task whose stored state is lost, so that a standby is promoted; False without one.
 
-    One that has not said yet that it reached the last completed checkpoint has what it takes to reach it. If not, it
-    cannot restore either, and there is one standby less to ask.
+    A standby that has not reported the last completed checkpoint yet has what it needs to reach it.
     """
-    task, seat = failed.task, state.assignment[failed.task]
-    said = [(slot, state.statuses[slot].standbys) for slot in seat.standbys if slot in state.statuses]
-    holders = [slot for slot, standbys in said if any(known == task and at > 0 for known, at in standbys)]
+    task, assigned = failed.task, state.assignment[failed.task]
+    reported = [(slot, state.statuses[slot].standbys) for slot in assigned.standbys if slot in state.statuses]
+    holders = [slot for slot, standbys in reported if any(known == task and at > 0 for known, at in standbys)]
     if not holders:
         return False
     slots = ", ".join(map(str, holders))
-    state.emit(Alarm(f"task {state.plan.task_name(task)} goes on in a standby (of slots {slots}): {failed.error}"))
-    state.assignment = (*state.assignment[:task], seat._replace(slot=None), *state.assignment[task + 1 :])
+    state.emit(Alarm(f"task {state.plan.task_name(task)} continues on a standby (of slots {slots}): {failed.error}"))
+    state.assignment = (*state.assignment[:task], assigned._replace(slot=None), *state.assignment[task + 1 :])
     return True
 
 
@@ -117,14 +116,14 @@ def _judge(
 
 
 def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
-    """A task cannot go on, nor can a successor of it alone: the generation ends with the next view."""
+    """Begins a rollback, because no successor of this task alone can continue."""
     if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
         return
     state.is_rollback_due = True
     state.rollbacks += 1
     name = state.plan.task_name(lost.task)
     what, numbers = _what_is_lost(name, lost)
-    text = f"{what}. All tasks go back to checkpoint {state.completed.checkpoint}"
+    text = f"{what}. All tasks roll back to checkpoint {state.completed.checkpoint}"
     fields = (
         ("task", name),
         *numbers,
@@ -138,33 +137,32 @@ def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) 
 
 
 def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[str, tuple[tuple[str, str | int], ...]]:
-    """Why the generation ends, in words and in numbers."""
     match lost:
         case LogLost(channel=channel, position=position, claim=claim):
             if channel is None:
                 what = (
-                    f"the causal log of task {name} is lost: it was found up to byte {position} only, and somebody has"
+                    f"the causal log of task {name} is lost: it was gathered up to byte {position}, but a holder has"
                     f" a copy up to byte {claim}"
                 )
                 return what, (("found_bytes", position), ("copied_bytes", claim))
             what = (
-                f"the causal log of task {name} is lost: at {position} of channel {channel} it would have to decide"
-                f" anew what its receiver has seen up to {claim}"
+                f"the causal log of task {name} is lost: it ends at element {position} of channel {channel}, and the"
+                f" receiver has received elements up to {claim}"
             )
             return what, (("channel", channel), ("position", position), ("claim", claim))
         case JournalLost():
-            what = f"the journal of the source {name} is lost with its keepers: others have seen what was read from it"
+            what = f"the journal of source {name} is lost with its keepers, and other tasks depend on what it has read"
             return what, ()
         case SinkFenced(generation=generation, by=by):
             what = (
-                f"the outside of {name} has registered generation {view_name(generation)}, which began behind this one,"
-                " and all that knew of it are gone"
+                f"the external system of {name} has registered generation {view_name(generation)}, which is later than"
+                " this one and unknown to all living slots"
             )
             return what, (("fenced_by_generation", view_name(generation)), ("fenced_by", view_name(by)))
 
 
 def request_missing(state: CoordinatorState) -> None:
-    """Asks for the slots that are missing, elsewhere when all that live share one domain."""
+    """Requests the missing slots, in other domains if all living slots share one."""
     missing = state.slots_needed - len(state.addresses) - state.slots_requested
     wait_ms = min(REFUSED_MS * state.refusals, REFUSED_MS_MAX)
     if missing <= 0 or state.awake_ns - state.refused_ns < wait_ms * NANOSECONDS:
@@ -179,7 +177,7 @@ def request_missing(state: CoordinatorState) -> None:
 
 
 def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event) -> None:
-    """One step of the checkpoints' table, and what it asks for."""
+    """Advances the checkpoint machine and performs its effects."""
     state.checkpoints, effects = checkpoint_machine.step(state.checkpoints, event)
     for effect in effects:
         if isinstance(effect, checkpoint_machine.Complete):
@@ -197,7 +195,7 @@ def _announce(state: CoordinatorState) -> None:
         state.emit(Send(slot, completed))
     state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
     state.rollbacks = 0
-    state.is_mending_due |= not state.is_balanced  # standbys have something new to reach
+    state.is_mending_due |= not state.is_balanced  # standbys have a new checkpoint to reach
 
 
 def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.RecoveryRecord:
@@ -208,15 +206,14 @@ def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.Recover
 
 
 def _issue(state: CoordinatorState) -> None:
-    """The next view, if anything has changed."""
     view, domains = state.view, state.domains()
     assignment = assignment_for(state, view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     if state.is_rollback_due:
         event: view_machine.Event = view_machine.RollBack(state.completed, assignment, addresses)
     else:
-        housed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
-        restarted = {**dict.fromkeys(housed, False), **state.failed_tasks}
+        placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
+        restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
         if not restarted and addresses == view.slots and assignment == state.assignment:
             state.is_mending_due = False
             return
@@ -226,25 +223,25 @@ def _issue(state: CoordinatorState) -> None:
 
 
 def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: list[TaskId]) -> None:
-    """Whoever dies together with all its keepers has its effects made anew, where no receiver knows of them."""
+    """Raises an alarm for tasks that died with all ready keepers: their external effects may be repeated."""
     names = []
     for task in failed_tasks if state.options.keepers else ():
         placement = view.placements[task]
-        ready = {slot for slot, said in state.statuses.items() if (task, placement.incarnation) in said.keepers}
-        # One that was there before the dead incarnation has what it began from.
+        ready = {slot for slot, status in state.statuses.items() if (task, placement.incarnation) in status.keepers}
+        # A keeper that is older than the dead incarnation holds what that began from.
         old = {slot for slot in placement.keepers if placement.is_keeper_since(slot) < placement.incarnation}
         if not any(slot in state.addresses for slot in placement.keepers if slot in ready or slot in old):
             names.append(state.plan.task_name(task))
     if names:
         text = (
-            f"{', '.join(names)} died with all keepers that were ready: effects outside that were made since checkpoint"
-            f" {state.completed.checkpoint} may be made again, with other content and under other keys"
+            f"{', '.join(names)} died with all ready keepers: external effects that were made since checkpoint"
+            f" {state.completed.checkpoint} may be repeated with other content and other keys"
         )
         state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
 
 
 def _wait(_state: CoordinatorState) -> None:
-    """The metadata on its way decides what successors restore."""
+    """Waits, because the metadata being written decides what successors restore."""
 
 
 GATE: dict[type, Callable[[CoordinatorState], None]] = {
@@ -253,24 +250,24 @@ GATE: dict[type, Callable[[CoordinatorState], None]] = {
     checkpoint_machine.Publishing: _issue,
     checkpoint_machine.Deposed: _wait,
 }
-"""Whether the next view may be issued, by the state of the checkpoints."""
+"""Issues the next view or waits, by the state of the checkpoint machine."""
 
 
 def renew_view(state: CoordinatorState) -> None:
-    """Issues the next view as soon as it may be."""
+    """Issues the next view as soon as the checkpoint machine allows it."""
     GATE[type(state.checkpoints)](state)
 
 
 def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, str]) -> tuple[Assignment, ...]:
-    """Where everybody sits next, given where they sit in ``view`` and who lives."""
+    """Returns the next assignment of all tasks, from the one in ``view`` and the living slots."""
     standbys = {(s, task): at for s, status in state.statuses.items() for task, at in status.standbys}
-    # A keeper that was let go has thrown away what it held: only what is said under the view that stands counts.
-    said = [(s, status.keepers) for s, status in state.statuses.items() if status.view >= view.number]
+    # A dismissed keeper has discarded what it held, so only reports under the view in force count.
+    current = [(s, status.keepers) for s, status in state.statuses.items() if status.view >= view.number]
     named = {(s, p.task) for p in view.placements for s in p.keepers}
-    keepers = {(s, task): by for s, kept in said for task, by in kept if (s, task) in named}
+    keepers = {(s, task): by for s, held in current for task, by in held if (s, task) in named}
     snapshots = [entry.snapshot for entry in state.completed.tasks]
     shadows = frozenset((s, task) for s, status in state.statuses.items() for task in status.shadows)
-    # None that kept for the dead is let go: the successor has gathered nothing yet, and the others may be dead too.
+    # Dismiss no keeper of a dead incarnation: its successor has gathered nothing yet, and the others may be dead too.
     restarted = range(len(view.placements)) if state.is_rollback_due else state.failed_tasks
     incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
@@ -279,7 +276,7 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
 
 
 def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
-    """Takes the next view over and sends it to every slot."""
+    """Puts the next view into force and sends it to every slot."""
     state.views = view_machine.step(state.views, event)
     view = state.view
     began = [p for p in view.placements if int(p.incarnation) == view.number]
@@ -302,21 +299,21 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     domains = {address.slot: address.domain for address in view.slots}
     state.assignment = assignment = tuple(event.assignment)
     others_exist = len(set(domains.values())) > 1
-    state.is_balanced = all(
-        is_settled(w, s, domains, others_exist) for w, s in zip(state.targets, assignment, strict=True)
-    )
+    pairs = zip(state.targets, assignment, strict=True)
+    state.is_balanced = all(is_balanced(target, assigned, domains, others_exist) for target, assigned in pairs)
     state.repeated_ns = state.awake_ns
     for slot in domains:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
-    _say(state, "depth", depth_problem(state.plan, assignment, domains) or "")
+    _alarm_once(state, "depth", depth_problem(state.plan, assignment, domains) or "")
     is_survived = state.is_balanced and others_exist
-    _say(state, "survival", "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains))
+    cost = "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains)
+    _alarm_once(state, "survival", cost)
 
 
-def _say(state: CoordinatorState, subject: str, text: str) -> None:
-    if state.said.get(subject, "") != text:
-        state.said[subject] = text
+def _alarm_once(state: CoordinatorState, subject: str, text: str) -> None:
+    if state.standing_alarms.get(subject, "") != text:
+        state.standing_alarms[subject] = text
         if text:
             state.emit(Alarm(text, (("view", view_name(state.view.number)),)))
 
@@ -325,13 +322,13 @@ def _say(state: CoordinatorState, subject: str, text: str) -> None:
 
 
 def _note_recovery(state: CoordinatorState, recovery: failure_policy.Recovery) -> None:
-    if recovery.task in state.open_recoveries:  # fell again before it had caught up
+    if recovery.task in state.open_recoveries:  # failed again before it caught up
         _close_recovery(state, recovery.task)
     state.open_recoveries[recovery.task] = recovery
 
 
 def _backlog_before(state: CoordinatorState, task: TaskId) -> int | None:
-    """Before the first failure, if the task has failed again before it caught up."""
+    """Returns the backlog before the first failure, also if the task has failed again before it caught up."""
     if task in state.open_recoveries:
         return state.open_recoveries[task].backlog_before
     return max(state.backlogs.pop(task, ()), default=None)
@@ -347,7 +344,7 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
     recovery = state.open_recoveries.get(task)
     if recovery is None:
         if not is_rollback:
-            return  # the job starts, or a task that has waited gets its slot
+            return  # the job starts, or a waiting task gets its slot
         recovery = failure_policy.Recovery(task, None, "rollback", None, (), _backlog_before(state, task))
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
@@ -355,7 +352,7 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
 
 
 def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
-    """A slot says how far a task is."""
+    """Notes how far a task is, according to its slot."""
     task = status.task
     if not state.is_current(task, status.incarnation):
         return
@@ -382,7 +379,7 @@ def _reach(state: CoordinatorState, recovery: failure_policy.Recovery, milestone
 
 
 def end_recoveries(state: CoordinatorState) -> None:
-    """The job's last checkpoint is complete: tasks that were live have no input left to catch up with."""
+    """Ends the recoveries of replayed tasks, which have no input left because the job's last checkpoint is complete."""
     for recovery in list(state.open_recoveries.values()):
         if recovery.has_reached(Milestone.REPLAYED):
             _reach(state, recovery, (Milestone.CAUGHT_UP,))

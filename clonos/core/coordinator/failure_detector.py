@@ -1,12 +1,12 @@
-"""Who is alive: one small machine for each slot, and one for the quarrels between slots that cannot reach each other.
+"""Failure detector: one small machine per slot, and suspicions between slots (protocol 6).
 
-Time here is *waking time* (``WakingClock``): it stands still while the coordinator itself is paused, so that such a
-pause kills nobody.
+Times are *waking time* (``WakingClock``), which stands still while the coordinator itself is paused, so that a pause of
+the coordinator kills no slot.
 
-    Alive ──connection broke──▶ Doubted ──still silent, or the coordinator's broke too──▶ Gone
-      ▲                            │
-      └──────────heard─────────────┘
-    Alive ──silent for a lease──▶ Gone
+    Alive ──connection broke──▶ Suspected ──still silent, or the coordinator's broke too──▶ Dead
+      ▲                             │
+      └──────message received───────┘
+    Alive ──silent for a lease──▶ Dead
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
 
 GRACE_HEARTBEATS = 3
-"""A slot whose connection to somebody broke and that is silent for so long is gone; a living one is heard before."""
+"""Silence, in heartbeats, after which a suspected slot is dead. A living one sends a message before."""
 
 NANOSECONDS = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorLimits:
-    """Durations of liveness, in waking ns."""
+    """Durations of failure detection, in ns of waking time."""
 
     lease_ns: int
     grace_ns: int
-    standing_ns: int  # an accusation that is not repeated for so long does not stand any more
-    gap_ns_max: int  # a longer gap between two ticks is a pause of the coordinator itself
+    standing_ns: int  # a suspicion that is not repeated within this time expires
+    gap_ns_max: int  # a longer gap between two ticks counts as a pause of the coordinator
 
     @staticmethod
     def of(options: Options) -> DetectorLimits:
-        """From the job's options."""
+        """Returns the durations for a job's options."""
         heartbeat_ns, lease_ns = options.heartbeat_ms * NANOSECONDS, options.lease_ms * NANOSECONDS
         return DetectorLimits(
             lease_ns=lease_ns,
@@ -50,13 +50,13 @@ class DetectorLimits:
 
 @dataclass(frozen=True, slots=True)
 class WakingClock:
-    """Counts the time in which the coordinator was awake: a gap between two ticks counts up to a limit only."""
+    """Clock of the time in which the coordinator was awake. A gap between two ticks counts up to a limit only."""
 
     awake_ns: int = 0
     ticked_ns: int | None = None
 
     def tick(self, now_ns: int, gap_ns_max: int) -> WakingClock:
-        """After a tick. The first one starts the clock; a clock that was set back counts nothing."""
+        """Returns the clock after a tick. The first tick starts it, and a wall clock that was set back adds nothing."""
         gap_ns = 0 if self.ticked_ns is None else min(max(now_ns - self.ticked_ns, 0), gap_ns_max)
         return WakingClock(self.awake_ns + gap_ns, now_ns)
 
@@ -65,23 +65,26 @@ class WakingClock:
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """Heard within its lease."""
+    """State of a slot that sent a message within its lease."""
 
     heard_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A connection to it broke and it has not been heard since."""
+    """State of a slot after a connection to it broke, until its next message."""
 
     heard_ns: int
     since_ns: int
-    witness: SlotId  # who saw the connection break
+    witness: SlotId  # slot or coordinator whose connection broke
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Its process has ended, or is treated as if it had. For ever: a slot draws its id at birth."""
+    """State of a slot whose process has ended, or is treated as ended.
+
+    It is final, because every process draws a new slot id.
+    """
 
     reason: str
 
@@ -92,15 +95,15 @@ S = TypeVar("S", bound=Life)
 # ------------------------------------------------------------------ events of a slot's life
 
 
-class HeardFrom(msgspec.Struct, frozen=True):
-    """Any message of it arrived."""
+class MessageArrived(msgspec.Struct, frozen=True):
+    """Event: a message of the slot arrived."""
 
     awake_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """``witness`` saw its connection to the slot break."""
+    """Event: the connection of ``witness`` to the slot broke."""
 
     awake_ns: int
     witness: SlotId
@@ -108,7 +111,7 @@ class Broke:
 
 @dataclass(frozen=True, slots=True)
 class DetectorTick:
-    """Time has passed."""
+    """Event: time has passed."""
 
     awake_ns: int
     limits: DetectorLimits
@@ -116,12 +119,12 @@ class DetectorTick:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It is certain, or decided, that it is gone."""
+    """Event: the slot is dead, for certain or by decision."""
 
     reason: str
 
 
-Event = HeardFrom | Broke | DetectorTick | Ended
+Event = MessageArrived | Broke | DetectorTick | Ended
 
 # ------------------------------------------------------------------ handlers
 
@@ -130,16 +133,16 @@ def _stay(state: S, _event: Any) -> S:
     return state
 
 
-def _hear(_state: Alive | Suspected, event: HeardFrom) -> Alive:
+def _on_message(_state: Alive | Suspected, event: MessageArrived) -> Alive:
     return Alive(event.awake_ns)
 
 
-def _doubt(state: Alive, event: Broke) -> Suspected:
+def _suspect(state: Alive, event: Broke) -> Suspected:
     return Suspected(state.heard_ns, event.awake_ns, event.witness)
 
 
 def _believe_second_witness(state: Suspected, event: Broke) -> Suspected | Dead:
-    # Two peers may sit behind one broken switch; the coordinator's own connection must be among the broken ones.
+    # Two peers may share one broken switch, so the coordinator's own connection must be among the broken ones.
     if event.witness == state.witness or COORDINATOR not in (event.witness, state.witness):
         return state
     return Dead("its connections to the coordinator and to a peer broke")
@@ -164,15 +167,15 @@ def _end(_state: Life, event: Ended) -> Dead:
 
 
 HANDLERS: Table[Life] = {
-    (Alive, HeardFrom): _hear,
-    (Alive, Broke): _doubt,
+    (Alive, MessageArrived): _on_message,
+    (Alive, Broke): _suspect,
     (Alive, DetectorTick): _check_lease,
     (Alive, Ended): _end,
-    (Suspected, HeardFrom): _hear,
+    (Suspected, MessageArrived): _on_message,
     (Suspected, Broke): _believe_second_witness,
     (Suspected, DetectorTick): _check_grace,
     (Suspected, Ended): _end,
-    (Dead, HeardFrom): _stay,  # a paused process wakes up after its replacement runs
+    (Dead, MessageArrived): _stay,  # a paused process may resume after its replacement started
     (Dead, Broke): _stay,
     (Dead, DetectorTick): _stay,
     (Dead, Ended): _stay,
@@ -183,12 +186,12 @@ MACHINE: Machine[Life, Event, Life] = Machine("failure detector", HANDLERS)
 step = MACHINE.step
 
 
-# ------------------------------------------------------------------ quarrels
+# ------------------------------------------------------------------ mutual suspicions
 
 
 @dataclass(frozen=True, slots=True)
-class Accused:
-    """``accuser`` cannot reach ``suspect``: since when, and when it said so last. Waking ns."""
+class SuspicionSpan:
+    """Suspicion of ``suspect`` by another slot: when it was first and last reported, in waking ns."""
 
     first_ns: int
     last_ns: int
@@ -196,33 +199,38 @@ class Accused:
 
 @dataclass(frozen=True, slots=True)
 class MutualSuspicions:
-    """Who accuses whom. Both are alive to the coordinator; after a lease of repeated accusation one is replaced."""
+    """Suspicions between slots that are both alive to the coordinator.
 
-    standing: dict[tuple[SlotId, SlotId], Accused] = field(default_factory=dict)  # never altered
+    After a lease of repeated reports one slot is replaced.
+    """
+
+    standing: dict[tuple[SlotId, SlotId], SuspicionSpan] = field(default_factory=dict)  # never mutated
 
     def suspect(self, accuser: SlotId, suspect: SlotId, awake_ns: int) -> MutualSuspicions:
-        """After an accusation, or its repetition."""
+        """Returns the suspicions after a new or a repeated one."""
         before = self.standing.get((accuser, suspect))
         first_ns = awake_ns if before is None else before.first_ns
-        return MutualSuspicions({**self.standing, (accuser, suspect): Accused(first_ns, awake_ns)})
+        return MutualSuspicions({**self.standing, (accuser, suspect): SuspicionSpan(first_ns, awake_ns)})
 
     def forget(self, slot: SlotId) -> MutualSuspicions:
-        """After a slot is gone: its quarrels are over."""
+        """Returns the suspicions without those of a dead slot."""
         return MutualSuspicions({pair: suspect for pair, suspect in self.standing.items() if slot not in pair})
 
     def expire(self, awake_ns: int, limits: DetectorLimits) -> MutualSuspicions:
-        """After time has passed: accusations that are not repeated do not stand any more."""
+        """Returns the suspicions without those that were not repeated in time."""
         fresh = {p: a for p, a in self.standing.items() if awake_ns - a.last_ns <= limits.standing_ns}
         return self if len(fresh) == len(self.standing) else MutualSuspicions(fresh)
 
     def loser(self, limits: DetectorLimits) -> SlotId | None:
-        """Who is to be replaced, if anybody: of those in a ripe quarrel the one accused by most, then the higher id."""
+        """Returns the slot to replace, if any: in a suspicion as old as a lease, most suspected, then of the highest
+        id.
+        """
         ripe = [
             pair for pair, suspect in self.standing.items() if suspect.last_ns - suspect.first_ns >= limits.lease_ns
         ]
         if not ripe:
             return None
-        accusers: dict[SlotId, int] = {}
+        reporters: dict[SlotId, int] = {}
         for _, suspected_slot in self.standing:
-            accusers[suspected_slot] = accusers.get(suspected_slot, 0) + 1
-        return max((slot for pair in ripe for slot in pair), key=lambda slot: (accusers.get(slot, 0), slot))
+            reporters[suspected_slot] = reporters.get(suspected_slot, 0) + 1
+        return max((slot for pair in ripe for slot in pair), key=lambda slot: (reporters.get(slot, 0), slot))

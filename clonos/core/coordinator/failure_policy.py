@@ -1,7 +1,7 @@
-"""What befalls a task between two completed checkpoints, and the timeline of each of its recoveries.
+"""Failure policy: whether a task is restarted after a failure, and the timeline of its recoveries (protocol 6).
 
-``step`` judges a death or an exception: the task is replaced, cautiously where it should be, or the job fails. It
-never loops.
+``step`` judges a death or an exception: the task is restarted, if necessary in single-step mode, or the job fails.
+Recovery never loops.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from clonos.core.wire.control_messages import TaskStatus
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
 
 RAISED_MAX = 8
-"""Exceptions that are remembered per task, latest last, to know a poison record again."""
+"""Maximum number of exceptions remembered per task, to recognize a poison record."""
 
-DEATHS_BEFORE_CAUTION = 2
-"""Deaths of its process, in few epochs, after which the successor takes one element at a time and tells which."""
+DEATHS_BEFORE_SINGLE_STEP = 2
+"""Deaths of the process, within ``EPOCHS_REMEMBERED``, after which the successor runs in single-step mode."""
 
-INCARNATIONS_BEFORE_CAUTION = 4
-"""Lives in one epoch after which it does so too: a process may die before it could tell that it was live."""
+INCARNATIONS_BEFORE_SINGLE_STEP = 4
+"""Ended incarnations in one epoch after which the successor runs in single-step mode, because a process may die before
+it reports that it was live.
+"""
 
 DEATHS_OF_POISON = 3
-"""Deaths of cautious lives at one element that make it poison: fewer may be by chance."""
+"""Deaths in single-step mode at one element that make it a poison record. Fewer may be a coincidence."""
 
 EPOCHS_REMEMBERED = 3
-"""In which deaths are counted: a source may pass a barrier in each life, right before it dies."""
+"""Epochs in which deaths are counted, because a source may pass a barrier in each life, just before it dies."""
 
 # ------------------------------------------------------------------ states
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecord:
-    """A task's misfortunes. ``incarnations`` are counted since the last completed checkpoint."""
+    """Failures of a task. ``incarnations`` are counted since the last completed checkpoint."""
 
-    incarnations: int = 0  # that have ended, for whatever reason
-    deaths: tuple[int, ...] = (0,)  # of the process while the task was live, by epoch, the present one last
+    incarnations: int = 0  # incarnations that ended, for any reason
+    deaths: tuple[int, ...] = (0,)  # deaths of the process while the task was live, per epoch, current epoch last
     raised: tuple[TaskFailed, ...] = ()
-    approached: Approached | None = None  # what a cautious one took last
-    died_at: Approached | None = None  # where cautious ones died last
+    announced: AnnouncedElement | None = None  # last element announced in single-step mode
+    died_at: AnnouncedElement | None = None  # element at which a task in single-step mode last died
     deaths_there: int = 0
 
     @property
@@ -56,31 +58,31 @@ class RecoveryRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProcessDied:
-    """The task's process is gone."""
+    """Event: the process of the task is gone."""
 
     task_name: str
     incarnation: Incarnation
-    was_live: bool  # as far as it could tell
+    was_live: bool  # as far as it reported
     reason: str
     incarnations_max: int
 
 
 @dataclass(frozen=True, slots=True)
-class Approached:
-    """A cautious incarnation is about to take this element; its process may die of it."""
+class AnnouncedElement:
+    """Event: an incarnation in single-step mode is about to take this element, which may kill its process."""
 
     incarnation: Incarnation
     channel: ChannelId | None
     first_seq: int
 
-    def is_at(self, other: Approached | None) -> bool:
-        """Whether it is the same element, in whatever incarnation."""
+    def is_at(self, other: AnnouncedElement | None) -> bool:
+        """Returns whether it is the same element, in any incarnation."""
         return other is not None and (self.channel, self.first_seq) == (other.channel, other.first_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The task's code raised."""
+    """Event: the task's code raised."""
 
     task_name: str
     failed: TaskFailed
@@ -89,7 +91,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class EpochOver:
-    """A checkpoint is complete."""
+    """Event: a checkpoint is complete."""
 
 
 # ------------------------------------------------------------------ verdicts
@@ -97,7 +99,7 @@ class EpochOver:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A successor shall begin; ``is_cautious``: with steps of one element."""
+    """Verdict: begin a successor. ``is_cautious``: in single-step mode."""
 
     is_cautious: bool
 
@@ -109,7 +111,7 @@ Step = tuple[RecoveryRecord, Verdict]
 
 
 def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
-    place = state.approached
+    place = state.announced
     is_located = place is not None and place.incarnation == event.incarnation
     deaths = (*state.deaths[:-1], state.deaths[-1] + (event.was_live or is_located))
     record = replace(state, incarnations=state.incarnations + 1, deaths=deaths)
@@ -122,25 +124,25 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
         return record, JobFailed(
             Blame.ENVIRONMENT,
             f"task {event.task_name} has lost {record.incarnations} incarnations since the last completed checkpoint"
-            f" (failures_per_epoch_max is {event.incarnations_max}), at last because {event.reason}.",
+            f" (failures_per_epoch_max is {event.incarnations_max}), most recently because {event.reason}.",
             task_name=event.task_name,
         )
-    is_cautious = sum(deaths) >= DEATHS_BEFORE_CAUTION or record.incarnations >= INCARNATIONS_BEFORE_CAUTION
+    is_cautious = sum(deaths) >= DEATHS_BEFORE_SINGLE_STEP or record.incarnations >= INCARNATIONS_BEFORE_SINGLE_STEP
     return record, Replace(is_cautious)
 
 
-def _poisoned(event: ProcessDied, place: Approached) -> JobFailed:
+def _poisoned(event: ProcessDied, place: AnnouncedElement) -> JobFailed:
     return JobFailed(
         Blame.JOB,
-        f"the process of task {event.task_name} has died {DEATHS_OF_POISON} times when the task took the same input"
+        f"the process of task {event.task_name} died {DEATHS_OF_POISON} times when the task took the same input"
         f" element: a poison record ({event.reason}).",
         task_name=event.task_name,
         at=InputRange(place.channel, place.first_seq, 1),
     )
 
 
-def _approach(state: RecoveryRecord, event: Approached) -> Step:
-    return replace(state, approached=event), Replace(False)
+def _announce(state: RecoveryRecord, event: AnnouncedElement) -> Step:
+    return replace(state, announced=event), Replace(False)
 
 
 POISON = "at the same input element in two incarnations: a poison record"
@@ -151,10 +153,10 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
     raised = (*state.raised, failed)[-RAISED_MAX:]
     record = replace(state, incarnations=state.incarnations + 1, raised=raised)
     if failed.recourse is not Recourse.RETRY:
-        return record, _failure(event, "and no second try helps")
+        return record, _failure(event, "and a retry cannot succeed")
     if any(is_same_element(earlier, failed) for earlier in state.raised):
         return record, _failure(
-            event, POISON if failed.at is not None else "in two incarnations, at no element of its input"
+            event, POISON if failed.at is not None else "in two incarnations, outside any input element"
         )
     if record.incarnations > event.incarnations_max:
         count = record.incarnations
@@ -163,7 +165,7 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
 
 
 def is_same_element(one: TaskFailed, other: TaskFailed) -> bool:
-    """True when two incarnations raised in steps that share an input element, or nowhere nearer than the same step."""
+    """Returns whether two incarnations raised at a common input element or, without elements, in the same step."""
     if one.incarnation == other.incarnation:
         return False
     if one.at is None or other.at is None:  # a timer, or the end of the stream
@@ -188,22 +190,22 @@ def _failure(event: Raised, why: str) -> JobFailed:
 
 
 def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:
-    # What raised is remembered longer: the element may lie behind the barrier of the checkpoint that is complete now.
-    # So are deaths for a few epochs, and where one was located.
+    # Keep the exceptions, because the element may come after the barrier of the checkpoint that is complete now. Keep
+    # deaths for a few epochs, and where the last one was located.
     deaths = (*state.deaths, 0)[-EPOCHS_REMEMBERED:]
     died_at, deaths_there = (state.died_at, state.deaths_there) if any(deaths) else (None, 0)
-    return RecoveryRecord(0, deaths, state.raised, state.approached, died_at, deaths_there), Replace(False)
+    return RecoveryRecord(0, deaths, state.raised, state.announced, died_at, deaths_there), Replace(False)
 
 
 HANDLERS: Table[Step] = {
     (RecoveryRecord, ProcessDied): _replace_dead,
-    (RecoveryRecord, Approached): _approach,
+    (RecoveryRecord, AnnouncedElement): _announce,
     (RecoveryRecord, Raised): _judge,
     (RecoveryRecord, EpochOver): _begin_epoch,
 }
 
 
-MACHINE: Machine[RecoveryRecord, ProcessDied | Approached | Raised | EpochOver, Step] = Machine(
+MACHINE: Machine[RecoveryRecord, ProcessDied | AnnouncedElement | Raised | EpochOver, Step] = Machine(
     "failure policy", HANDLERS
 )
 step = MACHINE.step
@@ -214,43 +216,44 @@ step = MACHINE.step
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One recovery of one task: when each milestone was reached (wall clock, ns), in order."""
+    """Recovery of one task: when each milestone was reached (wall clock, ns), in order."""
 
     task: TaskId
-    failed: Incarnation | None  # None after a rollback, which ends all
+    failed: Incarnation | None  # None after a rollback, which ends all incarnations
     cause: str
-    incarnation: Incarnation | None  # the successor's, when a view names it
+    incarnation: Incarnation | None  # incarnation of the successor, once a view names it
     reached: tuple[tuple[Milestone, int], ...]
-    backlog_before: int | None = None  # of the task's inputs before the failure; None: the task had not reported any
+    backlog_before: int | None = None  # backlog of the task's inputs before the failure; None: not reported
 
     @property
     def is_over(self) -> bool:
-        """True when nothing more will be told of it."""
+        """Whether the last milestone was reached."""
         return self.has_reached(Milestone.CAUGHT_UP)
 
     def has_reached(self, milestone: Milestone) -> bool:
-        """Whether the milestone has been told."""
+        """Returns whether the milestone was reached."""
         return any(known is milestone for known, _ in self.reached)
 
 
 BACKLOGS_REMEMBERED = 10
-"""Reports of a live task whose largest backlog counts as that before its failure: one report alone may come at a moment
-when a busy input happens to be empty."""
+"""Reports of a live task whose largest backlog counts as the backlog before its failure. A single report may come when
+a busy input is empty for a moment.
+"""
 
 
 def backlog_of(status: TaskStatus) -> int | None:
-    """What waits in the task's inputs; None while that is not known."""
-    for name, value in status.counters:  # of every task at every heartbeat: no generator
+    """Returns the backlog of the task's inputs, or None while it is unknown."""
+    for name, value in status.counters:  # runs for every task at every heartbeat, so no generator
         if name is TaskCounter.BACKLOG_ELEMENTS or name is TaskCounter.BACKLOG_BYTES:
             return value
     return None
 
 
 def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Milestone, ...]:
-    """What a task with this status has reached, the view itself left out.
+    """Returns the milestones that a task with this status has reached, without VIEW.
 
-    It has caught up when its inputs have no more backlog than before the failure. A task that had not reported any, and
-    one whose input has ended, has caught up when it is live.
+    A task has caught up when its inputs have no more backlog than before the failure. Without a reported backlog, or at
+    the end of its input, it has caught up as soon as it is live.
     """
     match status.phase:
         case TaskPhase.WAITING | TaskPhase.RECOVERING:
@@ -267,7 +270,7 @@ def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Miles
 
 
 def reach(recovery: Recovery, milestones: tuple[Milestone, ...], now_ns: int) -> tuple[Recovery, tuple[Milestone, ...]]:
-    """The recovery after these milestones, and which of them are news."""
+    """Returns the recovery after these milestones, and the milestones that are new."""
     news = tuple(milestone for milestone in milestones if not recovery.has_reached(milestone))
     if not news:
         return recovery, ()

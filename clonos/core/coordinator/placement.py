@@ -1,7 +1,7 @@
-"""Who sits where: tasks, standbys and keepers over slots and domains. Pure functions of what is known; all ties by id.
+"""Placement of tasks, standbys and keepers on slots and domains (protocol 6). Pure functions; ties are broken by id.
 
-One active task a slot while there are slots enough; standbys and keepers ride along, in another domain where there is
-one. What lives stays where it is: an active task is never moved, a rider goes only when a better one is ready.
+Each slot runs one active task while there are enough slots. Standbys and keepers are backups, placed in another domain
+where possible. A living task is never moved, and a backup is dismissed only when a better one is ready.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from clonos.core.model.plan import Plan
 
 
 class Assignment(NamedTuple):
-    """Where a task and its riders sit. Riders are kept in the order in which they were named."""
+    """Slots of a task and its backups. Backups are in the order in which they were assigned."""
 
-    slot: SlotId | None  # None: it waits for one
+    slot: SlotId | None  # None: the task waits for a slot
     standbys: tuple[SlotId, ...] = ()
     keepers: tuple[SlotId, ...] = ()
 
@@ -30,43 +30,45 @@ NO_ASSIGNMENT = Assignment(None)
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What slots have said of their riders: the checkpoint that a mirror can restore, the incarnation kept for, and
-    which standbys follow hot."""
+    """Reports of slots about their backups: the checkpoint that a mirror can restore, the incarnation that a keeper
+    holds logs of, and the standbys with a shadow.
+    """
 
     standbys: Mapping[tuple[SlotId, TaskId], CheckpointId]
     keepers: Mapping[tuple[SlotId, TaskId], Incarnation]
-    snapshots: Sequence[CheckpointId]  # per task, what a successor restores
-    incarnations: Sequence[Incarnation | None]  # per task; None where the next view begins another one
+    snapshots: Sequence[CheckpointId]  # per task, the snapshot that a successor restores
+    incarnations: Sequence[Incarnation | None]  # per task; None if the next view begins another incarnation
     shadows: frozenset[tuple[SlotId, TaskId]] = frozenset()
 
     def has_standby(self, slot: SlotId, task: TaskId) -> bool:
-        """True when the mirror has reached the last completed checkpoint."""
+        """Returns whether the mirror has reached the last completed checkpoint."""
         reached = self.standbys.get((slot, task))
         return reached is not None and reached >= self.snapshots[task]
 
     def has_keeper(self, slot: SlotId, task: TaskId) -> bool:
-        """True when the keeper holds all that the task's present incarnation holds."""
+        """Returns whether the keeper holds every log that the task's current incarnation holds."""
         incarnation = self.incarnations[task]
         return incarnation is not None and self.keepers.get((slot, task)) == incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationTargets:
-    """How many riders a task shall have; keepers where its effects leave the job, or for ``replicas``."""
+    """Number of standbys and keepers that a task should have. Keepers serve external effects and ``replicas``."""
 
     standbys: int
     keepers: int
 
 
 TASK_LOAD = 4
-"""An active task weighs as much as so many standbys and keepers: where there are spare slots, whoever takes over is
-alone there, while two busy tasks in one process take each other's processor for the rest of the job."""
+"""Load of an active task, in multiples of a backup's. With spare slots a promoted standby then has a slot to itself,
+while two busy tasks in one process would share a processor for the rest of the job.
+"""
 
 
 class Loads:
-    """How much each slot carries. Finds the least loaded one of an allowed domain in logarithmic time.
+    """Loads of the slots. Finds the least loaded slot of an allowed domain in logarithmic time.
 
-    Loads only grow while it lives, so a stale entry of a heap is too low and is mended when it comes up.
+    Loads only grow during a placement, so a stale heap entry is too low and is corrected when it reaches the top.
     """
 
     def __init__(
@@ -77,8 +79,8 @@ class Loads:
         for domain in domains.values():
             self._beside.setdefault(hosts.get(domain, domain), set()).add(domain)
         self._host_of = hosts
-        tasks = Counter(seat.slot for seat in assignment)
-        backups = Counter(chain.from_iterable(seat.standbys + seat.keepers for seat in assignment))
+        tasks = Counter(assigned.slot for assigned in assignment)
+        backups = Counter(chain.from_iterable(assigned.standbys + assigned.keepers for assigned in assignment))
         self.tasks = {slot: tasks[slot] for slot in sorted(domains)}
         self.total = {slot: TASK_LOAD * count + backups[slot] for slot, count in self.tasks.items()}
         self._by_domain: dict[str, list[tuple[int, SlotId]]] = {}
@@ -88,10 +90,10 @@ class Loads:
             heapify(entries)
         self._tops = [(entries[0][0], domain) for domain, entries in self._by_domain.items()]
         heapify(self._tops)
-        self._free: list[tuple[int, int, int, str, SlotId]] = []  # made when the first task is taken
+        self._free: list[tuple[int, int, int, str, SlotId]] = []  # built when the first task is placed
 
     def _slots_by_rank(self) -> list[tuple[int, int, int, str, SlotId]]:
-        """For active tasks: by tasks, then load, then one domain after the other."""
+        """Returns the heap for active tasks: ordered by tasks, then load, then alternating between domains."""
         ranks: dict[str, int] = {}
         found = []
         for slot, tasks in self.tasks.items():
@@ -102,11 +104,11 @@ class Loads:
         return found
 
     def beside(self, domains: frozenset[str]) -> frozenset[str]:
-        """All domains on the hosts of these."""
+        """Returns all domains on the hosts of these domains."""
         return frozenset(d for own in domains for d in self._beside.get(self._host_of.get(own, own), ()))
 
     def take_task(self) -> SlotId | None:
-        """The slot with the fewest active tasks gets one more; None when there is no slot."""
+        """Adds an active task to the slot that has the fewest, and returns it; None if there is no slot."""
         self._free = self._free or self._slots_by_rank()
         while self._free:
             tasks, total, rank, domain, slot = self._free[0]
@@ -119,20 +121,20 @@ class Loads:
         return None
 
     def add_task(self, slot: SlotId) -> None:
-        """An active task more."""
+        """Adds an active task to a slot."""
         self.tasks[slot] += 1
         self.total[slot] += TASK_LOAD
 
     def take_backup(self, avoid_domains: frozenset[str], avoid_slots: tuple[SlotId, ...]) -> SlotId | None:
-        """The least loaded slot in none of these gets one more rider; None when there is none."""
+        """Adds a backup to the least loaded slot outside these domains and slots, and returns it; None without one."""
         if len(avoid_domains) >= len(self._by_domain):
             return None
         aside: list[str] = []
         found = None
         while self._tops and found is None:
-            stated, domain = heappop(self._tops)
+            known, domain = heappop(self._tops)
             top = self._top_of(domain)
-            if stated != top:
+            if known != top:
                 heappush(self._tops, (top, domain))
                 continue
             aside.append(domain)
@@ -165,7 +167,7 @@ class Loads:
         return found
 
     def add_backup(self, slot: SlotId) -> None:
-        """A rider more."""
+        """Adds a backup to a slot."""
         self.total[slot] += 1
 
 
@@ -176,29 +178,32 @@ def place(
     ready: Readiness,
     hosts: Mapping[str, str],
 ) -> tuple[Assignment, ...]:
-    """New seats for all tasks, given those that were and the slots that live, with their domains and these with hosts.
+    """Returns the next assignment of all tasks, from the previous one and the living slots' domains and hosts.
 
-    A task whose slot is not among them gets its readiest standby's, else the slot with the fewest tasks, else waits.
-    Riders that are missing or sit badly are named anew, beside the old ones, which go when the new ones are ready.
+    A task whose slot is dead moves to its most advanced standby, else to the slot with the fewest tasks, else it waits.
+    Missing or badly placed backups are assigned again beside the old ones, which are dismissed when the new ones are
+    ready.
     """
     others_exist = len(set(domains.values())) > 1
-    unsettled = [
-        task for task, seat in enumerate(assignment) if not is_settled(targets[task], seat, domains, others_exist)
+    unbalanced = [
+        task
+        for task, assigned in enumerate(assignment)
+        if not is_balanced(targets[task], assigned, domains, others_exist)
     ]
-    if not unsettled:
+    if not unbalanced:
         return tuple(assignment)
     loads = Loads(domains, assignment, hosts)
     placed = list(assignment)
-    for task in unsettled:
+    for task in unbalanced:
         if placed[task].slot not in domains:
             placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
-    for task in reversed(unsettled):  # a sink has nobody behind it who holds its log: its keeper has the choice
+    for task in reversed(unbalanced):  # sinks first, because no task downstream holds their logs
         placed[task] = _rebalance(TaskId(task), placed[task], targets[task], loads, ready)
     return tuple(placed)
 
 
-def _promote(task: TaskId, seat: Assignment, loads: Loads, ready: Readiness) -> SlotId | None:
-    candidates = [slot for slot in seat.standbys if slot in loads.domains]
+def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness) -> SlotId | None:
+    candidates = [slot for slot in assigned.standbys if slot in loads.domains]
     if not candidates:
         return loads.take_task()
 
@@ -213,21 +218,27 @@ def _promote(task: TaskId, seat: Assignment, loads: Loads, ready: Readiness) -> 
     return slot
 
 
-def _rebalance(task: TaskId, seat: Assignment, wish: ReplicationTargets, loads: Loads, ready: Readiness) -> Assignment:
+def _rebalance(
+    task: TaskId, assigned: Assignment, target: ReplicationTargets, loads: Loads, ready: Readiness
+) -> Assignment:
     domains = loads.domains
-    living_standbys = tuple(s for s in seat.standbys if s in domains and s != seat.slot)
-    living_keepers = tuple(s for s in seat.keepers if s in domains)
-    if seat.slot is None:
+    living_standbys = tuple(s for s in assigned.standbys if s in domains and s != assigned.slot)
+    living_keepers = tuple(s for s in assigned.keepers if s in domains)
+    if assigned.slot is None:
         return Assignment(None, living_standbys, living_keepers)
-    own = domains[seat.slot]
-    wanted = _Riders(seat.slot, own, living_standbys, wish.standbys, (), lambda slot: ready.has_standby(slot, task))
+    own = domains[assigned.slot]
+    wanted = _Backups(
+        assigned.slot, own, living_standbys, target.standbys, (), lambda slot: ready.has_standby(slot, task)
+    )
     standbys = _rebalance_backups(wanted, loads)
-    wanted = _Riders(seat.slot, own, living_keepers, wish.keepers, standbys, lambda slot: ready.has_keeper(slot, task))
-    return Assignment(seat.slot, standbys, _rebalance_backups(wanted, loads))
+    wanted = _Backups(
+        assigned.slot, own, living_keepers, target.keepers, standbys, lambda slot: ready.has_keeper(slot, task)
+    )
+    return Assignment(assigned.slot, standbys, _rebalance_backups(wanted, loads))
 
 
-class _Riders(NamedTuple):
-    """The standbys or the keepers of a task: who is there, and how many there shall be."""
+class _Backups(NamedTuple):
+    """Standbys or keepers of a task: the living ones and how many are wanted."""
 
     own_slot: SlotId
     own_domain: str
@@ -237,14 +248,14 @@ class _Riders(NamedTuple):
     is_ready: Callable[[SlotId], bool]
 
 
-def _rebalance_backups(of: _Riders, loads: Loads) -> tuple[SlotId, ...]:
+def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
     domains, is_ready = loads.domains, of.is_ready
     backups = list(of.living)
 
-    def sits_well(slot: SlotId) -> bool:
+    def is_elsewhere(slot: SlotId) -> bool:
         return domains[slot] != of.own_domain
 
-    while sum(map(sits_well, backups)) < of.wanted:
+    while sum(map(is_elsewhere, backups)) < of.wanted:
         has_enough = sum(slot != of.own_slot for slot in backups) >= of.wanted
         found = _another(of, backups, loads, only_elsewhere=has_enough)
         if found is None:
@@ -252,13 +263,16 @@ def _rebalance_backups(of: _Riders, loads: Loads) -> tuple[SlotId, ...]:
         backups.append(found)
     if len(backups) <= of.wanted:
         return tuple(backups)
-    # Two phases: the old one goes only when the new one has all, so at no moment is there nobody.
-    best = sorted(backups, key=lambda slot: (not sits_well(slot), slot == of.own_slot, not is_ready(slot)))[: of.wanted]
+    # Dismiss an old backup only when the new one is ready, so that the task is never without one.
+    ranked = sorted(backups, key=lambda slot: (not is_elsewhere(slot), slot == of.own_slot, not is_ready(slot)))
+    best = ranked[: of.wanted]
     return tuple(slot for slot in backups if slot in best) if all(map(is_ready, best)) else tuple(backups)
 
 
-def _another(of: _Riders, backups: list[SlotId], loads: Loads, only_elsewhere: bool) -> SlotId | None:
-    """One more slot for a rider: on another host, in a domain that has none of it, in another one, in another slot."""
+def _another(of: _Backups, backups: list[SlotId], loads: Loads, only_elsewhere: bool) -> SlotId | None:
+    """Returns a slot for one more backup: on another host, in an unused domain, in another domain, or just another
+    slot.
+    """
     domains = loads.domains
     taken = (of.own_slot, *backups)
     own, others = frozenset({of.own_domain}), frozenset(domains[slot] for slot in backups)
@@ -275,21 +289,23 @@ def _another(of: _Riders, backups: list[SlotId], loads: Loads, only_elsewhere: b
 
 
 def replication_targets(plan: Plan, standbys: int, keepers: int) -> tuple[ReplicationTargets, ...]:
-    """What each task shall have. One that is to be followed hot has a standby."""
-    kept, hot, replicas = frozenset(plan.kept), plan.hot, plan.replicas or 0
+    """Returns the number of standbys and keepers for each task. A task with hot standbys has at least one standby."""
+    need_keepers, hot, replicas = frozenset(plan.kept), plan.hot, plan.replicas or 0
     return tuple(
         ReplicationTargets(
             max(standbys, 1) if task in hot else standbys,
-            max(keepers if task in kept else 0, replicas if task in plan.feeding else 0),
+            max(keepers if task in need_keepers else 0, replicas if task in plan.feeding else 0),
         )
         for task in plan.tasks
     )
 
 
-def is_settled(wish: ReplicationTargets, seat: Assignment, domains: Mapping[SlotId, str], others_exist: bool) -> bool:
-    """True when a task wants nothing: each rider is there once and, if there is another domain, sits in one."""
-    slot, standbys, keepers = seat
-    if slot is None or slot not in domains or len(standbys) != wish.standbys or len(keepers) != wish.keepers:
+def is_balanced(
+    target: ReplicationTargets, assigned: Assignment, domains: Mapping[SlotId, str], others_exist: bool
+) -> bool:
+    """Returns whether a task has all its backups, and each in another domain if there is one."""
+    slot, standbys, keepers = assigned
+    if slot is None or slot not in domains or len(standbys) != target.standbys or len(keepers) != target.keepers:
         return False
     own = domains[slot]
     for backup in (*standbys, *keepers):

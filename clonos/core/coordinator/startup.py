@@ -1,4 +1,4 @@
-"""How a job begins: slots register before anything is activated; or a new coordinator listens to those that live."""
+"""Start of a job: slots register before any task runs, or a new coordinator adopts living slots (protocol 9)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from clonos.core.wire.authorization import fits
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
-"""How often slots in another domain are asked for while all that came share one."""
+"""Interval at which slots in another domain are requested while all registered slots share one domain."""
 
 
 def begin(state: CoordinatorState, event: Begin) -> None:
-    """The job starts, or resumes from a checkpoint, with a generation of its own."""
+    """Starts the job, or resumes it from a checkpoint, in a new generation."""
     plan = state.plan
     state.term, state.job_id = event.term, event.job_id
     state.versions, state.can_spread = dict(event.versions), event.can_spread
@@ -52,14 +52,14 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     except PlanChanged as error:
         state.fail(JobFailed(error.blame, str(error)))
         return
-    generation = view_number(event.term, 1)  # of the view to come: no earlier life of the job has had it
-    nobody = (None,) * len(plan.tasks)
+    generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
+    no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint
-    ledger = Ledger(plan, event.term, generation, nobody, highest, (), {}, completed, completed, ())
+    ledger = Ledger(plan, event.term, generation, no_incarnations, highest, (), {}, completed, completed, ())
     state.checkpoints = checkpoint_machine.Collecting(ledger)
     state.views = view_machine.Unformed(event.term, event.job_id)
     parts = parts_by_vertex(plan, completed)
-    if parts:  # it is not known whether the dead coordinator has committed them: a repeat is harmless
+    if parts:  # the dead coordinator may not have committed them, and repeating is harmless
         state.checkpoints = checkpoint_machine.Publishing(ledger, 1, None)
         state.emit(CommitOutput(completed.checkpoint, parts))
     if completed.checkpoint > 0 and completed.is_final:
@@ -72,22 +72,22 @@ def begin(state: CoordinatorState, event: Begin) -> None:
 
 
 def slots_wanted(state: CoordinatorState) -> int:
-    """One a task; two at least where a standby or keeper has to sit somewhere else than its task."""
-    has_backups = any(wish.standbys or wish.keepers for wish in state.targets)
+    """Returns the default number of slots: one per task, and at least two if there are standbys or keepers."""
+    has_backups = any(target.standbys or target.keepers for target in state.targets)
     return max(len(state.plan.tasks), 2 if has_backups else 1)
 
 
 def _await_slots(state: CoordinatorState) -> None:
     state.phase = Starting(state.awake_ns, state.awake_ns)
     request_missing(state)
-    _form_if_ready(state)
+    _start_if_ready(state)
 
 
 # ------------------------------------------------------------------ registration
 
 
 def register(state: CoordinatorState, event: Received) -> None:
-    """A slot is born, or repeats that it was."""
+    """Registers a new slot, or ignores the repetition of its registration."""
     message = event.message
     assert isinstance(message, Register)
     if message.slot in state.addresses:
@@ -97,7 +97,7 @@ def register(state: CoordinatorState, event: Received) -> None:
         state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
         state.lives[message.slot] = failure_detector.Dead(reason)
-        if isinstance(state.phase, Starting):  # the others will have it too
+        if isinstance(state.phase, Starting):  # the other slots will differ too
             state.fail(JobFailed(Blame.ENVIRONMENT, reason))
         return
     state.slots_requested = max(0, state.slots_requested - 1)
@@ -109,7 +109,7 @@ def register(state: CoordinatorState, event: Received) -> None:
     )
     state.is_mending_due = True
     if isinstance(state.phase, Starting):
-        _form_if_ready(state)
+        _start_if_ready(state)
 
 
 def _why_refused(state: CoordinatorState, message: Register) -> str:
@@ -133,10 +133,10 @@ def _difference(name: str, found: str, expected: str) -> str:
     return f"{name} {found} instead of {expected}"
 
 
-# ------------------------------------------------------------------ forming
+# ------------------------------------------------------------------ first view
 
 
-def _form_if_ready(state: CoordinatorState) -> None:
+def _start_if_ready(state: CoordinatorState) -> None:
     assert isinstance(state.phase, Starting)
     if len(state.addresses) < state.slots_needed or not state.slots_needed:
         return
@@ -144,21 +144,21 @@ def _form_if_ready(state: CoordinatorState) -> None:
         if state.slots_requested == 0:
             _ask_elsewhere(state, state.phase)
         return
-    _form(state)
+    _start(state)
 
 
 def _has_to_spread(state: CoordinatorState) -> bool:
-    wants_others = state.can_spread and any(wish.standbys or wish.keepers for wish in state.targets)
+    wants_others = state.can_spread and any(target.standbys or target.keepers for target in state.targets)
     return wants_others and len({address.domain for address in state.addresses.values()}) < 2
 
 
 def _ask_elsewhere(state: CoordinatorState, phase: Starting) -> None:
-    """All slots share one domain: surplus ones go, and others are asked for elsewhere."""
+    """Requests slots in other domains, because all slots share one. Releases surplus slots."""
     has_asked = phase.asked_elsewhere_ns > phase.begun_ns
     if has_asked and state.awake_ns - phase.asked_elsewhere_ns < ASK_ELSEWHERE_EVERY_MS * NANOSECONDS:
         return
     for slot in sorted(state.addresses)[state.slots_needed :]:
-        state.release(slot, "there are slots enough in its domain, one elsewhere is asked for")
+        state.release(slot, "its domain has enough slots, and one in another domain is requested")
     domains = tuple(sorted({address.domain for address in state.addresses.values()}))
     count = max(1, state.slots_needed // 2)
     state.slots_requested += count
@@ -166,14 +166,14 @@ def _ask_elsewhere(state: CoordinatorState, phase: Starting) -> None:
     state.emit(RequestSlots(count, domains))
 
 
-def _form(state: CoordinatorState) -> None:
-    """The first view; what is more than needed is given back, from the fullest domain."""
+def _start(state: CoordinatorState) -> None:
+    """Issues the first view. Releases surplus slots, from the domain that has the most."""
     while len(state.addresses) > state.slots_needed:
         sizes: dict[str, int] = {}
         for address in state.addresses.values():
             sizes[address.domain] = sizes.get(address.domain, 0) + 1
         fullest = max(sizes, key=lambda domain: (sizes[domain], domain))
-        state.release(max(s for s, a in state.addresses.items() if a.domain == fullest), "there are slots enough")
+        state.release(max(s for s, a in state.addresses.items() if a.domain == fullest), "there are enough slots")
     state.slots_requested = 0
     domains = state.domains()
     plan = state.plan
@@ -187,13 +187,13 @@ def _form(state: CoordinatorState) -> None:
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
-    """Time passes while slots are awaited."""
+    """Starts the job, requests more slots, or gives up, at a tick while slots are awaited."""
     assert isinstance(state.phase, Starting)
     check_slots(state)
     waited_ns = state.awake_ns - state.phase.begun_ns
     if waited_ns >= state.options.slots_wait_ms * NANOSECONDS:
         if len(state.addresses) >= state.slots_needed:
-            _form(state)  # what the missing domain costs is said with the view
+            _start(state)  # the view's alarm says what the missing domain costs
         else:
             refuse(state, len(state.addresses))
         return
@@ -201,16 +201,16 @@ def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
         if _has_to_spread(state):
             _ask_elsewhere(state, state.phase)
         else:
-            _form(state)
+            _start(state)
     else:
         request_missing(state)
 
 
 def refuse(state: CoordinatorState, got: int) -> None:
-    """Too few slots came in time."""
+    """Fails the job, because too few slots registered in time."""
     needed = state.slots_needed
     text = (
-        f"the job needs {needed} slots (one a task, and spare ones) and got {got} within"
+        f"the job needs {needed} slots (one per task, and spare ones) and got {got} within"
         f" {state.options.slots_wait_ms} ms. Free cores or executors, lower the parallelism, or raise slots_wait."
     )
     if state.refusals:
@@ -220,7 +220,7 @@ def refuse(state: CoordinatorState, got: int) -> None:
 
 
 def check_slots(state: CoordinatorState) -> None:
-    """Leases by the clock. In the usual case one comparison a slot."""
+    """Checks the leases of all slots, usually with one comparison per slot."""
     passed = failure_detector.DetectorTick(state.awake_ns, state.limits)
     horizon_ns = state.awake_ns - state.limits.lease_ns
     for slot in list(state.addresses):
@@ -230,21 +230,21 @@ def check_slots(state: CoordinatorState) -> None:
 
 
 def stop_early(state: CoordinatorState, _event: StopAsked) -> None:
-    """Stopped before there was a view: nothing has happened, so nothing is lost."""
-    state.finish(Ending.ABORTED, "stopped before the job had begun")
+    """Stops the job before its first view, so nothing can be lost."""
+    state.finish(Ending.ABORTED, "stopped before the job began")
 
 
 # ------------------------------------------------------------------ a new coordinator (protocol 9)
 
 
 def on_view_reported(state: CoordinatorState, event: Received) -> None:
-    """A slot says which view it has installed: the highest one heard is taken as the current one."""
+    """Notes the installed view of a slot, of which the highest becomes the current view."""
     view, phase = event.message, state.phase
     assert isinstance(view, View)
     if not isinstance(phase, Listening) or not fits(view, state.plan):
         return
-    if phase.heard is None or view.number > phase.heard.number:
-        state.phase = replace(phase, heard=view)
+    if phase.highest_view is None or view.number > phase.highest_view.number:
+        state.phase = replace(phase, highest_view=view)
     for address in view.slots:
         if address.slot == event.slot and address.slot not in state.addresses:
             _adopt(state, address)
@@ -256,65 +256,70 @@ def _adopt(state: CoordinatorState, address: SlotAddress) -> None:
 
 
 def on_status(state: CoordinatorState, event: Received) -> None:
-    """What a living slot hosts. Until it has said which view that is by, it is asked, and waited for: a slot answers an
-    older view with its own."""
+    """Notes what a living slot hosts, and requests its installed view if that is unknown."""
     phase = state.phase
     assert isinstance(event.message, SlotStatus)
     assert isinstance(phase, Listening)
     state.statuses[event.slot] = event.message
-    _ask_for_view(state, phase, event.slot)
+    _request_view(state, phase, event.slot)
 
 
-def _ask_for_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
-    """Asks a slot that has spoken, and not said by which view it lives; whether it had to be asked. Also one that has
-    registered here may have had the dead coordinator's view on its way."""
-    heard = phase.heard.number if phase.heard is not None else 0
-    if slot in state.addresses and state.statuses[slot].view <= heard:
+def _request_view(state: CoordinatorState, phase: Listening, slot: SlotId) -> bool:
+    """Requests the installed view of a slot that has not reported it yet. Returns whether a request was sent.
+
+    A slot that registered here may also have received the dead coordinator's view later.
+    """
+    highest = phase.highest_view.number if phase.highest_view is not None else 0
+    if slot in state.addresses and state.statuses[slot].view <= highest:
         return False
     state.emit(Send(slot, View(ViewNumber(0), 0, state.job_id, (), ())))
     return True
 
 
-def listen_on(state: CoordinatorState, _event: Ticked) -> None:
-    """After a lease: who has spoken lives, what is missing has failed. Whoever has not said by which view it lives is
-    asked again and waited for, for another lease at most."""
+def end_listening(state: CoordinatorState, _event: Ticked) -> None:
+    """Decides after a lease: slots that sent a message live, everything else has failed.
+
+    Slots that have not reported their view are asked again and awaited, for another lease at most.
+    """
     phase = state.phase
     assert isinstance(phase, Listening)
-    unheard = [slot for slot in state.statuses if _ask_for_view(state, phase, slot)]
-    if state.awake_ns < (phase.last_ns if unheard else phase.until_ns):
+    without_view = [slot for slot in state.statuses if _request_view(state, phase, slot)]
+    if state.awake_ns < (phase.last_ns if without_view else phase.until_ns):
         return
-    heard = phase.heard
-    if heard is None or heard.generation < state.completed.generation or not state.addresses:
+    highest_view = phase.highest_view
+    if highest_view is None or highest_view.generation < state.completed.generation or not state.addresses:
         _await_slots(state)
         return
-    _inherit(state, heard)
+    _adopt_view(state, highest_view)
 
 
-def _inherit(state: CoordinatorState, heard: View) -> None:
-    """Goes on with the highest view heard: (term, 1) changes only what is missing."""
-    state.statuses = {slot: said for slot, said in state.statuses.items() if slot in state.addresses}
-    hosting = {(slot, one.task, one.incarnation) for slot, said in state.statuses.items() for one in said.tasks}
+def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
+    """Continues with the highest view of the earlier coordinator. View (term, 1) changes only what is missing."""
+    state.statuses = {slot: status for slot, status in state.statuses.items() if slot in state.addresses}
+    hosting = {(slot, each.task, each.incarnation) for slot, status in state.statuses.items() for each in status.tasks}
     missing = [
         placement.task
-        for placement in heard.placements
+        for placement in highest_view.placements
         if placement.slot not in state.addresses
         or (placement.slot, placement.task, placement.incarnation) not in hosting
     ]
-    state.views = view_machine.Unformed(state.term, state.job_id, heard)
+    state.views = view_machine.Unformed(state.term, state.job_id, highest_view)
     ledger = replace(
-        state.ledger, generation=heard.generation, incarnations=tuple(p.incarnation for p in heard.placements)
+        state.ledger,
+        generation=highest_view.generation,
+        incarnations=tuple(p.incarnation for p in highest_view.placements),
     )
     state.checkpoints = replace(state.checkpoints, ledger=ledger)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
-    for said in list(state.statuses.values()):
-        for status in said.tasks:
-            note_progress(state, status)
-    fall(state, missing, "its slot was silent while the new coordinator listened")
+    for status in list(state.statuses.values()):
+        for each in status.tasks:
+            note_progress(state, each)
+    fall(state, missing, "its slot sent nothing while the new coordinator listened")
     if not state.is_running:
         return
     domains = state.domains()
-    assignment = assignment_for(state, heard, domains)
+    assignment = assignment_for(state, highest_view, domains)
     addresses = tuple(state.addresses[slot] for slot in domains)
     install_view(state, view_machine.ViewChange(dict(state.failed_tasks), state.completed, assignment, addresses))
     request_missing(state)

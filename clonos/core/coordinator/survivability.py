@@ -1,4 +1,4 @@
-"""What dies together: what the death of one domain would cost, and whether the sharing depth covers it."""
+"""Survivability: what the loss of one domain would cost, and whether the sharing depth suffices (protocol 3)."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from clonos.core.model.plan import Partitioning, Plan
 def what_is_not_survived(
     plan: Plan, targets: Sequence[ReplicationTargets], assignment: Sequence[Assignment], domains: Mapping[SlotId, str]
 ) -> str:
-    """What the death of one domain would cost, in a sentence, and what waits already; empty when nothing."""
+    """Returns a sentence on what the loss of one domain would cost and which tasks already wait; empty if nothing."""
     without_standby, without_keeper, held_back, without_replicas = [], [], [], []
-    kept, replicas = frozenset(plan.kept), plan.replicas or 0
-    for task, (wish, seat) in enumerate(zip(targets, assignment, strict=True)):
-        own = _domain_of(seat, domains)
-        elsewhere = [sum(domains[s] != own for s in backups) for backups in (seat.standbys, seat.keepers)]
-        if elsewhere[0] < wish.standbys:
+    need_keepers, replicas = frozenset(plan.kept), plan.replicas or 0
+    for task, (target, assigned) in enumerate(zip(targets, assignment, strict=True)):
+        own = _domain_of(assigned, domains)
+        elsewhere = [sum(domains[s] != own for s in backups) for backups in (assigned.standbys, assigned.keepers)]
+        if elsewhere[0] < target.standbys:
             without_standby.append(task)
-        if task in plan.feeding and len({domains[s] for s in seat.keepers} - {own}) < replicas:
+        if task in plan.feeding and len({domains[s] for s in assigned.keepers} - {own}) < replicas:
             without_replicas.append(task)
-        if task not in kept:
+        if task not in need_keepers:
             continue
-        if wish.keepers and seat.slot in domains and not seat.keepers:
+        if target.keepers and assigned.slot in domains and not assigned.keepers:
             held_back.append(task)
-        elif elsewhere[1] < wish.keepers:
+        elif elsewhere[1] < target.keepers:
             without_keeper.append(task)
-    said = []
+    sentences = []
     if without_standby:
-        said.append(
+        sentences.append(
             f"{len(without_standby)} tasks ({_names(plan, without_standby)}) have too few standbys in another domain:"
-            " after the death of their domain they restore from the store, which takes longer"
+            " after the loss of their domain they restore from the store, which takes longer"
         )
     if without_keeper:
-        said.append(
+        sentences.append(
             f"{len(without_keeper)} tasks ({_names(plan, without_keeper)}) have too few keepers in another domain:"
-            " if task and keeper die together, effects outside may be repeated with other content"
+            " if a task dies together with its keepers, external effects may be repeated with other content"
         )
     if held_back:
-        said.append(
-            f"{len(held_back)} tasks ({_names(plan, held_back)}) have no keeper at all: what they would let out waits,"
-            " and with it every checkpoint, until there is another slot"
+        sentences.append(
+            f"{len(held_back)} tasks ({_names(plan, held_back)}) have no keeper: their external output waits, and"
+            " with it every checkpoint, until there is another slot"
         )
     if without_replicas:
-        said.append(
+        sentences.append(
             f"{len(without_replicas)} tasks ({_names(plan, without_replicas)}) have keepers in fewer than {replicas}"
-            " other domains: their logs go on riding through the job, as without replicas"
+            " other domains: their logs are shared with all tasks downstream, as without replicas"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
-def _domain_of(seat: Assignment, domains: Mapping[SlotId, str]) -> str:
-    return "" if seat.slot is None else domains.get(seat.slot, "")
+def _domain_of(assigned: Assignment, domains: Mapping[SlotId, str]) -> str:
+    return "" if assigned.slot is None else domains.get(assigned.slot, "")
 
 
 def _names(plan: Plan, tasks: list[int]) -> str:
@@ -62,32 +62,32 @@ def _names(plan: Plan, tasks: list[int]) -> str:
 
 
 def depth_problem(plan: Plan, assignment: Sequence[Assignment], domains: Mapping[SlotId, str]) -> str | None:
-    """Why the sharing depth is too small for these seats, or None. ``domains``: of the slots that live.
+    """Returns why the sharing depth is too small for this assignment, or None. ``domains`` has the living slots.
 
-    A log survives if no run of depth + 1 consecutive tasks of a path dies while somebody beyond it lives. The tasks of
-    a domain die together, so no run inside a domain that feeds another domain may be longer than the depth.
+    A log survives if no run of depth + 1 consecutive tasks of a path dies while a task further downstream lives. The
+    tasks of a domain die together, so no run inside a domain that feeds another domain may be longer than the depth.
     """
     if plan.sharing_depth is None:
         return None
-    worst, where = max(_runs_with_somebody_beyond(plan, assignment, domains), default=(0, ""))
+    worst, where = max(_runs_that_feed_other_domains(plan, assignment, domains), default=(0, ""))
     if worst <= plan.sharing_depth:
         return None
     return (
         f"sharing depth {plan.sharing_depth} is too small for the placement: domain {where} holds {worst} consecutive"
-        " tasks of a path that goes on elsewhere, and their logs die with it. Its death would end in a rollback:"
-        f" use sharing_depth={worst} or more, or full, or more domains."
+        " tasks of a path that continues in another domain, and their logs would be lost with it. Its loss would end in"
+        f" a rollback: use sharing_depth={worst} or more, or full, or more domains."
     )
 
 
-def _runs_with_somebody_beyond(
+def _runs_that_feed_other_domains(
     plan: Plan, assignment: Sequence[Assignment], domains: Mapping[SlotId, str]
 ) -> list[tuple[int, str]]:
-    """(length, domain) of runs inside a domain whose last task feeds another domain.
+    """Returns (length, domain) of the runs inside a domain whose last task feeds another domain.
 
-    By dynamic programming in topological order. Where an edge leads from every task to every task only the longest run
-    of each (vertex, domain) matters, so that the number of channels does not count.
+    It uses dynamic programming in topological order. On an edge that connects all tasks with all, only the longest run
+    of each (vertex, domain) matters, so that the cost does not depend on the number of channels.
     """
-    domain_of = [_domain_of(seat, domains) for seat in assignment]
+    domain_of = [_domain_of(assigned, domains) for assigned in assignment]
     runs = [1] * len(assignment)
     longest: list[dict[str, int]] = []
     found: list[tuple[int, str]] = []

@@ -1,9 +1,9 @@
-"""Views: the numbered statements of who lives where. One table, ``(State, Event) -> handler``.
+"""View machine: numbered views of which task runs where. One table, ``(State, Event) -> handler`` (protocol 6 and 8).
 
-    Unformed ──Form──▶ Standing ──Change, RollBack──▶ Standing
+    Unformed ──StartJob, ViewChange──▶ Standing ──ViewChange, RollBack──▶ Standing
 
-An incarnation is the number of the view that began it; what it restores is fixed then and does not change during its
-life. ``succession.GATE`` decides whether a view may be issued: never while a checkpoint is committing.
+An incarnation has the number of the view that began it. What it restores is fixed then and does not change during its
+life. ``failover.GATE`` decides whether a view may be issued: never while a checkpoint is committing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 @dataclass(frozen=True, slots=True)
 class Unformed:
-    """No view of this term yet. ``inherited``: the highest view of an earlier term that a living slot has."""
+    """State before the first view of this term. ``adopted`` is the highest view that living slots have of an earlier
+    one.
+    """
 
     term: int
     job_id: str
-    inherited: View | None = None
+    adopted: View | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The view that holds."""
+    """State with a view in force."""
 
     view: View
 
@@ -45,7 +47,7 @@ State = Unformed | Standing
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """The job starts, or resumes: every task begins with the generation, at ``completed``."""
+    """Event: the job starts or resumes. Every task begins with the generation, at ``completed``."""
 
     generation: int
     completed: CheckpointMetadata
@@ -55,7 +57,10 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """Some tasks begin a new incarnation (``restarted``: True for the cautious ones); riders and slots may differ."""
+    """Event: some tasks begin a new incarnation, or standbys, keepers or slots change.
+
+    ``restarted`` has True for tasks that begin in single-step mode.
+    """
 
     restarted: dict[TaskId, bool]
     completed: CheckpointMetadata
@@ -65,7 +70,7 @@ class ViewChange:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """A log is lost: the next generation begins at ``completed``, every task with it."""
+    """Event: a log is lost, so every task begins again at ``completed``, in the next generation."""
 
     completed: CheckpointMetadata
     assignment: Sequence[Assignment]
@@ -77,85 +82,92 @@ Event = StartJob | ViewChange | RollBack
 # ------------------------------------------------------------------ handlers
 
 
-def _form(state: Unformed, event: StartJob) -> Standing:
+def _start_job(state: Unformed, event: StartJob) -> Standing:
     number = view_number(state.term, 1)
-    placements = tuple(_begun(number, t, seat, event.completed, True, False) for t, seat in enumerate(event.assignment))
+    placements = tuple(
+        _begun(number, t, assigned, event.completed, True, False) for t, assigned in enumerate(event.assignment)
+    )
     return Standing(View(number, event.generation, state.job_id, event.addresses, placements))
 
 
-def _inherit(state: Unformed, event: ViewChange) -> Standing:
-    assert state.inherited is not None, "a change needs a view to change"
-    return Standing(_changed(state.inherited, view_number(state.term, 1), event))
+def _adopt_view(state: Unformed, event: ViewChange) -> Standing:
+    assert state.adopted is not None, "a change needs a view to change"
+    return Standing(_changed(state.adopted, view_number(state.term, 1), event))
 
 
 def _change(state: Standing, event: ViewChange) -> Standing:
-    return Standing(_changed(state.view, _following(state.view), event))
+    return Standing(_changed(state.view, _next_number(state.view), event))
 
 
 def _changed(view: View, number: ViewNumber, event: ViewChange) -> View:
     placements = tuple(
         _with_keepers_since(
-            _begun(number, task, seat, event.completed, False, event.restarted[TaskId(task)]),
+            _begun(number, task, assigned, event.completed, False, event.restarted[TaskId(task)]),
             number,
             view.placements[task],
         )
         if task in event.restarted
-        else _reassigned(view.placements[task], seat, number)
-        for task, seat in enumerate(event.assignment)
+        else _reassigned(view.placements[task], assigned, number)
+        for task, assigned in enumerate(event.assignment)
     )
     return View(number, view.generation, view.job_id, event.addresses, placements)
 
 
 def _roll_back(state: Standing, event: RollBack) -> Standing:
-    view, number = state.view, _following(state.view)
+    view, number = state.view, _next_number(state.view)
     placements = tuple(
-        _with_keepers_since(_begun(number, t, seat, event.completed, True, False), number, view.placements[t])
-        for t, seat in enumerate(event.assignment)
+        _with_keepers_since(_begun(number, t, assigned, event.completed, True, False), number, view.placements[t])
+        for t, assigned in enumerate(event.assignment)
     )
     return Standing(View(number, number, view.job_id, event.addresses, placements))
 
 
-def _following(view: View) -> ViewNumber:
+def _next_number(view: View) -> ViewNumber:
     return view_number(term_of(view.number), (view.number & 0xFFFFFFFF) + 1)
 
 
 def _begun(
-    number: ViewNumber, task: int, seat: Assignment, completed: CheckpointMetadata, is_fresh: bool, is_cautious: bool
+    number: ViewNumber,
+    task: int,
+    assigned: Assignment,
+    completed: CheckpointMetadata,
+    is_fresh: bool,
+    is_cautious: bool,
 ) -> Placement:
     entry = completed.tasks[task]
     return Placement(
         task=TaskId(task),
         incarnation=Incarnation(number),
-        slot=seat.slot,
+        slot=assigned.slot,
         restore=completed.checkpoint,
         objects=entry.objects,
         log_offset_bytes=entry.log_offset_bytes,
         is_fresh=is_fresh,
         is_cautious=is_cautious,
-        standbys=seat.standbys,
-        keepers=seat.keepers,
-        keepers_since=(number,) * len(seat.keepers),
+        standbys=assigned.standbys,
+        keepers=assigned.keepers,
+        keepers_since=(number,) * len(assigned.keepers),
     )
 
 
 def _with_keepers_since(placement: Placement, number: ViewNumber, before: Placement) -> Placement:
-    """Keepers that the view before named too go on being what they are."""
+    """Returns the placement with the first views of keepers that the view before also named."""
     since = tuple(before.is_keeper_since(s) if s in before.keepers else number for s in placement.keepers)
     return msgspec.structs.replace(placement, keepers_since=since)
 
 
-def _reassigned(placement: Placement, seat: Assignment, number: ViewNumber) -> Placement:
-    """The same incarnation; only its riders may differ."""
-    assert placement.slot == seat.slot, f"task {placement.task} was moved without a new incarnation"
-    if placement.standbys == seat.standbys and placement.keepers == seat.keepers:
+def _reassigned(placement: Placement, assigned: Assignment, number: ViewNumber) -> Placement:
+    """Returns the placement of the same incarnation, with new standbys and keepers."""
+    assert placement.slot == assigned.slot, f"task {placement.task} was moved without a new incarnation"
+    if placement.standbys == assigned.standbys and placement.keepers == assigned.keepers:
         return placement
-    reassigned = msgspec.structs.replace(placement, standbys=seat.standbys, keepers=seat.keepers)
+    reassigned = msgspec.structs.replace(placement, standbys=assigned.standbys, keepers=assigned.keepers)
     return _with_keepers_since(reassigned, number, placement)
 
 
 HANDLERS: Table[State] = {
-    (Unformed, StartJob): _form,
-    (Unformed, ViewChange): _inherit,
+    (Unformed, StartJob): _start_job,
+    (Unformed, ViewChange): _adopt_view,
     (Standing, ViewChange): _change,
     (Standing, RollBack): _roll_back,
 }

@@ -62,8 +62,9 @@ class CallInDoubt(EnvironmentFault):
 
 
 class CallNeverHappened(EnvironmentFault):
-    """Signal from ``reconcile`` that the external system does not know a call in doubt. The call is made, with its
-    key.
+    """Signal from ``reconcile`` that the external system does not know a call in doubt.
+
+    The call is made, with its key.
     """
 
     text: str = ""
@@ -122,8 +123,9 @@ def declare_exception(exception_class: type[Exception]) -> None:
 
 
 def encode_outcome(service: str, outcome: object) -> bytes:
-    """Returns the bytes of the value that a call of ``service`` returned, or of the exception that it raised. Never
-    raises.
+    """Returns the bytes of the value that a call of ``service`` returned, or of the exception that it raised.
+
+    Never raises.
     """
     if isinstance(outcome, Exception):
         return _encode_exception(service, outcome)
@@ -196,8 +198,9 @@ def _decode_rebuilt(rest: bytes) -> Exception:
 
 
 def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
-    """Returns the exception class of this name, if it may be rebuilt and its module is loaded. Runs no code of the
-    module.
+    """Returns the exception class of this name, if it may be rebuilt and its module is loaded.
+
+    Runs no code of the module.
     """
     if (module, qualified_name) in _declared:
         return _declared[module, qualified_name]

@@ -6,9 +6,7 @@ from types import TracebackType
 
 
 def place_of(traceback: TracebackType) -> str:
-    """Returns ``module:line in function`` for one entry of a traceback, with the file name instead of the module in a
-    script.
-    """
+    """Returns ``module:line in function`` for an entry of a traceback, with the file's name for a script."""
     frame = traceback.tb_frame
     module = frame.f_globals.get("__name__")
     if not isinstance(module, str) or module == "__main__":

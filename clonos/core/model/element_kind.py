@@ -1,5 +1,6 @@
-"""Kinds of elements that a channel carries. Each place that a new kind concerns ends in ``assert_never``, so mypy finds
-it.
+"""Kinds of elements that a channel carries.
+
+Each place that a new kind concerns ends in ``assert_never``, so mypy finds it.
 """
 
 from __future__ import annotations

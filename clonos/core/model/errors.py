@@ -74,8 +74,9 @@ class EnvironmentFault(ClonosError):
 
 
 class ExtraMissing(EnvironmentFault):
-    """Error for a feature whose libraries are not installed. ``extra`` is the name of the pip extra that installs
-    them.
+    """Error for a feature whose libraries are not installed.
+
+    ``extra`` is the name of the pip extra that installs them.
     """
 
     what: str
@@ -141,7 +142,8 @@ class LogMalformed(PeerError):
 
 
 def blame_of(error: BaseException) -> Blame:
-    """Returns the party at fault for an error. Errors of other libraries count as the job's, because user code raised
-    them.
+    """Returns the party at fault for an error.
+
+    Errors of other libraries count as the job's, because user code raised them.
     """
     return error.blame if isinstance(error, ClonosError) else Blame.JOB

@@ -31,8 +31,9 @@ class Compression(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the runtime. Durations are in the unit of the name, sizes in bytes per slot unless the comment says
-    otherwise.
+    """Options of the runtime.
+
+    Durations are in the unit of the name, sizes in bytes per slot unless the comment says otherwise.
     """
 
     heartbeat_ms: int = 100

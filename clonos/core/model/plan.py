@@ -41,9 +41,7 @@ class Vertex:
 
     @property
     def may_be_hot(self) -> bool:
-        """Whether its tasks may have shadows: nothing leaves the job from them, and no source of theirs needs a
-        journal.
-        """
+        """Whether its tasks may have shadows, because nothing leaves the job from them and they keep no journal."""
         return not (self.has_effects or self.is_transactional or self.is_journalled)
 
 
@@ -169,9 +167,7 @@ class Plan:
 
     @cached_property
     def distances(self) -> tuple[dict[TaskId, int], ...]:
-        """Tasks downstream of each task with their distance: the number of hops on the shortest path, 0 for the task
-        itself.
-        """
+        """Tasks downstream of each task with the hops of the shortest path; 0 hops for the task itself."""
         found = []
         for task in self.tasks:
             reached = {task: 0}
@@ -186,8 +182,9 @@ class Plan:
         return tuple(found)
 
     def _next_tasks(self, task: TaskId, spread: set[int]) -> Iterator[TaskId]:
-        """Yields the receivers of a task. An edge that connects all tasks with all is followed once only; ``spread``
-        remembers it.
+        """Yields the receivers of a task.
+
+        An edge that connects all tasks with all is followed once only; ``spread`` remembers it.
         """
         vertex = self.vertex_of[task]
         for number in self._edges_from[vertex]:

@@ -80,8 +80,9 @@ class ReadyPieces(tuple[bytes, ...]):
 
 
 class ChainSnapshot(NamedTuple):
-    """State at a barrier. ``changes`` is the keyed state changed since the last call, or all of it if ``full`` was
-    requested.
+    """State at a barrier.
+
+    ``changes`` is the keyed state changed since the last call, or all of it if ``full`` was requested.
 
     ``position`` is the small remaining state, always complete: source positions and window cursors. Both are opaque to
     the core. ``more`` has further pieces of the changes if encoding them would delay the task.
@@ -103,14 +104,13 @@ class Chain(Protocol):
     """Fused operators of one vertex in one incarnation of a task."""
 
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
-        """Restores the state and opens the operators. The chain owns ``mirror``; it and ``position`` are None at the
-        job's start.
+        """Restores the state and opens the operators.
+
+        The chain owns ``mirror``; it and ``position`` are None at the job's start.
         """
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
-        """Processes one step's rows of an input edge; ``port`` is the index of that edge among the vertex's input
-        edges.
-        """
+        """Processes one step's rows; ``port`` is the index of their edge among the vertex's input edges."""
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes one step's ``pyarrow.RecordBatch`` of an input edge."""
@@ -122,18 +122,17 @@ class Chain(Protocol):
         """Returns when the earliest timer is due, or None without timers."""
 
     def end_of_input(self) -> None:
-        """Emits what windows still hold, because all inputs have ended. Called again when asynchronous calls that it
-        requested are complete.
+        """Emits what windows still hold, because all inputs have ended.
+
+        Called again when asynchronous calls that it requested are complete.
         """
 
     def snapshot(self, checkpoint: int, full: bool) -> ChainSnapshot:
-        """Returns the state at the barrier of ``checkpoint``, or at the end of the stream, which has a number of its
-        own.
-        """
+        """Returns the state at the barrier of ``checkpoint``, or at the end of the stream, which has its own number."""
 
     def whole_state(self) -> Pieces | None:
-        """Returns all of the keyed state as of ``snapshot``, which was called just before, or None if that is not
-        possible now.
+        """Returns all keyed state as of ``snapshot``, which was called just before, or None if that is impossible
+        now.
         """
 
     def close(self) -> None:
@@ -158,8 +157,9 @@ class JournalledChain(Chain, Protocol):
     """
 
     def feed(self, data: bytes) -> bool:
-        """Adds the next bytes of the journal, whole records. Returns False if the journal has ended with or before
-        them.
+        """Adds the next bytes of the journal, whole records.
+
+        Returns False if the journal has ended with or before them.
         """
 
     def unread_bytes(self) -> int:
@@ -170,8 +170,9 @@ class WatchingChain(Chain, Protocol):
     """Chain of a source that finds further splits while it runs."""
 
     def look(self, now_ns: int) -> bytes:
-        """Returns a description of new splits of this task, empty if there are none or it is too early. Changes no
-        other state.
+        """Returns a description of new splits of this task, empty if there are none or it is too early.
+
+        Changes no other state.
         """
 
     def learn(self, splits: bytes) -> None:

@@ -39,8 +39,9 @@ class Recorder(Protocol):
         """Label of the current epoch. Random streams restart with each epoch."""
 
     def instant_ns(self, exact: bool) -> int:
-        """Returns the wall clock in ns since the Unix epoch (CLOCK). It never runs backwards and changes once per step
-        unless ``exact``.
+        """Returns the wall clock in ns since the Unix epoch (CLOCK).
+
+        It never runs backwards and changes once per step unless ``exact``.
         """
 
     def seed(self) -> bytes:
@@ -75,8 +76,8 @@ class CallingRecorder(Recorder, Protocol):
     """Recorder for operators that make asynchronous calls."""
 
     def limit_calls(self, capacity: int) -> None:
-        """Limits the number of open asynchronous calls to about ``capacity``: the task takes no more input than there
-        is room for.
+        """Limits the open asynchronous calls to about ``capacity``: the task takes no more input than there is room
+        for.
         """
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
@@ -88,8 +89,9 @@ class CallingRecorder(Recorder, Protocol):
 
 
 class _Inside:
-    """External call that is being made. Calls inside it have keys derived from its key, the same at every
-    repetition.
+    """External call that is being made.
+
+    Calls inside it have keys derived from its key, the same at every repetition.
     """
 
     __slots__ = ("key", "made")
@@ -202,7 +204,7 @@ def check_outside(service: str) -> None:
 
 
 def tick_due_ns(last_ns: int, live_ns: int, tick_ns: int) -> int | None:
-    """Returns the tick that a task with a coarse clock records before its next step, or None if the last one still
+    """Returns the tick to record before the next step of a task with a coarse clock, or None if the last one still
     holds.
 
     ``last_ns`` is the task's last timestamp, 0 without one; ``live_ns`` is the current time. Ticks are multiples of

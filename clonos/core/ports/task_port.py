@@ -62,9 +62,7 @@ class Triggered(NamedTuple):
 
 
 class Journalled(NamedTuple):
-    """Slot to a source task: the next bytes of its journal, possibly none. Every keeper holds them and all earlier
-    bytes.
-    """
+    """Slot to a source task: the next bytes of its journal, possibly none, which every keeper holds."""
 
     data: bytes
 
@@ -77,8 +75,9 @@ class Finished(NamedTuple):
 
 
 class ReplayExtended(NamedTuple):
-    """Slot to a shadow: further bytes of its task's log. ``is_all``: the task has died, these are the last bytes of its
-    log, and the shadow becomes the next incarnation.
+    """Slot to a shadow: further bytes of its task's log.
+
+    ``is_all``: the task has died, these are the last bytes of its log, and the shadow becomes the next incarnation.
     """
 
     log: bytes
@@ -120,8 +119,9 @@ class Activation(NamedTuple):
 
 
 class TaskStopped(BaseException):
-    """Raised inside a task's thread when its incarnation has ended. It is no Exception, so that user code does not
-    catch it.
+    """Raised inside a task's thread when its incarnation has ended.
+
+    It is no Exception, so that user code does not catch it.
     """
 
 
@@ -129,8 +129,7 @@ class TaskPort(Protocol):
     """Port of a task thread, through which all of its effects go."""
 
     def receive(self, until_ns: int | None) -> Command | None:
-        """Returns the next command, or None if none came by the timestamp ``until_ns`` (None: no limit; 0: does not
-        wait).
+        """Returns the next command, or None at the timestamp ``until_ns`` (None: no limit; 0: does not wait).
 
         Raises: TaskStopped, once the incarnation has ended.
         """
@@ -139,8 +138,9 @@ class TaskPort(Protocol):
         """Hands over an emission without waiting."""
 
     def budget_bytes(self) -> int:
-        """Returns how many bytes of credit the next step may use. With 0 or less no step may run until
-        ``BudgetChanged``.
+        """Returns how many bytes of credit the next step may use.
+
+        With 0 or less no step may run until ``BudgetChanged``.
         """
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
@@ -158,8 +158,9 @@ class TaskPort(Protocol):
         """Blocks until the keepers hold this task's log up to ``log_end_bytes``, and the other logs that it holds."""
 
     def announce_step(self, channel: ChannelId | None, first_seq: int) -> None:
-        """Blocks until the coordinator knows which element a task in single-step mode takes next. ``channel`` None: a
-        record of a source.
+        """Blocks until the coordinator knows which element a task in single-step mode takes next.
+
+        ``channel`` None: a record of a source.
         """
 
     def open_journal(self) -> None:
@@ -172,9 +173,7 @@ class TaskPort(Protocol):
         """
 
     def now_ns(self) -> int:
-        """Returns the wall clock in ns since the Unix epoch, slewed so that it never runs backwards within a
-        process.
-        """
+        """Returns the wall clock in ns since the Unix epoch, slewed so that it never runs backwards in a process."""
 
     def cost_clock_ns(self) -> int:
         """Returns a clock for measuring the cost of steps, constant in the simulated world."""
@@ -189,8 +188,9 @@ class TaskPort(Protocol):
         """
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
-        """Starts ``function(key)`` beside the task. Its outcome comes as ``Finished`` unless the incarnation ends
-        before.
+        """Starts ``function(key)`` beside the task.
+
+        Its outcome comes as ``Finished`` unless the incarnation ends before.
         """
 
 

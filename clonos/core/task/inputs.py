@@ -91,17 +91,16 @@ class InputQueue:
         return total
 
     def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call, else
-        None.
-        """
+        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call."""
         if not self.freed_bytes:
             return None
         freed_bytes, self.freed_bytes = self.freed_bytes, 0
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """Takes the next ``count`` elements as one contiguous batch. Returns their kind and the batch; for a barrier,
-        its checkpoint.
+        """Takes the next ``count`` elements as one contiguous batch.
+
+        Returns their kind and the batch; for a barrier, its checkpoint.
         """
         head = self.pieces[0]
         self.next_seq += count

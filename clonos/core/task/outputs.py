@@ -35,18 +35,18 @@ def _unsupported_row(rows: list[Any], error: ValueUnsupported) -> str:
 class OutputPort:
     """Output on one edge of the plan at its sending task: gathers a step's rows, then partitions and encodes them."""
 
-    __slots__ = ("_claim", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
+    __slots__ = ("_known_seq", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
 
     def __init__(
-        self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int, claim: int = 0
+        self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int, known_seq: int = 0
     ) -> None:
-        """Takes the positions of the channels. Output below ``claim`` was received already and is only counted."""
+        """Takes the positions of the channels. Output below ``known_seq`` was received already and is only counted."""
         self.partitioning = partitioning = edge.partitioning
         self._giver = edge.giver
         self.channels: list[ChannelId] = [channel.id for channel in channels]
         self.next_seqs = next_seqs
         self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
-        self._claim = claim
+        self._known_seq = known_seq
         self._gathered: list[Any] = []  # rows, per target once partitioned; see ``rows``
         self._outputs: list[Output] = []
 
@@ -106,7 +106,7 @@ class OutputPort:
                 self._put(target, ElementKind.ROWS, len(rows), payload)
 
     def _is_known(self, target: int, count: int) -> bool:
-        return self.next_seqs[target] + count <= self._claim
+        return self.next_seqs[target] + count <= self._known_seq
 
     def _encoded(self, rows: list[Any]) -> bytes:
         try:
@@ -151,8 +151,8 @@ class TaskOutputs:
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
-            claim = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
-            output_port = OutputPort(edge, channels, next_seqs, plan.max_parallelism, claim)
+            known_seq = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
+            output_port = OutputPort(edge, channels, next_seqs, plan.max_parallelism, known_seq)
             self._ports.append(output_port)
             self._by_port.setdefault(edge.port, []).append(output_port)
         self._positions: dict[ChannelId, int] = {}

@@ -45,9 +45,7 @@ class PollBackoff:
             self._is_on, self._unpaused_count, self._reads = True, 0, 0
 
     def measure(self, count: int, limit: int, now_ns: int, cost_ns: int) -> None:
-        """Notes that a step begun at ``now_ns`` returned ``count`` of at most ``limit`` records, and sets
-        ``until_ns``.
-        """
+        """Updates the backoff by a step begun at ``now_ns`` that read ``count`` of at most ``limit`` records."""
         if not self._is_on:
             self._most = max(self._most, count)
             self._small_reads = self._small_reads + 1 if count < limit and count * SMALL_READ < self._most else 0

@@ -52,8 +52,9 @@ class ServiceWhileOpening(JobError):
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
-    """Rules of recording, the same in every incarnation of a generation. ``key_space`` is the prefix of idempotency
-    keys.
+    """Rules of recording, the same in every incarnation of a generation.
+
+    ``key_space`` is the prefix of idempotency keys.
     """
 
     task_name: str
@@ -85,8 +86,9 @@ class TaskLog:
         recovered: Recovered = FRESH,
         await_more: Callable[[], None] | None = None,
     ) -> None:
-        """Takes the recovered log. A shadow's log grows while it is followed: ``await_more`` blocks until it has
-        grown.
+        """Takes the recovered log.
+
+        A shadow's log grows while it is followed: ``await_more`` blocks until it has grown.
         """
         self.task_name = rules.task_name
         self.instant_ns_last = recovered.instant_ns
@@ -153,14 +155,13 @@ class TaskLog:
 
     @property
     def begins_with_whole_step(self) -> bool:
-        """Whether the next entry to replay is a complete step without further entries, because another step follows
-        it.
-        """
+        """Whether the next entry is a complete step without further entries, because another step follows it."""
         return self._reader is not None and self._reader.begins_with_whole_step
 
     def extend(self, data: bytes, is_all: bool) -> None:
-        """Appends to a shadow's log. ``is_all``: these are its last bytes, and the log is now that of this
-        incarnation.
+        """Appends to a shadow's log.
+
+        ``is_all``: these are its last bytes, and the log is now that of this incarnation.
         """
         assert self._reader is not None, self.task_name
         self._reader.extend(data)
@@ -174,8 +175,9 @@ class TaskLog:
         self._reader.next()
 
     def go_live(self) -> None:
-        """Waits for permission to record new determinants, because the log has ended. Does not return if the log is
-        lost.
+        """Waits for permission to record new determinants, because the log has ended.
+
+        Does not return if the log is lost.
         """
         if self._reader is not None:
             self._port.go_live(self.positions())
@@ -342,8 +344,7 @@ class TaskLog:
         return idempotency_key(self._key_space, place, digest)
 
     def _intend(self, digest: bytes) -> tuple[str, bool]:
-        """Records the intent of a call with an effect. Returns its key and whether an earlier incarnation died during
-        the call.
+        """Records the intent of a call with an effect. Returns its key and whether an earlier incarnation died in it.
 
         The key contains the request besides the log position, because another call may take this position where the log
         is lost with all its keepers.
@@ -375,9 +376,10 @@ class TaskLog:
             return encode_outcome(service, error)
 
     def _ship_outcome(self, is_effect: bool) -> None:
-        """Ships the outcome of a call with an effect at once, because losing it would leave the call in doubt. Outcomes
-        of plain calls are batched until the end of the step while the calls are fast, because lost ones are simply made
-        again.
+        """Ships the outcome of a call with an effect at once, because losing it would leave the call in doubt.
+
+        Outcomes of plain calls are batched until the end of the step while the calls are fast, because lost ones are
+        simply made again.
         """
         self._calls_ahead += 1
         ahead = self._calls_ahead

@@ -36,8 +36,9 @@ class SnapshotChain:
         return not self.is_empty and self.length >= length_max
 
     def append(self, checkpoint: CheckpointId, is_whole: bool) -> CheckpointId | None:
-        """Adds a snapshot and returns the checkpoint that it builds on. ``is_whole``: the whole state is stored beside
-        it, and later snapshots build on that.
+        """Adds a snapshot and returns the checkpoint that it builds on.
+
+        ``is_whole``: the whole state is stored beside it, and later snapshots build on that.
         """
         is_base = self.is_empty or is_whole
         previous, self._previous = self._previous, checkpoint

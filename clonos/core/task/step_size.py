@@ -22,8 +22,8 @@ time to complete, so that the next incarnation, if there is one, begins closer t
 
 SINGLE_STEP_ELEMENTS_MAX = 4_096
 SINGLE_STEP_NS_MAX = 1_000_000_000
-"""Time after which single-step mode ends in any case, like ``SINGLE_STEP_ELEMENTS_MAX``: a backlog would take
-minutes.
+"""Time after which single-step mode ends in any case, as after ``SINGLE_STEP_ELEMENTS_MAX``, to work off the
+backlog.
 """
 
 
@@ -74,8 +74,8 @@ class StepSize:
         self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
 
     def produced(self, count: int, cost_bytes: int) -> None:
-        """Updates the output per element: a step over ``count`` elements used ``cost_bytes`` of credit on the fullest
-        channel.
+        """Updates the output per element: a step over ``count`` elements used ``cost_bytes`` of the fullest channel's
+        credit.
         """
         output_bytes = cost_bytes / count
         self._output_bytes = output_bytes if not self._output_bytes else 0.7 * self._output_bytes + 0.3 * output_bytes

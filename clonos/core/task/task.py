@@ -38,9 +38,7 @@ from clonos.core.wire.recovery_messages import InputRange
 
 
 class Task:
-    """Incarnation of a task. ``run`` is its whole life; ``describe_failure`` says where it was when its thread
-    raised.
-    """
+    """Incarnation of a task. ``run`` is its whole life."""
 
     def __init__(
         self,
@@ -216,7 +214,6 @@ class Task:
         return True
 
     def take(self, command: Any) -> None:
-        """Processes a command of the slot."""
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
         elif isinstance(command, Journalled):
@@ -273,10 +270,8 @@ class Task:
         self.end_step(count)
 
     def end_step(self, count: int) -> None:
-        """Ends a step over ``count`` elements and emits it.
-
-        In replay, consecutive complete steps are emitted together: their log entries are replicated already, and one
-        emission is cheaper than many.
+        """Ends a step over ``count`` elements and emits it, in replay together with the consecutive complete steps that
+        follow. Their log entries are replicated already, and one emission is cheaper than many.
         """
         self._held_count += count
         self.pace.expect_columns(self.outputs.are_columnar)
@@ -312,8 +307,8 @@ class Task:
         self._align_or_end()
 
     def _align_or_end(self) -> None:
-        """Completes an alignment. A barrier stands for all earlier ones that its channel lacks, end of stream for all
-        later ones.
+        """Completes an alignment: a barrier stands for all earlier ones of its channel, the end of stream for all later
+        ones.
         """
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
@@ -339,9 +334,7 @@ class Task:
         self.pace.barrier()
 
     def end_or_emit(self) -> None:
-        """Ends the stream after the last outcome of an asynchronous call. The last timers may request further calls
-        first.
-        """
+        """Ends the stream after the last asynchronous outcome, since the last timers may request further calls."""
         reading = self.reading
         has_ended = reading.has_read_all if reading is not None else all(queue.has_ended for queue in self.inputs)
         if has_ended and not self.log.open_calls:
@@ -359,10 +352,8 @@ class Task:
         self.emit(self._snapshot(is_final=True))
 
     def _snapshot(self, is_final: bool) -> Taken:
-        """Takes the state at a barrier. Only the first snapshot is full.
-
-        When many snapshots build on each other, the whole state is stored beside one of them; no checkpoint and no
-        recovery waits for it.
+        """Takes the state at a barrier, full the first time. When many snapshots build on each other, the whole state
+        is stored beside one of them; no checkpoint and no recovery waits for it.
         """
         # The label of a final state is one above that of the last barrier, so it counts for all later checkpoints.
         changes = self.chain.snapshot(self.checkpoint, self._snapshots.is_empty)

@@ -12,8 +12,9 @@ from clonos.core.values.keys import Router, state_keys
 
 
 class ColumnKeys(Sequence[Any]):
-    """Keys of the rows of a batch: row i has the key ``distinct[numbers[i]]``. Distinct keys are in the order of their
-    first rows.
+    """Keys of the rows of a batch: row i has the key ``distinct[numbers[i]]``.
+
+    Distinct keys are in the order of their first rows.
     """
 
     __slots__ = ("distinct", "numbers", "stored")

@@ -20,8 +20,7 @@ ALIGNMENT_BYTES = 8
 
 
 def get_ready_for_columns() -> None:
-    """Imports pyarrow and, by building an array, everything that its first array needs, such as pandas where it is
-    installed.
+    """Imports pyarrow and, by building an array, what its first array needs, for example pandas where it is installed.
 
     Otherwise the first batch would take 0.3 s longer, in the middle of the stream or of a recovery.
     """

@@ -80,15 +80,17 @@ def decode_key(data: bytes | memoryview) -> object:
 
 
 def key_group(encoded: bytes, max_parallelism: int) -> int:
-    """Returns the group of a key, 0 to ``max_parallelism`` - 1. Groups are the unit in which state is stored and
-    moved.
+    """Returns the group of a key, 0 to ``max_parallelism`` - 1.
+
+    Groups are the unit in which state is stored and moved.
     """
     return xxh3_64_intdigest(encoded) % max_parallelism
 
 
 def task_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
-    """Returns the index of the task that owns a key group. Each task owns a contiguous range, all of nearly equal
-    length.
+    """Returns the index of the task that owns a key group.
+
+    Each task owns a contiguous range, all of nearly equal length.
     """
     return group * parallelism // max_parallelism
 
@@ -99,8 +101,7 @@ def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> range:
 
 
 def state_key(key: object) -> object:
-    """Returns a hashable that equals another one exactly when the keys' bytes are equal: the key itself or an
-    ``EncodedKey``.
+    """Returns a hashable that equals another one exactly when the keys' bytes do: the key or an ``EncodedKey``.
 
     Raises: KeyUnsupported, if the type cannot be a key.
     """

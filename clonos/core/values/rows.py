@@ -197,8 +197,8 @@ def _as_lists(cells: Sequence[Any], depth: int) -> Column | None:
 
 
 def _as_dicts(cells: Sequence[Any], depth: int) -> Column | None:
-    """Returns a column of dicts with the same str keys in one order, or None if keys differ or the dicts are empty or
-    too wide.
+    """Returns a column of dicts with the same str keys in one order, or None if keys differ or there are none or too
+    many.
     """
     names = tuple(cells[0])
     width = len(names)
@@ -232,8 +232,8 @@ def _as_records(cells: Sequence[Any], depth: int) -> Column | None:
 
 
 def _as_datetimes(cells: Sequence[Any], depth: int) -> Column | None:
-    """Returns a column of datetimes of one zone as microseconds of wall time, or None if a zone differs or a fold is
-    set.
+    """Returns a column of datetimes of one zone, as microseconds of wall time, or None if a zone differs or has a
+    fold.
     """
     zone = cells[0].tzinfo
     if any(map(attrgetter("fold"), cells)) or not all(map(is_, map(attrgetter("tzinfo"), cells), repeat(zone))):

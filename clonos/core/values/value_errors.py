@@ -35,9 +35,7 @@ class ValueBeyondLimit(JobError):
 
 
 class ValueMalformed(PeerError):
-    """Error for bytes from a peer or a store that are no valid value, batch or key, or need a class that is not
-    registered.
-    """
+    """Error for bytes that are no valid value, batch or key, or that need a class that is not registered here."""
 
     what: str
     reason: str

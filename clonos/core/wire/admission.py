@@ -164,8 +164,8 @@ def _feed_shadow(plan: Plan, feed: FeedShadow) -> None:
 
 
 def _view(plan: Plan, view: View) -> None:
-    """Checks the placements of a view. Number 0 without placements is a request for the installed view, or its
-    absence.
+    """Checks the placements of a view. Number 0 without placements requests the installed view, or says there is
+    none.
     """
     if not view.number and not view.placements:
         return

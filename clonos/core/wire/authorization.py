@@ -30,8 +30,9 @@ def check_lengths(sender: SlotId, lengths: Sequence[Length], plan: Plan) -> None
 
 
 def check_life(sender: SlotId, task: TaskId, incarnation: int, view: View) -> None:
-    """Checks that ``sender`` may speak for an incarnation. Incarnations that the view does not name are ignored
-    elsewhere.
+    """Checks that ``sender`` may speak for an incarnation.
+
+    Incarnations that the view does not name are ignored elsewhere.
 
     Raises: MessageMalformed, if the view places the incarnation in another slot.
     """

@@ -47,8 +47,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
-    """Sender to receiver of a channel at the heartbeat: elements below ``next_seq`` are sent, below ``produced_seq``
-    produced.
+    """Sender to receiver of a channel at the heartbeat: how far it has sent and produced elements.
+
+    All elements below ``next_seq`` are sent, all below ``produced_seq`` are produced.
     """
 
     channel: ChannelId
@@ -64,7 +65,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
 class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channel_handshake"):
     """Receiver to sender of a channel: opens a session, grants credit, and says what the receiver has received.
 
-    ``claim`` is the sequence number below which the receiver has received all elements or its own log has their steps.
+    ``claim`` is the sequence number below which the receiver has all elements, or its own log has their steps.
     ``credit_bytes`` is granted since the session began, a running total. ``lengths`` names every replica when a session
     begins, and afterwards those that changed.
     """

@@ -39,25 +39,22 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
-    """Slot to coordinator at each heartbeat: what the slot has installed, so that the coordinator repeats only what it
-    lacks.
-    """
+    """Slot to coordinator at each heartbeat: what the slot has installed, so that only what it lacks is repeated."""
 
     slot: SlotId
     view: ViewNumber
     completed: CheckpointId
     tasks: tuple[TaskStatus, ...]
-    standbys: tuple[
-        tuple[TaskId, CheckpointId], ...
-    ]  # tasks with a mirror here, and the checkpoint that it can restore
+    standbys: tuple[tuple[TaskId, CheckpointId], ...]  # tasks with a mirror here, and the checkpoint that it reaches
     keepers: tuple[tuple[TaskId, Incarnation], ...]  # incarnations all of whose logs a keeper here holds
     is_over_soft_limit: bool = False  # of any budget: a checkpoint is due at once, and the sources of all slots pause
     shadows: tuple[TaskId, ...] = ()  # tasks with a running shadow here
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
-    """Task to coordinator: its snapshot for a checkpoint is durable. Repeated until the checkpoint has completed or
-    expired.
+    """Task to coordinator: its snapshot for a checkpoint is durable.
+
+    Repeated until the checkpoint has completed or expired.
 
     ``objects`` is the chain to restore from, oldest (full) first. ``log_offset_bytes`` is the end of its log at the
     barrier. ``prepared`` lists (checkpoint, part) of a transactional sink since the last completed checkpoint, oldest
@@ -75,9 +72,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
 
 
 class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
-    """Slot to coordinator: the connection to a peer broke (``is_gone``), or the peer was silent for longer than the
-    lease.
-    """
+    """Slot to coordinator: the connection to a peer broke (``is_gone``), or the peer was silent beyond the lease."""
 
     slot: SlotId
     suspect: SlotId
@@ -86,8 +81,9 @@ class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):
 
 
 class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
-    """Slot to the coordinator's process: a warning for the driver's log, with its fields. Sent once, so it may be
-    lost.
+    """Slot to the coordinator's process: a warning for the driver's log, with its fields.
+
+    Sent once, so it may be lost.
     """
 
     slot: SlotId
@@ -153,8 +149,9 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
-    """Coordinator to every slot: the complete, numbered placement of the job. Repeated until the slot has installed
-    it.
+    """Coordinator to every slot: the complete, numbered placement of the job.
+
+    Repeated until the slot has installed it.
     """
 
     number: ViewNumber
@@ -186,8 +183,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):
-    """Coordinator to every slot: a checkpoint is durable. Names each task's incarnation and the log offset to truncate
-    to.
+    """Coordinator to every slot: a checkpoint is durable.
+
+    Names each task's incarnation and the log offset to truncate to.
 
     Repeated to a slot until its status confirms it.
     """

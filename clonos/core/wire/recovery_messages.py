@@ -44,12 +44,11 @@ class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="log_reply"):
 
 
 class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
-    """Task to coordinator: its log ends before what others have received from it (protocol 6, rule 8), so the
-    generation must end.
+    """Task to coordinator: its log ends before what others have received from it, so the generation must end.
 
     The receiver of ``channel`` has output up to sequence number ``claim``, but the log ends at ``position``. Without a
     channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a view ends the
-    generation.
+    generation. See: protocol 6, rule 8.
     """
 
     task: TaskId
@@ -60,10 +59,9 @@ class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
 
 
 class JournalLost(msgspec.Struct, frozen=True, array_like=True, tag="journal_lost"):
-    """Task to coordinator: the log of a source reads bytes that no keeper of its journal has, so the generation must
-    end.
+    """Task to coordinator: the log of a source reads bytes that no keeper of its journal has.
 
-    Repeated until a view ends the generation.
+    The generation must end. Repeated until a view ends it.
     """
 
     task: TaskId
@@ -71,8 +69,7 @@ class JournalLost(msgspec.Struct, frozen=True, array_like=True, tag="journal_los
 
 
 class SinkFenced(msgspec.Struct, frozen=True, array_like=True, tag="sink_fenced"):
-    """Task to coordinator: the external system of a sink has registered the later incarnation ``by`` and refuses this
-    one.
+    """Task to coordinator: the external system of a sink has registered a later incarnation, ``by``, and refuses this.
 
     ``generation`` is that of ``by``. Repeated until a view ends the incarnation.
     """

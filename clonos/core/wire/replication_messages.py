@@ -44,7 +44,7 @@ class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag="append_ack"):
 
 
 class StandbyUpdate(msgspec.Struct, frozen=True, array_like=True, tag="standby_update"):
-    """Slot of a task to its standbys: the encoded snapshot is the payload, ``previous`` the one that it builds on."""
+    """Slot of a task to its standbys: the encoded snapshot is the payload and builds on the snapshot ``previous``."""
 
     task: TaskId
     incarnation: Incarnation

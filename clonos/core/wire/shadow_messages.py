@@ -33,8 +33,7 @@ class FeedShadow(msgspec.Struct, frozen=True, array_like=True, tag="feed_shadow"
 
 
 class FeedAck(msgspec.Struct, frozen=True, array_like=True, tag="feed_ack"):
-    """Slot of a hot standby to the slot of its task: asks that a session begin at the next barrier, or reports
-    progress.
+    """Slot of a hot standby to the slot of its task: asks for a session at the next barrier, or reports progress.
 
     ``worked_bytes`` is what the shadow has processed in the session, a running total. Repeated at the heartbeat.
     """

@@ -165,7 +165,7 @@ def test_a_write_whose_outcome_stays_unknown_fails_the_job_at_its_timeout() -> N
     desk.tick(5_000)
     desk.acknowledge(1)
     (failed,) = of_kind(desk.tick(3_500), JobFailed)
-    assert "the store has not said within 3000 ms" in failed.reason
+    assert "the store did not report within 3000 ms" in failed.reason
 
 
 def test_a_checkpoint_number_taken_by_another_coordinator_ends_this_one() -> None:

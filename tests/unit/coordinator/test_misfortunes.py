@@ -19,7 +19,7 @@ from clonos.core.coordinator.failure_policy import (
     BACKLOGS_REMEMBERED,
     DEATHS_OF_POISON,
     EPOCHS_REMEMBERED,
-    INCARNATIONS_BEFORE_CAUTION,
+    INCARNATIONS_BEFORE_SINGLE_STEP,
 )
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
@@ -120,7 +120,7 @@ def test_a_task_with_a_damaged_snapshot_continues_in_the_standby_that_holds_its_
     assert not after.is_cautious
     assert before.slot in desk.view_slots()
     assert len(after.standbys) == 1
-    assert any("goes on in a standby" in alarm.text for alarm in of_kind(effects, Alarm))
+    assert any("continues on a standby" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
 def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> None:
@@ -190,7 +190,7 @@ def test_incarnations_that_die_before_reporting_live_put_the_successor_in_single
     desk = _desk()
     for slot in desk.slots.values():
         slot.phase = TaskPhase.REPLAYING
-    for _ in range(INCARNATIONS_BEFORE_CAUTION):
+    for _ in range(INCARNATIONS_BEFORE_SINGLE_STEP):
         assert not desk.of(2).is_cautious
         desk.tick(200)
         desk.gone(desk.of(2).hosting_slot)
@@ -356,7 +356,7 @@ def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
 
 
 def _exposed(effects: tuple[Effect, ...]) -> list[str]:
-    return [alarm.text for alarm in of_kind(effects, Alarm) if "died with all keepers" in alarm.text]
+    return [alarm.text for alarm in of_kind(effects, Alarm) if "died with all ready keepers" in alarm.text]
 
 
 def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:

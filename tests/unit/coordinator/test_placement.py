@@ -298,7 +298,7 @@ def test_a_warning_names_the_tasks_that_the_death_of_a_domain_would_lose() -> No
 def test_a_task_whose_output_waits_for_a_keeper_has_its_own_warning() -> None:
     plan = chain_plan(1, has_effects=True)
     said = what_is_not_survived(plan, replication_targets(plan, 0, 1), [_seat(1), _seat(1), _seat(1)], _slots("a"))
-    assert said.startswith("1 tasks (sink/0) have no keeper at all: what they would let out waits")
+    assert said.startswith("1 tasks (sink/0) have no keeper: their external output waits")
 
 
 def test_tasks_with_replicas_in_too_few_domains_are_warned_of_and_still_start() -> None:

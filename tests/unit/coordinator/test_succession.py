@@ -295,8 +295,8 @@ def test_a_lost_log_starts_a_generation_in_which_all_tasks_restore_the_checkpoin
 
 def test_a_rollback_alarm_names_the_lost_logs() -> None:
     losses = {
-        (None, 40, 50): "it was found up to byte 40 only, and somebody has a copy up to byte 50",
-        (6, 40, 50): "at 40 of channel 6 it would have to decide anew what its receiver has seen up to 50",
+        (None, 40, 50): "it was gathered up to byte 40, but a holder has a copy up to byte 50",
+        (6, 40, 50): "it ends at element 40 of channel 6, and the receiver has received elements up to 50",
     }
     for (channel, position, claim), what in losses.items():
         desk = _desk()
@@ -307,7 +307,7 @@ def test_a_rollback_alarm_names_the_lost_logs() -> None:
         assert "journal" not in alarm.text
     desk = _desk()
     (alarm,) = of_kind(desk.say(desk.of(0).hosting_slot, JournalLost(TaskId(0), desk.of(0).incarnation)), Alarm)
-    assert alarm.text.startswith("the journal of the source source/0 is lost")
+    assert alarm.text.startswith("the journal of source source/0 is lost")
     assert desk.view.generation == view_number(1, 2)
 
 

@@ -69,7 +69,7 @@ def test_no_task_is_current_during_an_external_call() -> None:
 def test_in_a_slot_a_service_call_outside_a_task_is_refused(use: Callable[[], object]) -> None:
     use()
     with confined_services():
-        with pytest.raises(ServiceOutsideTask, match="not by the thread of its task"):
+        with pytest.raises(ServiceOutsideTask, match="not by the thread of a task"):
             use()
         with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
             http.get("http://127.0.0.1:9/")
