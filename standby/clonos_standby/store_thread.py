@@ -114,7 +114,7 @@ class SnapshotStore:
             logger.warning("%s", error)
             self._inbox.put(self._slot.on_snapshot_written, name, b"", str(error))
         except ClonosError as error:
-            self._give_up(snapshot, error)
+            self._fail_task(snapshot, error)
         else:
             if more is not None:
                 more.release()
@@ -134,14 +134,14 @@ class SnapshotStore:
                 "%s The next snapshots build on the earlier ones, and the full state is written again later.", error
             )
         except ClonosError as error:
-            self._give_up(snapshot, error)
+            self._fail_task(snapshot, error)
         else:
             self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
             self._inbox.put(self._slot.on_whole_written, name)
         finally:
             whole.release()
 
-    def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
+    def _fail_task(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Fails the task, because its state cannot be encoded; the same happens when the task encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
         self._inbox.put(self._slot.on_failed, failed)

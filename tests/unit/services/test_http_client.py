@@ -21,7 +21,7 @@ from clonos.io.http.http_errors import (
     HttpConnectionFailed,
     HttpRequestInvalid,
     HttpTimeout,
-    shown_url,
+    redacted_url,
 )
 from tests.unit.services.loopback import Loopback, loopback
 
@@ -159,8 +159,8 @@ def test_a_header_that_would_be_two_is_the_jobs_fault(server: Loopback, client: 
 
 
 def test_messages_show_no_secrets_of_an_url() -> None:
-    assert shown_url("https://user:word@host:1/path?key=1#part") == "https://host:1/path"
-    assert shown_url("http://[") == "(a malformed URL)"
+    assert redacted_url("https://user:word@host:1/path?key=1#part") == "https://host:1/path"
+    assert redacted_url("http://[") == "(a malformed URL)"
 
 
 def test_the_process_shares_one_client_until_it_is_closed_or_forked() -> None:
