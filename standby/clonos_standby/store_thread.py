@@ -162,9 +162,8 @@ class SnapshotStore:
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
                 self._inbox.put(self._slot.on_objects_read, purpose, None, str(error))
-            elif isinstance(
-                purpose, TaskRead
-            ):  # a retry does not help, and an earlier checkpoint is the user's decision
+            elif isinstance(purpose, TaskRead):
+                # A retry does not help, and to resume from an earlier checkpoint is the user's decision.
                 self._inbox.put(self._slot.on_failed, _unrestorable(purpose, error))
             else:  # a late standby may request an object that a later checkpoint has removed
                 logger.info("%s", error)

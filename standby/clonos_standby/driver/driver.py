@@ -208,9 +208,7 @@ class Driver:
         try:
             self._handle([replace(self._plan.begin, now_ns=self._clock.now_ns())])
             self._loop(lambda: self._is_closing or self.result.done())
-            if (
-                self.result.done()
-            ):  # else the job was abandoned: no slot was released, and the provider ends all of them
+            if self.result.done():  # else the job was abandoned, and the provider ends slots that were not released
                 deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
                 self._loop(lambda: not self._running_orders() or time.monotonic() > deadline_s)
         except BaseException as error:

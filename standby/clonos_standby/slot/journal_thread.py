@@ -44,7 +44,7 @@ class JournalThreads:
         opened.thread.start()
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        """Pauses or resumes receiving."""
+        """Pauses receiving if ``held`` is True, else resumes it."""
         if (found := self._running.get((task, incarnation))) is not None:
             found.hold(held)
 
@@ -90,7 +90,7 @@ class JournalThread:
         self.thread = Thread(target=self._run, name=f"journal {name}", daemon=True)
 
     def hold(self, held: bool) -> None:
-        """Pauses or resumes receiving."""
+        """Pauses receiving if ``held`` is True, else resumes it."""
         self._is_paused = held
         self._changed.set()
 
@@ -146,9 +146,8 @@ class JournalThread:
             self._acknowledge(feed)
 
     def _acknowledge(self, feed: Feed) -> None:
-        replicated_bytes = min(
-            self._replicated_bytes, self._received_bytes
-        )  # the end marker is not a byte of the producer
+        # The end marker is replicated too, but is not a byte of the producer.
+        replicated_bytes = min(self._replicated_bytes, self._received_bytes)
         if replicated_bytes > self._acknowledged_bytes:
             feed.acknowledge(replicated_bytes)
             self._acknowledged_bytes = replicated_bytes
