@@ -82,7 +82,7 @@ class PeerConnection:
         self._keys = keys
         self._silence_ms = silence_ms
         self._held: deque[Packet] = deque()
-        self._held_bytes = 0
+        self._held_bytes = 0  # Invariant: the bytes of the packets in _held
         self._reopen_ms = REOPEN_FIRST_MS
         self._socket: Socket | None = None
         self._monitor: Socket | None = None

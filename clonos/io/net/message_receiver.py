@@ -76,7 +76,7 @@ class MessageReceiver:
         self._admits_strangers = admits_strangers
         self._routes: dict[bytes, _Route] = {}  # of known senders
         self._blocked: dict[bytes, None] = {}  # messages of these connections are dropped
-        self._unfinished: dict[bytes, _Route] = {}  # routes with a transfer under way
+        self._unfinished: dict[bytes, _Route] = {}  # Invariant: the routes that have a transfer
 
     def receive_some(self, handler: MessageHandler) -> None:
         """Receives the pending messages, at most ``DRAIN_MESSAGES_MAX``."""

@@ -63,7 +63,7 @@ class Transfer:
         self.check()
 
     def check(self) -> None:
-        """Raises: MessageMalformed when this transfer was discarded."""
+        """Checks that this transfer was not discarded. Raises: MessageMalformed when it was."""
         if self.is_discarded:
             reason = f"this process holds more than {self._transfers.bytes_max} bytes of unfinished messages"
             raise MessageMalformed(slot_name(self.sender), f"{reason}, and most of them are from this sender")
@@ -90,6 +90,7 @@ class Transfers:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held_bytes = 0
+        """Invariant: the sum of ``size_bytes`` over the open transfers; at most ``bytes_max`` after ``hold``."""
         self._open: dict[Transfer, None] = {}
 
     def begin(self, sender: SlotId) -> Transfer:
