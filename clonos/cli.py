@@ -1,9 +1,14 @@
 """The command line: ``clonos run``, ``clonos demo`` and ``clonos chaos``.
 
-Exit codes: 0 the job has finished or was stopped with a final checkpoint (demo and chaos: no error was found); 1 the
-job failed by its own fault, or an error was found; 2 the command line is invalid; 3 the environment failed; 4 this
-library or a peer failed; 130 a second signal aborted the job. A ``ClonosError`` is printed as one message, without a
-traceback.
+Exit codes:
+  0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
+  1    the job failed by its own fault (demo, chaos: an error was found)
+  2    the command line is invalid
+  3    the environment is at fault: disks, networks, stores, Java
+  4    this library or a peer is at fault
+  130  a second signal aborted the job
+
+An error of this library is printed as one message, without a traceback.
 """
 
 from __future__ import annotations
@@ -181,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--kills",
         metavar="KIND,...",
-        help="any of map, window, linked, executor, in this order, or none (default: all)",
+        help="map, window, linked, executor, or some of them in this order; none: no kill (default: all)",
     )
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
     demo.add_argument("--keep", type=Path, metavar="FOLDER", help="keep input, output and logs in this folder")

@@ -26,7 +26,7 @@ from clonos.core.model.options import Options
 FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
-VARIABLE_PREFIXES_OF_OTHERS: Final = ("CLONOS_TEST_",)
+FOREIGN_VARIABLE_PREFIXES: Final = ("CLONOS_TEST_",)
 """Prefixes of variables that are not options: the test run marks its child processes with one."""
 
 NANOSECONDS: Final = {
@@ -174,7 +174,7 @@ def settle(
         for key, value in layer.items():
             option = _OPTIONS.get(key)
             if option is None:
-                raise OptionUnknown(_spelled(key, origin), origin, _nearest(key, origin))
+                raise OptionUnknown(_displayed_key(key, origin), origin, _nearest(key, origin))
             values[key] = _parse(option, value, origin)
             origins[key] = origin
     core = {_OPTIONS[key].field_name: value for key, value in values.items() if _OPTIONS[key].is_core}
@@ -252,28 +252,28 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     return {
         name.removeprefix(VARIABLE_PREFIX).lower(): value
         for name, value in sorted(environment.items())
-        if name.startswith(VARIABLE_PREFIX) and not name.startswith(VARIABLE_PREFIXES_OF_OTHERS)
+        if name.startswith(VARIABLE_PREFIX) and not name.startswith(FOREIGN_VARIABLE_PREFIXES)
     }
 
 
-def _spelled(key: str, origin: str) -> str:
+def _displayed_key(key: str, origin: str) -> str:
     return VARIABLE_PREFIX + key.upper() if origin == "the environment" else key
 
 
 def _nearest(key: str, origin: str) -> str:
     closest = difflib.get_close_matches(key, _OPTIONS, n=1, cutoff=0.5)
-    return _spelled(closest[0], origin) if closest else ""
+    return _displayed_key(closest[0], origin) if closest else ""
 
 
 def _parse(option: _Option, value: object, origin: str) -> object:
     try:
         parsed = _parse_as(option, value)
     except (ValueError, TypeError):
-        raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), _expected(option)) from None
+        raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), _expected(option)) from None
     if isinstance(parsed, int) and not isinstance(parsed, bool):
         limit = ", not below 0," if parsed < 0 else ", not above 2**62," if parsed > QUANTITY_MAX else ""
         if limit:
-            raise OptionIllTyped(_spelled(option.key, origin), origin, repr(value), f"{_expected(option)}{limit}")
+            raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), f"{_expected(option)}{limit}")
     return parsed
 
 

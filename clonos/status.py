@@ -74,7 +74,7 @@ class Status:
     phase: Phase
     job_id: str = ""
     checkpoint: int = 0
-    generation: int = 0  # number of its first view: 1, or that of the last rollback
+    generation: int = 0  # number of the view that began the generation: 1, or that of the last rollback
     view: int = 0
     slots: tuple[SlotState, ...] = ()
     tasks: tuple[TaskState, ...] = ()

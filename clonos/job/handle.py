@@ -119,8 +119,8 @@ class Handle:
 
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
-        """Inside the context, the first SIGINT or SIGTERM stops the job with a final checkpoint, and the second aborts
-        it.
+        """Handles signals inside the context: the first SIGINT or SIGTERM stops the job with a final checkpoint, the
+        second aborts it.
 
         A third signal has its previous effect. Only the main thread can handle signals; in another thread nothing
         changes.

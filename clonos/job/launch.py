@@ -73,7 +73,7 @@ def launch(
     store = CheckpointStore(_store_url(graph.name, run, session))
     record = store.find_job() if run.resume else None
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if record is None else record.splits)
-    resumed = None if record is None else _resumed(store, record, run, image.plan)
+    resumed = None if record is None else _checkpoint_to_resume(store, record, run, image.plan)
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = random_hash_seed() if record is None else record.hash_seed
     place = opener(graph.name, settings, session, hash_seed)
@@ -134,7 +134,9 @@ def _slots_needed(image: JobImage, settings: JobSettings) -> int:
     return len(image.plan.tasks) + spare if spare else 0
 
 
-def _resumed(store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan) -> CheckpointMetadata | None:
+def _checkpoint_to_resume(
+    store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan
+) -> CheckpointMetadata | None:
     """Returns the metadata to resume from. None for a job that failed before its first checkpoint, which starts again
     with its recorded splits."""
     if not store.checkpoints():
@@ -147,7 +149,7 @@ def _resumed(store: CheckpointStore, record: JobRecord, run: RunOptions, plan: P
         return latest
     chosen = _metadata(store, record, run.checkpoint)
     check_resumable(plan, chosen)
-    missing = [name for name in sorted(chosen.objects()) if not _is_there(store, name)]
+    missing = [name for name in sorted(chosen.objects()) if not _is_complete(store, name)]
     if missing:
         raise JobError(
             f"checkpoint {run.checkpoint} of {store.url} is incomplete: its object {missing[0]} has been removed."
@@ -167,7 +169,7 @@ def _metadata(store: CheckpointStore, record: JobRecord, checkpoint: int | None 
     return found
 
 
-def _is_there(store: CheckpointStore, name: str) -> bool:
+def _is_complete(store: CheckpointStore, name: str) -> bool:
     try:
         deque(store.read_object(name), maxlen=0)  # verifies each piece
     except ObjectMissing:

@@ -209,7 +209,7 @@ def _new_context(name: str, master: str, folder: Path) -> SparkContext:
     settings_file, log = folder / "log4j2.properties", folder / "spark.log"
     settings_file.write_text(LOGGING, "utf-8")
     configuration = SparkConf().setAppName(name).setMaster(master)
-    for key, value in (SETTINGS | _of_place(master) | {"spark.app.name": name}).items():
+    for key, value in (SETTINGS | _local_settings(master) | {"spark.app.name": name}).items():
         configuration.set(key, value)
     quick = f"{QUICK_JAVA} " if _is_local(master) else ""
     configuration.set("spark.driver.extraJavaOptions", f"{quick}-Dlog4j2.configurationFile=file:{settings_file}")
@@ -228,7 +228,7 @@ def _new_context(name: str, master: str, folder: Path) -> SparkContext:
             raise SparkNotStarted(master, f"{type(error).__name__}: {error}", "\n".join(lines)) from error
 
 
-def _of_place(master: str) -> dict[str, str]:
+def _local_settings(master: str) -> dict[str, str]:
     if not _is_local(master):
         return {}
     return {

@@ -9,7 +9,7 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import Any, Final
 
-from clonos.io.http.http_errors import HttpStatusError, shown_url
+from clonos.io.http.http_errors import HttpStatusError, redacted_url
 
 EXCERPT_CHARACTERS_MAX: Final = 200
 FIRST_STATUS_OF_ERRORS: Final = 400
@@ -119,4 +119,4 @@ class Response:
         if self.ok:
             return self
         excerpt = self.text[:EXCERPT_CHARACTERS_MAX]
-        raise HttpStatusError(self.method, shown_url(self.url), self.status_code, self.reason, excerpt)
+        raise HttpStatusError(self.method, redacted_url(self.url), self.status_code, self.reason, excerpt)

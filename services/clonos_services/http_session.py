@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from clonos.core.model.errors import JobError
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
-from clonos.io.http.http_errors import HttpRequestInvalid, shown_url
+from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
 from clonos.io.http.http_requests import SAFE_METHODS
 from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
@@ -235,7 +235,7 @@ class Session:
         is_announced = method not in SAFE_METHODS if intent is None else intent
         if reconcile is not None and not is_announced:
             problem = "reconcile= needs an announced request: remove intent=False, or set intent=True"
-            raise HttpRequestInvalid(method, shown_url(request.url), problem)
+            raise HttpRequestInvalid(method, redacted_url(request.url), problem)
         if idempotent is None:
             idempotent = intent is False or method in IDEMPOTENT_METHODS
         limits = HttpLimits(
@@ -346,12 +346,14 @@ def _sent_headers(
 
 def _body_of(method: str, url: str, json: Any, data: Body) -> bytes | None:
     if json is not None and data is not None:
-        raise HttpRequestInvalid(method, shown_url(url), "it has both json= and data=")
+        raise HttpRequestInvalid(method, redacted_url(url), "it has both json= and data=")
     if json is not None:
         try:
             return json_codec.dumps(json, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError) as problem:
-            raise HttpRequestInvalid(method, shown_url(url), f"json= cannot be encoded as JSON: {problem}") from problem
+            raise HttpRequestInvalid(
+                method, redacted_url(url), f"json= cannot be encoded as JSON: {problem}"
+            ) from problem
     if isinstance(data, Mapping):
         return urlencode(data, doseq=True).encode()
     return data.encode() if isinstance(data, str) else data

@@ -30,8 +30,8 @@ class EpochGenerator(Generator):
         return self._source().bit_generator
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refused, because a child would be kept beyond the epoch; use names instead. Raises: ReseedRefused in any
-        case."""
+        """Refuses to spawn, because a child would be kept beyond the epoch; use names instead. Raises: ReseedRefused in
+        any case."""
         raise ReseedRefused("numpy(...).spawn()")
 
     def __reduce__(self) -> Any:

@@ -90,13 +90,13 @@ class SnapshotStore:
     """
 
     def __init__(
-        self, store: CheckpointStore, around: SlotSurroundings, new_mirror: Callable[[TaskId], Mirror]
+        self, store: CheckpointStore, context: SlotSurroundings, new_mirror: Callable[[TaskId], Mirror]
     ) -> None:
-        self._store, self._image, self._new_mirror = store, around.image, new_mirror
-        self._post, self._faults = around.post, around.faults
-        self._writer = StoreThread("store writer", around.inbox)
-        self._writer_of_wholes = StoreThread("store writer of whole states", around.inbox)
-        self._reader = StoreThread("store reader", around.inbox)
+        self._store, self._image, self._new_mirror = store, context.image, new_mirror
+        self._post, self._faults = context.post, context.faults
+        self._writer = StoreThread("store writer", context.inbox)
+        self._writer_of_wholes = StoreThread("store writer of whole states", context.inbox)
+        self._reader = StoreThread("store reader", context.inbox)
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """Writes a snapshot; the outcome is ``SnapshotWritten``."""
@@ -111,7 +111,7 @@ class SnapshotStore:
             logger.warning("%s", error)
             self._post(SnapshotWritten(name, b"", str(error)))
         except ClonosError as error:
-            self._give_up(snapshot, error)
+            self._fail_task(snapshot, error)
         else:
             if more is not None:
                 more.release()
@@ -131,14 +131,14 @@ class SnapshotStore:
                 "%s The next snapshots build on the earlier ones, and the full state is written again later.", error
             )
         except ClonosError as error:
-            self._give_up(snapshot, error)
+            self._fail_task(snapshot, error)
         else:
             self._reach(FaultPoint.WHOLE_STATE_WRITTEN, snapshot)
             self._post(WholeStateWritten(name))
         finally:
             whole.release()
 
-    def _give_up(self, snapshot: Snapshot, error: ClonosError) -> None:
+    def _fail_task(self, snapshot: Snapshot, error: ClonosError) -> None:
         """Fails the task, because its state cannot be encoded; the same happens when the task encodes it itself."""
         failed = failure_of(snapshot.task, snapshot.incarnation, error, Recourse.NONE)
         self._post(PartFailed(failed))
@@ -159,9 +159,8 @@ class SnapshotStore:
             if isinstance(error, StoreFailed) and not isinstance(error, ObjectMissing):
                 logger.warning("%s", error)
                 self._post(SnapshotsRead(purpose, None, str(error)))
-            elif isinstance(
-                purpose, TaskRead
-            ):  # a retry does not help, and an earlier checkpoint is the user's decision
+            elif isinstance(purpose, TaskRead):
+                # A retry does not help, and to resume from an earlier checkpoint is the user's decision.
                 self._post(PartFailed(_unrestorable(purpose, error)))
             else:  # a late standby may request an object that a later checkpoint has removed
                 logger.info("%s", error)

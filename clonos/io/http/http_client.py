@@ -29,8 +29,8 @@ from clonos.io.http.http_errors import (
     HttpError,
     HttpRequestInvalid,
     HttpTimeout,
+    redacted_url,
     shown_text,
-    shown_url,
 )
 from clonos.io.http.http_requests import Hop, first_hop, next_hop
 from clonos.io.http.http_requests import HttpRequest as HttpRequest
@@ -72,12 +72,12 @@ class HttpReply:
 class HttpLimits:
     """Limits of a call in time, attempts and bytes."""
 
-    timeout_s: float  # the whole call
-    connect_timeout_s: float  # one attempt to connect
+    timeout_s: float  # for the whole call
+    connect_timeout_s: float  # for one attempt to connect
     retries_max: int  # retries after the first attempt
     redirects_max: int
     body_bytes_max: int
-    is_repeatable: bool  # the server may see the request more than once
+    is_repeatable: bool  # the server may receive the request more than once
 
 
 class HttpClient:
@@ -99,7 +99,7 @@ class HttpClient:
         """
         first = first_hop(request)
         if limits.connect_timeout_s <= 0:
-            raise HttpRequestInvalid(request.method, shown_url(request.url), "connect_timeout= is not above 0")
+            raise HttpRequestInvalid(request.method, redacted_url(request.url), "connect_timeout= is not above 0")
         deadline_ns = self._monotonic() + int(limits.timeout_s * NANOSECONDS_PER_SECOND)
         outcome, asked_pause_s = self._attempt(first, limits, deadline_ns)
         for repetition in range(limits.retries_max):
@@ -132,16 +132,16 @@ class HttpClient:
                 response = self._open(hop, limits, budget)
                 location = response.get_redirect_location() if redirects_left > 0 else None
                 if not location:
-                    return _read(response, hop, limits, budget), _asked_pause_s(response)
+                    return _read(response, hop, limits, budget), _retry_after_s(response)
                 status_code = response.status
-                _leave(response)
+                _discard_body(response)
                 del response  # else the traceback of an error would keep its connection open
                 hop = next_hop(hop, status_code, location)
                 redirects_left -= 1
         except HttpError as error:
             return error.with_traceback(None), 0.0
         except (HTTPError, TimeoutError, ReplyTooLong, ValueError) as failure:
-            return _translated(failure, hop, limits, budget), 0.0
+            return _error_of(failure, hop, limits, budget), 0.0
         finally:
             current_budget.reset(token)
 
@@ -199,10 +199,10 @@ def _check_encoding(response: urllib3.BaseHTTPResponse, hop: Hop) -> None:
     accepted = dict(hop.request.headers).get("accept-encoding", "")
     if len(encodings) > 1 or (encodings[0] in OPT_IN_ENCODINGS and encodings[0] not in accepted):
         reason = f"its body is encoded as {shown_text(named)!r}, but the request accepts only {accepted!r}"
-        raise HttpConnectionFailed(hop.request.method, shown_url(hop.request.url), reason, True)
+        raise HttpConnectionFailed(hop.request.method, redacted_url(hop.request.url), reason, True)
 
 
-def _leave(response: urllib3.BaseHTTPResponse) -> None:
+def _discard_body(response: urllib3.BaseHTTPResponse) -> None:
     """Closes the connection of a redirect instead of reading its body; reuses it when there is no body."""
     if response.length_remaining == 0:
         response.drain_conn()
@@ -219,19 +219,19 @@ def _is_worth_repeating(outcome: HttpReply | HttpError, limits: HttpLimits) -> b
     return False
 
 
-def _asked_pause_s(response: urllib3.BaseHTTPResponse) -> float:
+def _retry_after_s(response: urllib3.BaseHTTPResponse) -> float:
     """Returns ``Retry-After`` in seconds. The date form of the header is ignored."""
     asked = response.headers.get("Retry-After", "")
     return float(asked) if asked.isascii() and asked.isdigit() else 0.0
 
 
 def _timeout(hop: Hop, phase: str, limits: HttpLimits) -> HttpTimeout:
-    return HttpTimeout(hop.request.method, shown_url(hop.request.url), phase, limits.timeout_s)
+    return HttpTimeout(hop.request.method, redacted_url(hop.request.url), phase, limits.timeout_s)
 
 
-def _translated(failure: Exception, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpError:
+def _error_of(failure: Exception, hop: Hop, limits: HttpLimits, budget: Budget) -> HttpError:
     """Returns the error that a caller sees for the failure of an attempt."""
-    method, url = hop.request.method, shown_url(hop.request.url)
+    method, url = hop.request.method, redacted_url(hop.request.url)
     if isinstance(failure, ReplyTooLong):
         return HttpBodyTooLarge(method, url, limits.body_bytes_max)
     if budget.left_s <= 0:

@@ -107,7 +107,7 @@ def shown_text(text: str) -> str:
     return shown if len(text) <= SHOWN_CHARACTERS_MAX else f"{shown}..."
 
 
-def shown_url(url: str) -> str:
+def redacted_url(url: str) -> str:
     """Returns the URL without user, password, query and fragment."""
     try:
         parts = urlsplit(url)

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, parse_url
 
-from clonos.io.http.http_errors import HttpRedirectRefused, HttpRequestInvalid, shown_url
+from clonos.io.http.http_errors import HttpRedirectRefused, HttpRequestInvalid, redacted_url
 
 URL_CHARACTERS_MAX: Final = 8_192  # of the target of a redirect
 HOST_CHARACTERS_MAX: Final = 253
@@ -66,7 +66,7 @@ def first_hop(request: HttpRequest) -> Hop:
         _check(request)
         return Hop(request, _target_of(request.url))
     except ValueError as problem:
-        raise HttpRequestInvalid(request.method, shown_url(request.url), str(problem)) from problem
+        raise HttpRequestInvalid(request.method, redacted_url(request.url), str(problem)) from problem
 
 
 def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
@@ -91,7 +91,7 @@ def next_hop(hop: Hop, status_code: int, location: str) -> Hop:
         if body is not None or method not in SAFE_METHODS:
             raise ValueError("it is another origin, and a body or an unsafe method is not sent to another origin")
     except ValueError as problem:
-        raise HttpRedirectRefused(method, shown_url(request.url), shown_url(url), str(problem)) from problem
+        raise HttpRedirectRefused(method, redacted_url(request.url), redacted_url(url), str(problem)) from problem
     harmless = tuple(header for header in headers if header[0].lower() in HARMLESS_HEADERS)
     return Hop(HttpRequest(method, url, harmless), there.target)
 

@@ -132,7 +132,7 @@ def _make_root(root: Path) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise FolderRefused(str(root), f"it cannot be made: {error.strerror}") from None
+        raise FolderRefused(str(root), f"it cannot be created: {error.strerror}") from None
 
 
 def _is_private(folder: Path) -> bool:

@@ -54,7 +54,10 @@ class BindingRefused(EnvironmentFault):
     reason: str
 
     def __str__(self) -> str:
-        return f"cannot listen at {self.where}: {self.reason}. Set another data_host=, data_ports= or folder."
+        return (
+            f"cannot listen at {self.where}: {self.reason}."
+            " Set another data_host= or data_ports=; for a socket file, set TMPDIR to another folder."
+        )
 
 
 def bind_router(

@@ -82,7 +82,7 @@ class PeerConnection:
         self._keys = keys
         self._silence_ms = silence_ms
         self._held: deque[Packet] = deque()
-        self._held_bytes = 0
+        self._held_bytes = 0  # Invariant: the bytes of the packets in _held
         self._reopen_ms = REOPEN_FIRST_MS
         self._socket: Socket | None = None
         self._monitor: Socket | None = None
@@ -193,13 +193,13 @@ class PeerConnection:
         closes it."""
         self.phase = ConnectionPhase.BROKEN
 
-    def plan_to_reopen(self) -> None:
+    def schedule_reopen(self) -> None:
         """Schedules the reopening of a broken connection, whose monitor is no longer watched."""
         self.close()
         self.reopen_at_ms = time.monotonic() * 1e3 + self._reopen_ms
         self._reopen_ms = min(REOPEN_MS_MAX, self._reopen_ms * 2)
 
-    def open_again(self) -> None:
+    def reopen(self) -> None:
         """Reopens the connection, once ``reopen_at_ms`` has come."""
         self._open()
 

@@ -76,7 +76,7 @@ class MessageReceiver:
         self._admits_strangers = admits_strangers
         self._routes: dict[bytes, _Route] = {}  # of known senders
         self._blocked: dict[bytes, None] = {}  # messages of these connections are dropped
-        self._unfinished: dict[bytes, _Route] = {}  # routes with a transfer under way
+        self._unfinished: dict[bytes, _Route] = {}  # Invariant: the routes that have a transfer
 
     def receive_some(self, handler: MessageHandler) -> None:
         """Receives the pending messages, at most ``DRAIN_MESSAGES_MAX``."""
@@ -164,15 +164,15 @@ class MessageReceiver:
 
     # ------------------------------------------------------------------ the end of a connection
 
-    def look_for_ends(self) -> None:
+    def discard_dead_transfers(self) -> None:
         """Discards transfers whose sender is no longer admitted, or whose connection has closed. Called at each
         tick."""
         for routing_id, route in list(self._unfinished.items()):
             transfer = route.transfer
             assert transfer is not None, route
-            if route.sender not in self._expected_keys or (transfer.is_quiet and not self._is_open(routing_id)):
+            if route.sender not in self._expected_keys or (transfer.is_idle and not self._is_open(routing_id)):
                 self._forget(routing_id)
-            transfer.is_quiet = True
+            transfer.is_idle = True
 
     def _is_open(self, routing_id: bytes) -> bool:
         try:

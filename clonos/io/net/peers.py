@@ -96,7 +96,7 @@ class Peers:
         self._peers[address.slot] = Peer(address)
         return known.address if known is not None else None
 
-    def strangers_to(self, slots: Collection[SlotId]) -> list[PeerAddress]:
+    def others_than(self, slots: Collection[SlotId]) -> list[PeerAddress]:
         """Returns the addresses of all peers that are not among ``slots``."""
         return [peer.address for slot, peer in self._peers.items() if slot not in slots]
 
@@ -132,7 +132,7 @@ class Peers:
         if connection.phase is ConnectionPhase.BROKEN:
             what = f"the connection to {slot_name(peer.address.slot)} cannot be opened: {connection.failure}"
             self._log.warning("failed connection attempts", f"{what}. Retrying")
-            self._plan_to_reopen(peer, connection)
+            self._schedule_reopen(peer, connection)
             return
         descriptor = connection.descriptor
         self._watched[descriptor] = peer, connection
@@ -163,11 +163,11 @@ class Peers:
                 peer.is_gone = peer.has_broken = True
                 self.news.append(PeerNews(peer.address.slot, is_gone=True))
         if connection.phase is ConnectionPhase.BROKEN:
-            self._plan_to_reopen(peer, connection)
+            self._schedule_reopen(peer, connection)
 
-    def _plan_to_reopen(self, peer: Peer, connection: PeerConnection) -> None:
+    def _schedule_reopen(self, peer: Peer, connection: PeerConnection) -> None:
         self._unwatch(connection)
-        connection.plan_to_reopen()
+        connection.schedule_reopen()
         self._broken.append((peer, connection))
 
     def reopen_broken(self, now_ms: float) -> None:
@@ -175,14 +175,14 @@ class Peers:
         due = [entry for entry in self._broken if entry[1].reopen_at_ms <= now_ms]
         self._broken = [entry for entry in self._broken if entry[1].reopen_at_ms > now_ms]
         for peer, connection in due:
-            connection.open_again()
+            connection.reopen()
             self._watch(peer, connection)
 
     def reopens_at_ms(self) -> float | None:
         """Returns when the next broken connection is to be reopened; None if no connection is broken."""
         return min((connection.reopen_at_ms for _, connection in self._broken), default=None)
 
-    def look_for_resets(self) -> None:
+    def handle_resets(self) -> None:
         """Reopens connections for which the peer has requested a reset. No file descriptor signals these requests."""
         for peer in self._peers.values():
             for connection in peer.connections.values():
@@ -192,7 +192,7 @@ class Peers:
                         f"{slot_name(peer.address.slot)} requests a new connection, because a message was malformed",
                     )
                     peer.has_broken = True
-                    self._plan_to_reopen(peer, connection)
+                    self._schedule_reopen(peer, connection)
 
     def close(self) -> None:
         """Closes all connections."""

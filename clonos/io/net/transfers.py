@@ -23,8 +23,8 @@ class Transfer:
     __slots__ = (
         "_transfers",
         "count",
-        "is_cut",
-        "is_quiet",
+        "is_discarded",
+        "is_idle",
         "message",
         "message_bytes",
         "payload",
@@ -39,8 +39,8 @@ class Transfer:
         self.payload: list[bytes | memoryview] = []
         self.count = 0
         self.message_bytes = self.size_bytes = 0
-        self.is_quiet = False  # no piece since the last tick
-        self.is_cut = False  # discarded, because the process held too much
+        self.is_idle = False  # no piece since the last tick
+        self.is_discarded = False  # discarded, because the process held too much
 
     def add(self, head: Head, piece: bytes | memoryview) -> None:
         """Adds the next piece.
@@ -56,15 +56,15 @@ class Transfer:
             what = f"{self.message_bytes + len(piece)} bytes of a message, the limit is {MESSAGE_BYTES_MAX}"
             raise MessageMalformed(slot_name(self.sender), what)
         (self.message if is_of_message else self.payload).append(piece)
-        self.is_quiet = False
+        self.is_idle = False
         self.count += 1
         self.message_bytes += len(piece) if is_of_message else 0
         self._transfers.hold(self, len(piece))
         self.check()
 
     def check(self) -> None:
-        """Raises: MessageMalformed when this transfer was discarded."""
-        if self.is_cut:
+        """Checks that this transfer was not discarded. Raises: MessageMalformed when it was."""
+        if self.is_discarded:
             reason = f"this process holds more than {self._transfers.bytes_max} bytes of unfinished messages"
             raise MessageMalformed(slot_name(self.sender), f"{reason}, and most of them are from this sender")
 
@@ -90,6 +90,7 @@ class Transfers:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held_bytes = 0
+        """Invariant: the sum of ``size_bytes`` over the open transfers; at most ``bytes_max`` after ``hold``."""
         self._open: dict[Transfer, None] = {}
 
     def begin(self, sender: SlotId) -> Transfer:
@@ -108,7 +109,7 @@ class Transfers:
                 of_senders[each.sender] = of_senders.get(each.sender, 0) + each.size_bytes
             loser = max(of_senders, key=lambda sender: (of_senders[sender], sender))
             for each in [each for each in self._open if each.sender == loser]:
-                each.is_cut = True
+                each.is_discarded = True
                 each.end()
 
     def release(self, transfer: Transfer) -> None:

@@ -151,7 +151,7 @@ class Transport:
 
     def retain_peers(self, slots: Collection[SlotId]) -> None:
         """Removes all other peers: closes their connections and drops their messages."""
-        for address in self._peers.strangers_to(slots):
+        for address in self._peers.others_than(slots):
             self._peers.forget(address.slot)
             self._compressors.pop(address.slot, None)
             self._gatekeeper.forbid(address.public_key)
@@ -236,9 +236,9 @@ class Transport:
 
     def tick(self) -> None:
         """Handles reset requests of peers, and discards transfers of closed connections."""
-        self._peers.look_for_resets()
+        self._peers.handle_resets()
         for receiver in self._receivers.values():
-            receiver.look_for_ends()
+            receiver.discard_dead_transfers()
         self._log.tick()
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class ProcessSlots:
         self._lock = threading.Lock()
         self._orders = 0
         self._domain_of: dict[int, str] = {}  # orders whose slot runs or was requested
-        self._pid_of: dict[int, int] = {}  # orders whose slot was forked and runs
+        self._pid_of: dict[int, int] = {}  # process ids. Invariant: only orders in _domain_of
         events_read_fd, events_write_fd = os.pipe()
         opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
         try:

@@ -25,9 +25,8 @@ _PLAIN, _LZ4, _END = 0, 1, 2
 
 OBJECT_OF_PIECES_FORMAT = 2
 _ROW = struct.Struct("<6sB")  # magic, format
-_PIECE = struct.Struct(
-    "<BII"
-)  # compression or end marker, stored bytes, content bytes; of the end marker: 0, number of pieces
+# Compression or end marker, stored bytes, content bytes; of the end marker: 0, number of pieces.
+_PIECE = struct.Struct("<BII")
 _PIECE_CHECKSUM = struct.Struct("<Q")
 _INCOMPRESSIBLE_PIECES = 15
 """Pieces that skip compression after a piece that shrank by less than 1/16."""

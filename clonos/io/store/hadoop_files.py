@@ -57,17 +57,17 @@ class HadoopFiles:
         if not parts.hostname or not parts.path.strip("/"):
             raise StoreUnsupported(url, f"expected {parts.scheme}://namenode:port/folder")
         self._root = f"/{parts.path.strip('/')}"
-        with self._failing("connect"):
+        with self._translating_errors("connect"):
             self._client = _connect(url, parts.scheme, parts.netloc)
 
     def read(self, name: str) -> bytes:
         """Returns all bytes of a file."""
-        with self._failing(f"read {name}", name):
+        with self._translating_errors(f"read {name}", name):
             return self._client.read(self._path(name))
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file; the rename replaces an existing one."""
-        with self._failing(f"write {name}"):
+        with self._translating_errors(f"write {name}"):
             self._put(name, data, replaces=True)
 
     def write_parts(self, name: str, parts: Iterable[bytes]) -> None:
@@ -76,7 +76,7 @@ class HadoopFiles:
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Writes a file unless it exists: of several renames that do not replace, the namenode accepts one."""
-        with self._failing(f"create {name}"):
+        with self._translating_errors(f"create {name}"):
             try:
                 self._put(name, data, replaces=False)
             except FileExistsError:
@@ -85,17 +85,17 @@ class HadoopFiles:
 
     def exists(self, name: str) -> bool:
         """Returns True when the file exists."""
-        with self._failing(f"look for {name}"):
+        with self._translating_errors(f"look for {name}"):
             return self._client.is_file(self._path(name))
 
     def delete(self, name: str) -> None:
         """Removes a file, if it exists."""
-        with self._failing(f"delete {name}"):
+        with self._translating_errors(f"delete {name}"):
             self._client.delete(self._path(name))
 
     def list(self, folder: str) -> list[str]:
         """Returns the names of the files below a folder, without those that are being written."""
-        with self._failing(f"list {folder}"):
+        with self._translating_errors(f"list {folder}"):
             found = self._client.files_below(self._path(folder))
         names = [path.removeprefix(f"{self._root}/") for path in found]
         return sorted(name for name in names if not name.rpartition("/")[2].startswith("."))
@@ -115,7 +115,7 @@ class HadoopFiles:
             raise
 
     @contextmanager
-    def _failing(self, action: str, name: str = "") -> Iterator[None]:
+    def _translating_errors(self, action: str, name: str = "") -> Iterator[None]:
         try:
             yield
         except OSError as error:

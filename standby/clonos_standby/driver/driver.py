@@ -187,7 +187,7 @@ class Driver:
         if self._thread.ident is not None:
             self._thread.join()
         else:
-            self._shut()
+            self._close_all()
 
     def _abandon(self) -> None:
         self._is_closing = True
@@ -208,18 +208,16 @@ class Driver:
         try:
             self._handle([replace(self._plan.begin, now_ns=self._clock.now_ns())])
             self._loop(lambda: self._is_closing or self.result.done())
-            if (
-                self.result.done()
-            ):  # else the job was abandoned: no slot was released, and the provider ends all of them
+            if self.result.done():  # else the job was abandoned, and the provider ends slots that were not released
                 deadline_s = time.monotonic() + RELEASE_TIMEOUT_S
-                self._loop(lambda: not self._living() or time.monotonic() > deadline_s)
+                self._loop(lambda: not self._running_orders() or time.monotonic() > deadline_s)
         except BaseException as error:
             if not self.result.done():
                 self.result.set_exception(error)
             else:
                 logger.exception("the coordinator failed after the job had ended")
         finally:
-            self._shut()
+            self._close_all()
 
     def _loop(self, has_ended: Callable[[], bool]) -> None:
         tick_s = self._options.heartbeat_ms / 2_000
@@ -239,10 +237,10 @@ class Driver:
                 events, self._events = self._events, []
                 self._handle(events)
 
-    def _living(self) -> list[_Order]:
+    def _running_orders(self) -> list[_Order]:
         return [order for order in self._orders.values() if not order.has_ended]
 
-    def _shut(self) -> None:
+    def _close_all(self) -> None:
         self._provider.close()
         self._background_io.close()
         self._inbox.close()

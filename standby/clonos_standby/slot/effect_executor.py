@@ -38,24 +38,24 @@ class EffectExecutor:
     def __init__(
         self,
         slot_id: SlotId,
-        around: SlotSurroundings,
+        context: SlotSurroundings,
         transport: Transport,
         folder: LocalFolder,
         store: CheckpointStore,
     ) -> None:
-        self._id, self._around, self._image = slot_id, around, around.image
+        self._id, self._context, self._image = slot_id, context, context.image
         self._transport, self._folder = transport, folder
         self.ending: str | None = None
         self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
         self._sinks: dict[tuple[TaskId, Incarnation], SinkThread] = {}
         self._threads: list[Thread] = []
-        self._producers = JournalThreads(around)
-        self._snapshots = SnapshotStore(store, around, around.new_mirror)
+        self._producers = JournalThreads(context)
+        self._snapshots = SnapshotStore(store, context, context.new_mirror)
         self._spill = SpillFolder(
             folder.path / "spill",
-            lambda *outcome: around.post(SegmentSpilled(*outcome)),
-            lambda *outcome: around.post(SegmentLoaded(*outcome)),
-            around.faults,
+            lambda *outcome: context.post(SegmentSpilled(*outcome)),
+            lambda *outcome: context.post(SegmentLoaded(*outcome)),
+            context.faults,
         )
         self.performers: dict[type, Callable[[Any], None]] = {
             effect.SendMessage: self._send,
@@ -120,7 +120,7 @@ class EffectExecutor:
 
     def _start_task(self, asked: effect.StartTask) -> None:
         folder = self._folder.path / f"task-{asked.task}-{asked.thread}"
-        started = TaskThread(self._around, asked.task, asked.thread, asked.activation, folder)
+        started = TaskThread(self._context, asked.task, asked.thread, asked.activation, folder)
         self._tasks[asked.task, asked.thread] = started
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(started.thread)
@@ -178,7 +178,7 @@ class EffectExecutor:
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = OutsideIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
-        opened = SinkThread(self._around, sink, identity, asked.restored_number, task, channel)
+        opened = SinkThread(self._context, sink, identity, asked.restored_number, task, channel)
         self._sinks[task, asked.incarnation] = opened
         self._threads.append(opened.thread)
 

@@ -88,11 +88,11 @@ class SlotHost:
             PeerAddress(COORDINATOR, "", launch_spec.coordinator_address, launch_spec.coordinator_key)
         )
         self._inbox = Inbox(self._transport.wake)
-        around = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
-        self._slot = Slot(slot_id, self._image.plan, self._options, around.new_mirror)
+        context = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
+        self._slot = Slot(slot_id, self._image.plan, self._options, context.new_mirror)
         self._step, self._end_trace = traced(self._slot, launch_spec.slot_trace)
         store = CheckpointStore(launch_spec.store_url)
-        self._executor = EffectExecutor(slot_id, around, self._transport, folder, store)
+        self._executor = EffectExecutor(slot_id, context, self._transport, folder, store)
         self._performers = self._executor.performers
 
     # ------------------------------------------------------------------ the life

@@ -30,22 +30,22 @@ RECEIVE_WAIT_MS = 20
 class JournalThreads:
     """Connections of the journalled sources of a slot."""
 
-    def __init__(self, around: SlotSurroundings) -> None:
-        self._around = around
+    def __init__(self, context: SlotSurroundings) -> None:
+        self._context = context
         self._running: dict[tuple[TaskId, Incarnation], JournalThread] = {}
         self._ending: list[JournalThread] = []
 
     def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
         """Opens a connection in a new thread."""
-        image = self._around.image
+        image = self._context.image
         name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         source = image.pushed[image.plan.vertex_of[task]]
-        opened = JournalThread(self._around, source, name, offset_bytes, task, incarnation)
+        opened = JournalThread(self._context, source, name, offset_bytes, task, incarnation)
         self._running[task, incarnation] = opened
         opened.thread.start()
 
     def hold(self, task: TaskId, incarnation: Incarnation, held: bool) -> None:
-        """Pauses or resumes receiving."""
+        """Pauses receiving if ``held`` is True, else resumes it."""
         if (found := self._running.get((task, incarnation))) is not None:
             found.hold(held)
 
@@ -64,8 +64,8 @@ class JournalThreads:
 
     def close_all(self) -> list[Thread]:
         """Ends all connections. Returns the threads that may still run for a moment."""
-        for life in list(self._running):
-            self.close(*life)
+        for key in list(self._running):
+            self.close(*key)
         return [each.thread for each in self._ending]
 
 
@@ -74,7 +74,7 @@ class JournalThread:
 
     def __init__(
         self,
-        around: SlotSurroundings,
+        context: SlotSurroundings,
         source: PushedSource[Any],
         name: str,
         offset_bytes: int,
@@ -83,27 +83,27 @@ class JournalThread:
     ) -> None:
         self._source, self._name = source, name
         self._task, self._incarnation = task, incarnation
-        self._post, self._inbox = around.post, around.inbox
-        self._taken_bytes = offset_bytes
-        self._replicated_bytes = self._reported_bytes = offset_bytes
-        self._is_held = self._is_ended = False
-        self._moved = Event()
+        self._post, self._inbox = context.post, context.inbox
+        self._received_bytes = offset_bytes
+        self._replicated_bytes = self._acknowledged_bytes = offset_bytes
+        self._is_paused = self._is_ended = False
+        self._changed = Event()
         self.thread = Thread(target=self._run, name=f"journal {name}", daemon=True)
 
     def hold(self, held: bool) -> None:
-        """Pauses or resumes receiving."""
-        self._is_held = held
-        self._moved.set()
+        """Pauses receiving if ``held`` is True, else resumes it."""
+        self._is_paused = held
+        self._changed.set()
 
     def acknowledge(self, offset_bytes: int) -> None:
         """Requests an acknowledgement of the bytes before ``offset_bytes``."""
         self._replicated_bytes = offset_bytes
-        self._moved.set()
+        self._changed.set()
 
     def end(self) -> None:
         """Ends the thread at its next turn."""
         self._is_ended = True
-        self._moved.set()
+        self._changed.set()
 
     # ------------------------------------------------------------------ the thread
 
@@ -113,7 +113,7 @@ class JournalThread:
 
     def _run_and_report(self) -> None:
         try:
-            with closing(self._source.feed(self._taken_bytes)) as feed:
+            with closing(self._source.feed(self._received_bytes)) as feed:
                 self._receive_all(feed)
                 self._await_replication(feed)
         except Exception as error:
@@ -129,7 +129,7 @@ class JournalThread:
         """Receives until the producer has no more data, or the incarnation has ended."""
         while not self._is_ended:
             self._acknowledge(feed)
-            if self._is_held:
+            if self._is_paused:
                 self._wait()
                 continue
             data = feed.receive(RECEIVE_WAIT_MS)
@@ -137,26 +137,25 @@ class JournalThread:
                 self._hand_over(END_OF_JOURNAL)
                 return
             if data:
-                self._taken_bytes += len(data)
+                self._received_bytes += len(data)
                 self._hand_over(data)
 
     def _await_replication(self, feed: Feed) -> None:
         """Acknowledges the remaining data, because the producer may wait for it before it disconnects."""
-        while not self._is_ended and self._reported_bytes < self._taken_bytes:
+        while not self._is_ended and self._acknowledged_bytes < self._received_bytes:
             self._wait()
             self._acknowledge(feed)
 
     def _acknowledge(self, feed: Feed) -> None:
-        replicated_bytes = min(
-            self._replicated_bytes, self._taken_bytes
-        )  # the end marker is not a byte of the producer
-        if replicated_bytes > self._reported_bytes:
+        # The end marker is replicated too, but is not a byte of the producer.
+        replicated_bytes = min(self._replicated_bytes, self._received_bytes)
+        if replicated_bytes > self._acknowledged_bytes:
             feed.acknowledge(replicated_bytes)
-            self._reported_bytes = replicated_bytes
+            self._acknowledged_bytes = replicated_bytes
 
     def _wait(self) -> None:
-        self._moved.wait()
-        self._moved.clear()
+        self._changed.wait()
+        self._changed.clear()
 
     def _hand_over(self, data: bytes) -> None:
         self._post(ProducerDataRead(self._task, self._incarnation, data))

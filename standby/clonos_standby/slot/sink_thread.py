@@ -50,14 +50,14 @@ class SinkThread:
 
     def __init__(
         self,
-        around: SlotSurroundings,
+        context: SlotSurroundings,
         sink: ImmediateSink,
         identity: OutsideIdentity,
         restored_number: int,
         task: TaskId,
         channel: ChannelId,
     ) -> None:
-        self._post, self._faults = around.post, around.faults
+        self._post, self._faults = context.post, context.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget rows below this number
@@ -65,7 +65,7 @@ class SinkThread:
         self._end = Event()
         self._connection: Outside | None = None
         self._is_registered = False
-        self._at: InputRange | None = None  # what is being written
+        self._current_range: InputRange | None = None  # the rows that are being written
         self.thread = Thread(target=self._run, name=f"sink {identity.task_name}", daemon=True)
         self.thread.start()
 
@@ -100,7 +100,7 @@ class SinkThread:
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
             self._post(PartFailed(self._describe(error)))
         finally:
-            self._leave()
+            self._disconnect()
 
     def _serve(self) -> None:
         registration = self._persist(lambda connection: connection.register(self._identity, self._restored_number))
@@ -113,7 +113,7 @@ class SinkThread:
                 self._forget(write)
                 continue
             first_seq, count, rows = self._joined(write)
-            self._at = InputRange(self._channel, first_seq, count)
+            self._current_range = InputRange(self._channel, first_seq, count)
             next_number = self._persist(lambda connection, f=first_seq, r=rows: connection.write(f, r))
             if self._faults is not None:
                 self._faults.reach(FaultPoint.OUTSIDE_WRITTEN, self._identity.task_name, str(next_number))
@@ -125,7 +125,7 @@ class SinkThread:
             forget(self._connection, before_number)
         except Exception as error:  # noqa: BLE001 connectors may raise anything
             logger.info("the external system of %s failed to forget old rows: %r", self._identity.task_name, error)
-            self._leave()
+            self._disconnect()
 
     def _next(self) -> _Write | int | None:
         write, self._put_back = self._put_back, None
@@ -164,7 +164,7 @@ class SinkThread:
                 if is_ours or attempt == ATTEMPTS_MAX - 1:
                     raise
                 logger.warning("the external system of %s failed, retrying: %r", self._identity.task_name, error)
-                self._leave()
+                self._disconnect()
             if self._end.wait(backoff_s):
                 raise _Ended
             backoff_s = min(BACKOFF_S_MAX, backoff_s * 2)
@@ -178,7 +178,7 @@ class SinkThread:
                 self._connection.register(self._identity, self._restored_number)
         return self._connection
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -187,4 +187,6 @@ class SinkThread:
                 logger.debug("closing the sink connection of %s failed", self._identity.task_name, exc_info=True)
 
     def _describe(self, error: Any) -> TaskFailed:
-        return failure_of(self._task, self._incarnation, error, place=FailurePlace(self._at, self._identity.task_name))
+        return failure_of(
+            self._task, self._incarnation, error, place=FailurePlace(self._current_range, self._identity.task_name)
+        )

@@ -46,15 +46,15 @@ class TaskThread:
 
     def __init__(
         self,
-        around: SlotSurroundings,
+        context: SlotSurroundings,
         task: TaskId,
         thread: ThreadId,
         activation: Activation,
         folder: Path,
     ) -> None:
-        self._post, self._inbox, self._image = around.post, around.inbox, around.image
-        self._clock, self._faults = around.clock, around.faults
-        self._task, self._number, self._incarnation = task, thread, activation.incarnation
+        self._post, self._inbox, self._image = context.post, context.inbox, context.image
+        self._clock, self._faults = context.clock, context.faults
+        self._task, self._thread_id, self._incarnation = task, thread, activation.incarnation
         self._activation: Activation | None = activation
         self._folder = folder
         self._commands: SimpleQueue[Command] = SimpleQueue()
@@ -67,7 +67,7 @@ class TaskThread:
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
-        self.name = f"{around.image.plan.task_name(task)} {life}"
+        self.name = f"{context.image.plan.task_name(task)} {life}"
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._run_and_report, name=f"task {self.name}", daemon=True)
@@ -128,7 +128,7 @@ class TaskThread:
                 logger.debug("task %s raised after it was stopped", self.name, exc_info=True)
                 return
             failed = describe_failure(task, error) if task is not None else self._describe_start_failure(error)
-            self._post(ThreadRaised(self._number, failed))
+            self._post(ThreadRaised(self._thread_id, failed))
         finally:
             self._calls.close()
             if self._cost_clock is not None:
@@ -166,7 +166,7 @@ class TaskThread:
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.room.spend(emission.cost_bytes)
-        self._post(StepEmitted(self._task, self._number, emission))
+        self._post(StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_budget()
 
     def budget_bytes(self) -> int:
@@ -175,14 +175,14 @@ class TaskThread:
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Requests credit up to ``next_seq``."""
-        self._post(ElementsNeeded(self._task, self._number, channel, next_seq))
+        self._post(ElementsNeeded(self._task, self._thread_id, channel, next_seq))
 
     def go_live(self, positions: dict[ChannelId, int]) -> None:
         """Blocks until new determinants may be recorded. Raises: TaskStopped when the incarnation was stopped."""
         self._is_shadow = False
         if self._faults is not None:
             self._reach(FaultPoint.LOG_END)
-        self._post(LogEndReached(self._task, self._number, positions))
+        self._post(LogEndReached(self._task, self._thread_id, positions))
         self._live.wait()
         if self._is_stopped:
             raise TaskStopped
@@ -194,7 +194,7 @@ class TaskThread:
         stopped."""
         if self._faults is not None:
             self._reach(FaultPoint.INTENT)
-        self._post(ReplicationAwaited(self._task, self._number, log_end_bytes))
+        self._post(ReplicationAwaited(self._task, self._thread_id, log_end_bytes))
         while True:
             self._replicated_moved.clear()  # before the check, so that no later change is missed
             if self._is_stopped:
@@ -207,7 +207,7 @@ class TaskThread:
         """Blocks until the coordinator knows which element the task takes next. Raises: TaskStopped when it was
         stopped."""
         self._announced.clear()
-        self._post(StepAnnounced(self._task, self._number, channel, first_seq))
+        self._post(StepAnnounced(self._task, self._thread_id, channel, first_seq))
         if not self._is_stopped:
             self._announced.wait()
         if self._is_stopped:
@@ -215,12 +215,12 @@ class TaskThread:
 
     def open_journal(self) -> None:
         """Requests more input of the source; it arrives as ``Journalled`` commands."""
-        self._post(JournalWanted(self._task, self._number))
+        self._post(JournalWanted(self._task, self._thread_id))
 
     def lose_journal(self) -> NoReturn:
         """Reports that the journal is lost, and blocks until the incarnation is stopped. Raises: TaskStopped in any
         case."""
-        self._post(JournalMissed(self._task, self._number))
+        self._post(JournalMissed(self._task, self._thread_id))
         self._live.wait()
         raise TaskStopped
 

@@ -97,9 +97,9 @@ def test_a_resume_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"resume": True, "overwrite": True}, "take one of them"),
+        ({"resume": True, "overwrite": True}, "Set only one of them"),
         ({"checkpoint": 3}, "needs resume"),
-        ({"spark": object()}, "slots on Spark"),
+        ({"spark": object()}, "the slots are processes"),
         ({"chekpoint_every": "1s"}, "did you mean 'checkpoint_every'"),
     ],
 )

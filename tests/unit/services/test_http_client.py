@@ -21,7 +21,7 @@ from clonos.io.http.http_errors import (
     HttpConnectionFailed,
     HttpRequestInvalid,
     HttpTimeout,
-    shown_url,
+    redacted_url,
 )
 from tests.unit.services.loopback import Loopback, loopback
 
@@ -157,8 +157,8 @@ def test_a_header_with_a_line_break_is_a_job_error(server: Loopback, client: Htt
 
 
 def test_error_messages_show_no_secrets_of_a_url() -> None:
-    assert shown_url("https://user:word@host:1/path?key=1#part") == "https://host:1/path"
-    assert shown_url("http://[") == "(a malformed URL)"
+    assert redacted_url("https://user:word@host:1/path?key=1#part") == "https://host:1/path"
+    assert redacted_url("http://[") == "(a malformed URL)"
 
 
 def test_the_process_shares_one_client_until_it_is_closed_or_forked() -> None:
