@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from clonos.api.graph import AnySink, Exchange, KeyBy, Tap
+from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import GraphRefused
 from clonos.api.steps import Following, GraphBuilder
 from clonos.api.windows import Tumbling
@@ -72,7 +72,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
-        return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, keeps_places=True))
+        return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, is_one_to_one=True))
 
     def filter(
         self,
@@ -86,7 +86,8 @@ class Stream(GraphBuilder, Generic[T]):
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        return Stream(self._graph, self._step("filter", lambda _: make, options, runs_user_code=True, keeps_rows=True))
+        step = self._step("filter", lambda _: make, options, runs_user_code=True, selects_rows=True)
+        return Stream(self._graph, step)
 
     def flat_map(
         self,
@@ -149,8 +150,10 @@ class Stream(GraphBuilder, Generic[T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.MapBatches, function)
-        flags = {"runs_user_code": True, "needs_columns": True, "gives_columns": True}
-        return Stream(self._graph, self._step("map_batches", lambda _: make, options, **flags))
+        step = self._step(
+            "map_batches", lambda _: make, options, runs_user_code=True, requires_columns=True, gives_columns=True
+        )
+        return Stream(self._graph, step)
 
     @overload
     def key_by(self, key: Callable[[T], K], *, name: str | None = None) -> KeyedStream[K, T]: ...
@@ -164,8 +167,8 @@ class Stream(GraphBuilder, Generic[T]):
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
         bool, None, UUID, date or a tuple of these.
         """
-        key_by = KeyBy(self._graph.take_name("key_by", name), key, name is not None)
-        return KeyedStream(self._graph, tuple(Tap(tap.step, Exchange.HASH, key_by) for tap in self._taps))
+        key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
+        return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merges this stream with others of the same job.
@@ -176,11 +179,11 @@ class Stream(GraphBuilder, Generic[T]):
 
     def rebalance(self) -> Stream[T]:
         """Distributes records round-robin over the tasks of the next step."""
-        return Stream(self._graph, tuple(Tap(tap.step, Exchange.REBALANCE) for tap in self._taps))
+        return Stream(self._graph, self._inputs_by(Exchange.REBALANCE))
 
     def broadcast(self) -> Stream[T]:
         """Sends every record to every task of the next step."""
-        return Stream(self._graph, tuple(Tap(tap.step, Exchange.BROADCAST) for tap in self._taps))
+        return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
 
     def process(
         self,
@@ -265,7 +268,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, gives_key=""))
+        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, key_field=""))
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
@@ -273,7 +276,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, gives_key=""))
+        return Stream(self._graph, self._step("count", make, options, key_field=""))
 
     def process(
         self,
@@ -322,4 +325,4 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
             raise GraphRefused("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream
 
-        return WindowedStream(self._graph, self._taps, kind)
+        return WindowedStream(self._graph, self._inputs, kind)

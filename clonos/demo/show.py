@@ -79,7 +79,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
             stop = folder / "stop"
             job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
             with Display(console) as display:
-                display.tell(f"starting {options.slots} slots")
+                display.show_event(f"starting {options.slots} slots")
                 with _stopped_at_the_end(job.start()) as handle:
                     shown = _watch(handle, display, Kills(kinds), options.seconds, stop)
         console.print("reading the output and the server's log")
@@ -99,15 +99,15 @@ def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None
         display.show(status)
         event = None if was_stopped else kills.look(status)
         if event is not None:
-            display.tell(event)
-        if ends_s is not None and time.monotonic() >= ends_s and kills.is_over and not was_stopped:
+            display.show_event(event)
+        if ends_s is not None and time.monotonic() >= ends_s and kills.has_ended and not was_stopped:
             was_stopped = True
-            display.tell("the time is up: ending the input")
+            display.show_event("the time is up: ending the input")
             stop.touch()
     status = handle.status()
     display.show(status)
-    if not kills.is_over:
-        display.tell(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
+    if not kills.has_ended:
+        display.show_event(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
     return Shown(kills.done, status.recoveries, kills.disturbed, was_stopped)
 
 

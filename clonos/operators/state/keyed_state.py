@@ -31,7 +31,7 @@ INLINE_BYTES_MAX: Final = 4 << 20
 ALL: Final = 1 << 60
 """Bound above any number of entries."""
 
-MELTED_A_STEP_MAX: Final = 1 << 11
+MERGED_PER_STEP_MAX: Final = 1 << 11
 """Entries of an overlay that a step merges, which takes about 1 ms."""
 
 
@@ -107,7 +107,7 @@ class Table:
             for key in [key for key in self.changed if not self.entries[key]]:
                 self.delete(key)
 
-    def forget_changes(self) -> None:
+    def clear_changes(self) -> None:
         """Forgets the changes, which a snapshot contains now."""
         self.changed = {}
         self.deleted = {}
@@ -196,7 +196,7 @@ class StateBackend:
                 later[name] = (self._frozen(table), None)
         return self._read(LaterPieces(later, (encode_piece(tuple(sections), is_full=True),)))
 
-    def melt(self, entries_max: int = MELTED_A_STEP_MAX) -> None:
+    def melt(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
         """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
         if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
             return
@@ -225,7 +225,7 @@ class StateBackend:
     def _end(self, full: bool, sections: list[Section]) -> bytes:
         dropped = () if full else tuple(self._dropped)
         for table in self._tables.values():
-            table.forget_changes()
+            table.clear_changes()
         self._dropped = {}
         return encode_piece(tuple(sections), full, dropped)
 
