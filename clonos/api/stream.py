@@ -197,8 +197,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
-                arguments.
+            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
@@ -290,8 +289,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
-                arguments.
+            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))

@@ -231,7 +231,7 @@ def default_row_text(row: Any) -> str:
 def collect(limit: int = ROWS_MAX) -> CollectSink:
     """Sink that gathers at most ``limit`` rows in the driver; read them from its ``rows``.
 
-    For tests and small results.
+    For tests and small results: with more rows the job fails with ``OutputTooLarge``.
 
     Raises:
         ConnectorMisused: ``limit`` is below 1.

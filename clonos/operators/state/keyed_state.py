@@ -98,7 +98,7 @@ class Table:
             self.deleted[key] = None
 
     def contents(self) -> Entries:
-        """Returns all entries; the table must not be used afterwards."""
+        """Returns all entries, to be read only."""
         return self.entries.merged() if isinstance(self.entries, Overlay) else self.entries
 
     def prune(self) -> None:
