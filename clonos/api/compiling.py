@@ -156,7 +156,7 @@ class _Compiler:
         if self._parallelism_of(step) > self._options.max_parallelism:
             raise GraphRefused(
                 step.name,
-                f"has {self._parallelism_of(step)} tasks, and max_parallelism is {self._options.max_parallelism}",
+                f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
                 "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
         if isinstance(step.source, PushedSource) and not self._options.keepers:
@@ -262,14 +262,15 @@ class _Compiler:
         upstream = self._graph.steps[step_input.step]
         key = key_by.key
         by_column = isinstance(key, str) and upstream.gives_columns
-        is_bare = not isinstance(key, str) and is_identity(key)
+        rows_are_keys = not isinstance(key, str) and is_identity(key)
         key_output = self._key_outputs.get((step_input.step, id(key_by)))
         if key_output is not None:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
             function = itemgetter(key) if isinstance(key, str) else key
-            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, function, is_bare)
+            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[step_input.step])
             self._key_outputs[step_input.step, id(key_by)] = number, ports
@@ -277,7 +278,7 @@ class _Compiler:
             vertex.runs_user_code = True
         if by_column:
             return InputShape.COLUMNS, str(key)
-        return (InputShape.KEYS if is_bare else InputShape.PAIRS), ""
+        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ""
 
     def _add_errors(self) -> None:
         """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""

@@ -148,7 +148,7 @@ class JobGraph:
             if parallelism not in (None, 1):
                 raise GraphRefused(
                     name or "source",
-                    f"has the parallelism {parallelism!r}, and its source is one connection",
+                    f"has the parallelism {parallelism!r}, but its source has a single connection",
                     "Leave it out; join several sources by union if one connection is too slow.",
                 )
             parallelism = 1
@@ -209,7 +209,7 @@ class JobGraph:
         Raises: GraphRefused: another step has the name, or it is malformed.
         """
         if name is not None:
-            _checked_name(f"a step {kind}", name)
+            _checked_name(f"a {kind} step", name)
             if name in self._names:
                 raise GraphRefused(name, "has the name of another step", "Give each step of a job a name of its own.")
         else:
@@ -267,7 +267,7 @@ def _checked_name(what: str, name: Any) -> str:
     if not isinstance(name, str) or NAME_PATTERN.fullmatch(name) is None:
         raise GraphRefused(
             f"{name!r:.80}",
-            f"({what}) is not a valid name",
+            f"cannot be the name of {what}",
             "A name has at most 64 letters, digits, '_', '-' and '.', and begins with a letter or a digit.",
         )
     return name

@@ -106,14 +106,14 @@ class OperatorChain:
 
     def close(self) -> None:
         """Closes every operator, then raises the first exception of these."""
-        faults: list[Exception] = []
+        errors: list[Exception] = []
         for operator in self._operators:
             try:
                 operator.close()
-            except Exception as fault:  # noqa: BLE001  raised below
-                faults.append(fault)
-        if faults:
-            raise faults[0]
+            except Exception as error:  # noqa: BLE001  raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     # --- data
 

@@ -64,17 +64,17 @@ class ToImmediateSink(Operator):
 class ToKeys(Operator):
     """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], is_bare: bool) -> None:
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], rows_are_keys: bool) -> None:
         """Creates the output for all edges with this key, so that the key function runs once per record."""
         self._ports = tuple(ports)
         self._key = key
-        self._is_bare = is_bare
+        self._rows_are_keys = rows_are_keys
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any]) -> None:
-        if self._is_bare:
+        if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
             keys, failed = self.guard.each(self._key, rows)

@@ -22,7 +22,7 @@ FETCHED_ROWS = 500
 _FAULTS_OF_THE_JOB = frozenset({"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"})
 _FAULTS_OF_THE_DATABASE = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError", "Error"})
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class RegistrationChanged(Exception):
@@ -47,7 +47,7 @@ class Database:
         self._sink = sink
         self._connection: Any = None
 
-    def in_transaction(self, doing: str, work: Callable[[], Answer], attempts: int = ATTEMPTS_MAX) -> Answer:
+    def in_transaction(self, doing: str, work: Callable[[], Result], attempts: int = ATTEMPTS_MAX) -> Result:
         """Does ``work`` in one transaction, with up to ``attempts`` attempts.
 
         Raises: TableRefused: the database rejects the work. TableUnavailable: the database stays busy or unreachable.
@@ -57,7 +57,7 @@ class Database:
                 if self._connection is None:
                     self._connection = self._opened()
                 self._sink.begin(self._connection)
-                answer = work()
+                result = work()
                 self._connection.commit()
             except (JobError, InternalError, OutsideFenced):
                 self._roll_back()
@@ -74,7 +74,7 @@ class Database:
                 if attempt == attempts:
                     raise TableUnavailable(self._sink.table, doing, str(error) or kind) from error
             else:
-                return answer
+                return result
         raise AssertionError("the last attempt returns or raises")
 
     def execute(self, statement: SqlStatement, values: Mapping[str, Any]) -> int:

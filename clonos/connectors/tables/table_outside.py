@@ -197,9 +197,12 @@ class TableOutside:
         return self._database.execute(statement, self._identity | values)
 
     def _fenced(self, registered: tuple[int, int, int] | None) -> OutsideFenced:
-        who = "no incarnation" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
+        if registered is None:
+            other = "no incarnation"
+        else:
+            other = f"incarnation {registered[1]} of generation {registered[0]}"
         return OutsideFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
-            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered",
+            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {other} is registered",
             by=registered[:2] if registered is not None else None,
         )

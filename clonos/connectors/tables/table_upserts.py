@@ -207,7 +207,7 @@ class UpsertedRows:
         try:
             return b64encode(encode_value(row)).decode("ascii")
         except (ValueUnsupported, ValueBeyondLimit) as error:
-            raise TableRefused(self._sink.table, "keeping what a row was", str(error)) from error
+            raise TableRefused(self._sink.table, "storing the previous row", str(error)) from error
 
 
 def _decoded(text: str | None) -> Row | None:

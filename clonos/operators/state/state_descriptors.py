@@ -129,7 +129,7 @@ class ListState(State, Generic[T]):
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, list)
+        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, list)
 
 
 class MapState(State, Generic[K, V]):
@@ -143,7 +143,7 @@ class MapState(State, Generic[K, V]):
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, dict)
+        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, dict)
 
 
 class _ValueCell:

@@ -54,8 +54,8 @@ class StatefulMap(Keyed):
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, table.entries.get
-        for key, (users_key, value) in records:
-            state, result = function(users_key, get(key), value)
+        for key, (user_key, value) in records:
+            state, result = function(user_key, get(key), value)
             if state is None:
                 table.delete(key)
             else:
@@ -82,12 +82,12 @@ class KeyedReduce(Keyed):
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, append = self._function, results.append
         entries, changed = self._table.entries, self._table.changed
-        for key, (users_key, value) in records:
+        for key, (user_key, value) in records:
             if key in entries:
                 value = function(entries[key], value)
             entries[key] = value
             changed[key] = None
-            append((users_key, value))
+            append((user_key, value))
 
 
 class Counters(dict[Any, "count[int]"]):

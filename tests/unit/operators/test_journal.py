@@ -130,7 +130,7 @@ def test_other_sources_have_no_journal() -> None:
 
 
 def test_several_tasks_on_one_connection_are_refused() -> None:
-    with pytest.raises(GraphRefused, match="its source is one connection"):
+    with pytest.raises(GraphRefused, match="its source has a single connection"):
         pushed_graph(parallelism=2)
 
 
