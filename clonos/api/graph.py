@@ -101,7 +101,7 @@ class Step:
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails its task.
+    ``errors`` is the sink of records whose user code raised; None: such a record fails the job.
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
