@@ -1,13 +1,4 @@
-"""Streams: each method adds a step to the job and returns the stream of its results.
-
-Keywords that most methods take:
-
-- ``name``: the step's unique name. Later versions of the job find the state of the step by it, so name stateful steps.
-- ``parallelism``: the number of the step's tasks; by default that of the job.
-- ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
-- ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
-  apply its checkpoints; by default the setting of the job.
-"""
+"""Streams: each method adds a step to the job and returns the stream of its results."""
 
 from __future__ import annotations
 
@@ -58,7 +49,16 @@ class ProcessFunction(Protocol[T_contra, U]):
 
 
 class Stream(GraphBuilder, Generic[T]):
-    """Stream of records without a key."""
+    """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
+
+    Most methods take these keywords:
+
+    - ``name``: the unique name of the step. Later versions of the job find the state of the step by it.
+    - ``parallelism``: the number of tasks of the step; by default that of the job.
+    - ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
+    - ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
+      apply checkpoints; by default the setting of the job.
+    """
 
     def map(
         self,
@@ -214,7 +214,7 @@ class Stream(GraphBuilder, Generic[T]):
 
 
 class KeyedStream(GraphBuilder, Generic[K, T]):
-    """Stream of records that is partitioned by key."""
+    """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload
     def stateful_map(

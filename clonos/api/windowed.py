@@ -23,7 +23,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     """Windows of each key of a stream, not yet aggregated.
 
     An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
-    input ends.
+    input ends. The methods take the keywords of ``Stream``.
     """
 
     def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], kind: Tumbling) -> None:

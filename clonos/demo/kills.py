@@ -129,7 +129,7 @@ def is_live(status: Status) -> bool:
 
 
 def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:
-    """Chooses the tasks of a kill: the first task of the step, or all tasks of the executor that has most."""
+    """Chooses the tasks of a kill: the first task of the step, or all tasks of the executor with the most."""
     first_map = next(task for task in tasks if step_of(task.name) == ASK)
     windows = [task for task in tasks if step_of(task.name) == COUNT]
     if kind is KillKind.MAP:

@@ -30,10 +30,10 @@ _ABSENT: Final = _Absent()
 
 
 class Overlay(dict[Any, Any]):
-    """Changes of a table over its frozen entries ``below``; supports access by key only.
+    """Changes of a table over its frozen entries; supports access by key only.
 
     The overlay holds entries that were set since, and copies of mutable values that were read. ``merged`` returns all
-    entries. When the snapshot is stored, ``melt`` merges the overlay in pieces, because merging at once would block the
+    entries. When the snapshot is stored, the overlay is merged in pieces, because merging it at once would block the
     task.
     """
 
