@@ -14,7 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, Tap
+from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, refuse_key
@@ -22,13 +22,13 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
+    DropKeys,
     SeveralSinks,
     ToColumnKeys,
     ToEdge,
+    ToImmediateSink,
     ToKeys,
-    ToOutside,
     ToSink,
-    WithoutKeys,
     is_identity,
 )
 from clonos.operators.connector_contract import (
@@ -75,14 +75,14 @@ class _Vertex:
     nodes: list[_Node] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     sinks: list[TransactionalSink] = field(default_factory=list)
-    outside: ImmediateSink | None = None
+    immediate_sink: ImmediateSink | None = None
     pushed: PushedSource[Any] | None = None
     runs_user_code: bool = False
     is_hot: bool = False
     error_port: int | None = None
     ports: int = 0
 
-    def take_port(self) -> int:
+    def allocate_port(self) -> int:
         """Allocates the next output port."""
         self.ports += 1
         return self.ports - 1
@@ -114,13 +114,13 @@ class _Compiler:
         self._edges: list[Edge] = []
         self._vertex_of: list[_Vertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._outlets: dict[tuple[int, int], tuple[int, list[int]]] = {}
+        self._key_outputs: dict[tuple[int, int], tuple[int, list[int]]] = {}
         """Nodes that partition by key, with their ports, by number of the step and identity of the ``KeyBy``."""
 
     def image(self) -> JobImage:
         for step in self._graph.steps:
             self._check(step)
-            self._place(step)
+            self._add_step(step)
         self._add_errors()
         names = self._names()
         vertices = tuple(
@@ -128,7 +128,7 @@ class _Compiler:
                 name,
                 vertex.parallelism,
                 is_source=any(step.source is not None for step in vertex.steps),
-                has_effects=vertex.outside is not None or any(step.has_effects for step in vertex.steps),
+                has_effects=vertex.immediate_sink is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
@@ -156,7 +156,7 @@ class _Compiler:
         if self._parallelism_of(step) > self._options.max_parallelism:
             raise GraphRefused(
                 step.name,
-                f"has {self._parallelism_of(step)} tasks, and max_parallelism is {self._options.max_parallelism}",
+                f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
                 "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
         if isinstance(step.source, PushedSource) and not self._options.keepers:
@@ -166,22 +166,23 @@ class _Compiler:
                 "Set keepers to 1 or more, or read from files.",
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
-        for tap in step.taps if step.needs_columns else ():
-            giver = self._graph.steps[tap.step]
-            if not giver.gives_columns:
-                raise ColumnsNeeded(step.name, giver.name)
+        for step_input in step.inputs if step.requires_columns else ():
+            upstream = self._graph.steps[step_input.step]
+            if not upstream.gives_columns:
+                raise ColumnsNeeded(step.name, upstream.name)
 
-    def _place(self, step: Step) -> None:
+    def _add_step(self, step: Step) -> None:
         vertex = self._fusable_vertex(step)
         is_head = vertex is None
         if vertex is None:
             vertex = self._new_vertex(self._parallelism_of(step))
-        parent = None if is_head else self._node_of[step.taps[0].step]
+        parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
-        if is_head and step.sink is not None and step.taps[0].key is not None:
-            parent = vertex.add(_Node(step.name, WithoutKeys, True), None)
-        aligned = is_head or self._keeps_places(vertex, step.taps[0])
-        number = vertex.add(_Node(step.name, self._maker(step, vertex), aligned and not step.needs_columns), parent)
+        if is_head and step.sink is not None and step.inputs[0].key is not None:
+            parent = vertex.add(_Node(step.name, DropKeys, True), None)
+        aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
+        make = self._operator_factory(step, vertex)
+        number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
         vertex.runs_user_code |= step.runs_user_code
@@ -189,16 +190,16 @@ class _Compiler:
         self._vertex_of.append(vertex)
         self._node_of.append(number)
         if is_head:
-            vertex.inputs = [Input(head, *self._connect(tap, vertex)) for tap in step.taps]
+            vertex.inputs = [Input(head, *self._connect(step_input, vertex)) for step_input in step.inputs]
 
     def _fusable_vertex(self, step: Step) -> _Vertex | None:
         """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
-        if len(step.taps) != 1 or step.taps[0].exchange is not Exchange.FORWARD:
+        if len(step.inputs) != 1 or step.inputs[0].exchange is not Exchange.FORWARD:
             return None
-        vertex = self._vertex_of[step.taps[0].step]
+        vertex = self._vertex_of[step.inputs[0].step]
         if vertex.parallelism != self._parallelism_of(step):
             return None
-        if step.sink is not None and vertex.outside is not None:
+        if step.sink is not None and vertex.immediate_sink is not None:
             return None
         if vertex.is_hot and not may_be_hot(step):
             return None
@@ -213,81 +214,85 @@ class _Compiler:
         self._vertices.append(vertex)
         return vertex
 
-    def _keeps_places(self, vertex: _Vertex, tap: Tap) -> bool:
-        return vertex.nodes[self._node_of[tap.step]].is_aligned and self._graph.steps[tap.step].keeps_places
+    def _is_one_to_one(self, vertex: _Vertex, step_input: StepInput) -> bool:
+        number = step_input.step
+        return vertex.nodes[self._node_of[number]].is_aligned and self._graph.steps[number].is_one_to_one
 
-    def _maker(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
+    def _operator_factory(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
         if isinstance(step.source, PushedSource):
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
             return partial(SourceHead, step.name, step.source, self._splits[step.name], step.gives_columns)
         if step.sink is not None:
-            return self._sink_maker(step.sink, vertex, self._graph.steps[step.taps[0].step].name)
+            return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
 
-    def _sink_maker(self, sink: AnySink, vertex: _Vertex, giver: str) -> Callable[[], Operator]:
+    def _sink_factory(self, sink: AnySink, vertex: _Vertex, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):
             vertex.sinks.append(sink)
             # The list grows with each further sink of the vertex.
             return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)
-        vertex.outside = sink
-        port = vertex.take_port()
-        self._edges.append(Edge(vertex.number, None, Partitioning.OUTSIDE, port, giver))
-        return partial(ToOutside, port)
+        vertex.immediate_sink = sink
+        port = vertex.allocate_port()
+        self._edges.append(Edge(vertex.number, None, Partitioning.OUTSIDE, port, upstream))
+        return partial(ToImmediateSink, port)
 
     # --- edges
 
-    def _connect(self, tap: Tap, target: _Vertex) -> tuple[InputShape, str]:
-        """Adds the edge from a tap to a vertex, and returns the shape of its batches with the key column."""
-        vertex = self._vertex_of[tap.step]
-        port = vertex.take_port()
-        partitioning = PARTITIONINGS[tap.exchange]
+    def _connect(self, step_input: StepInput, target: _Vertex) -> tuple[InputShape, str]:
+        """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key column."""
+        vertex = self._vertex_of[step_input.step]
+        port = vertex.allocate_port()
+        partitioning = PARTITIONINGS[step_input.exchange]
         if partitioning is Partitioning.FORWARD and vertex.parallelism != target.parallelism:
             partitioning = Partitioning.REBALANCE
-        name = self._graph.steps[tap.step].name
+        name = self._graph.steps[step_input.step].name
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
-        if tap.key is not None:
-            return self._connect_by_key(tap, tap.key, vertex, port)
-        giver = self._graph.steps[tap.step]
-        vertex.add(_Node(giver.name, partial(ToEdge, port), False), self._node_of[tap.step])
+        if step_input.key is not None:
+            return self._connect_by_key(step_input, step_input.key, vertex, port)
+        upstream = self._graph.steps[step_input.step]
+        vertex.add(_Node(upstream.name, partial(ToEdge, port), False), self._node_of[step_input.step])
         return InputShape.PLAIN, ""
 
-    def _connect_by_key(self, tap: Tap, key_by: KeyBy, vertex: _Vertex, port: int) -> tuple[InputShape, str]:
-        giver = self._graph.steps[tap.step]
+    def _connect_by_key(
+        self, step_input: StepInput, key_by: KeyBy, vertex: _Vertex, port: int
+    ) -> tuple[InputShape, str]:
+        upstream = self._graph.steps[step_input.step]
         key = key_by.key
-        by_column = isinstance(key, str) and giver.gives_columns
-        is_bare = not isinstance(key, str) and is_identity(key)
-        outlet = self._outlets.get((tap.step, id(key_by)))
-        if outlet is not None:
-            outlet[1].append(port)
+        by_column = isinstance(key, str) and upstream.gives_columns
+        rows_are_keys = not isinstance(key, str) and is_identity(key)
+        key_output = self._key_outputs.get((step_input.step, id(key_by)))
+        if key_output is not None:
+            key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
             function = itemgetter(key) if isinstance(key, str) else key
-            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, function, is_bare)
-            aligned = self._keeps_places(vertex, tap) and not by_column
-            number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[tap.step])
-            self._outlets[tap.step, id(key_by)] = number, ports
+            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
+            aligned = self._is_one_to_one(vertex, step_input) and not by_column
+            number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[step_input.step])
+            self._key_outputs[step_input.step, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
             return InputShape.COLUMNS, str(key)
-        return (InputShape.KEYS if is_bare else InputShape.PAIRS), ""
+        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ""
 
     def _add_errors(self) -> None:
         """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""
         sink = self._graph.errors
-        givers = [vertex for vertex in self._vertices if vertex.runs_user_code]
-        if sink is None or not givers:
+        upstreams = [vertex for vertex in self._vertices if vertex.runs_user_code]
+        if sink is None or not upstreams:
             return
         refuse_key(ERRORS_STEP, sink)
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
-        number = errors.add(_Node(ERRORS_STEP, self._sink_maker(sink, errors, ERRORS_STEP), False), None)
-        for giver in givers:
-            giver.error_port = giver.take_port()
-            self._edges.append(Edge(giver.number, errors.number, Partitioning.REBALANCE, giver.error_port, ERRORS_STEP))
+        number = errors.add(_Node(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
+        for upstream in upstreams:
+            port = upstream.error_port = upstream.allocate_port()
+            self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
             errors.inputs.append(Input(number))
 
     # --- numbers and names
@@ -295,8 +300,10 @@ class _Compiler:
     def _parallelism_of(self, step: Step) -> int:
         if step.parallelism is not None:
             return step.parallelism
-        if step.sink is not None and len({self._vertex_of[tap.step].parallelism for tap in step.taps}) == 1:
-            return self._vertex_of[step.taps[0].step].parallelism
+        if step.sink is not None:
+            parallelisms = {self._vertex_of[each.step].parallelism for each in step.inputs}
+            if len(parallelisms) == 1:
+                return parallelisms.pop()
         return self._parallelism
 
     def _parallelism_of_source(self, step: Step) -> int:
@@ -327,8 +334,8 @@ def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
 
 
 def _sink_of(vertex: _Vertex) -> AnySink | None:
-    if vertex.outside is not None:
-        return vertex.outside
+    if vertex.immediate_sink is not None:
+        return vertex.immediate_sink
     if len(vertex.sinks) == 1:
         return vertex.sinks[0]
     return SeveralSinks(tuple(vertex.sinks)) if vertex.sinks else None

@@ -55,10 +55,10 @@ class KeyBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Tap:
+class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several taps.
+    A union has several inputs.
     """
 
     step: int
@@ -72,10 +72,10 @@ class Step:
 
     ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
 
-    - ``gives_columns``: its results are record batches; ``needs_columns``: it accepts record batches only.
-    - ``keeps_places``: result i of a batch belongs to record i. ``keeps_rows``: its results are a selection of its
+    - ``gives_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
+    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are a selection of its
       records.
-    - ``gives_key``: the field of its results that holds their key, by which they are partitioned; "" for the first
+    - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
@@ -83,7 +83,7 @@ class Step:
     number: int
     name: str
     is_named: bool
-    taps: tuple[Tap, ...]
+    inputs: tuple[StepInput, ...]
     make: Callable[[], Operator] | None = None
     source: AnySource | None = None
     sink: AnySink | None = None
@@ -92,16 +92,16 @@ class Step:
     standby: str | None = None
     runs_user_code: bool = False
     gives_columns: bool = False
-    needs_columns: bool = False
-    keeps_places: bool = False
-    keeps_rows: bool = False
-    gives_key: str | None = None
+    requires_columns: bool = False
+    is_one_to_one: bool = False
+    selects_rows: bool = False
+    key_field: str | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails its task.
+    ``errors`` is the sink of records whose user code raised; None: such a record fails the job.
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
@@ -148,7 +148,7 @@ class JobGraph:
             if parallelism not in (None, 1):
                 raise GraphRefused(
                     name or "source",
-                    f"has the parallelism {parallelism!r}, and its source is one connection",
+                    f"has the parallelism {parallelism!r}, but its source has a single connection",
                     "Leave it out; join several sources by union if one connection is too slow.",
                 )
             parallelism = 1
@@ -165,27 +165,27 @@ class JobGraph:
             source=source,
             standby=standby,
             gives_columns=bool(getattr(source, "is_columnar", False)),
-            keeps_places=True,
+            is_one_to_one=True,
         )
-        return Stream(self, (Tap(step.number),))
+        return Stream(self, (StepInput(step.number),))
 
     def add(
         self,
         kind: str,
         name: str | None,
-        taps: tuple[Tap, ...] = (),
+        inputs: tuple[StepInput, ...] = (),
         *,
         make: Callable[[str], Callable[[], Operator]] | None = None,
         parallelism: int | None = None,
         **rest: Any,
     ) -> Step:
-        """Adds a step that reads ``taps``.
+        """Adds a step that reads ``inputs``.
 
         ``make`` returns for the step's name the function that creates its operators.
 
         Raises: GraphRefused: the name, the parallelism or the standby cannot be used.
         """
-        is_named, name = name is not None, self.take_name(kind, name)
+        is_named, name = name is not None, self.reserve_name(kind, name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
             raise GraphRefused(
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
@@ -195,7 +195,7 @@ class JobGraph:
             number=len(self._steps),
             name=name,
             is_named=is_named,
-            taps=taps,
+            inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
             **rest,
@@ -203,13 +203,13 @@ class JobGraph:
         self._steps.append(step)
         return step
 
-    def take_name(self, kind: str, name: str | None) -> str:
+    def reserve_name(self, kind: str, name: str | None) -> str:
         """Reserves a unique name for a step: ``name``, or without one ``kind``, numbered from the second use on.
 
         Raises: GraphRefused: another step has the name, or it is malformed.
         """
         if name is not None:
-            _checked_name(f"a step {kind}", name)
+            _checked_name(f"a {kind} step", name)
             if name in self._names:
                 raise GraphRefused(name, "has the name of another step", "Give each step of a job a name of its own.")
         else:
@@ -267,7 +267,7 @@ def _checked_name(what: str, name: Any) -> str:
     if not isinstance(name, str) or NAME_PATTERN.fullmatch(name) is None:
         raise GraphRefused(
             f"{name!r:.80}",
-            f"({what}) is not a valid name",
+            f"cannot be the name of {what}",
             "A name has at most 64 letters, digits, '_', '-' and '.', and begins with a letter or a digit.",
         )
     return name

@@ -20,11 +20,11 @@ class ColumnsNeeded(JobError):
     """A step that works on columns is connected to a step that gives rows."""
 
     step: str
-    giver: str
+    upstream: str
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} works on columns, and {self.giver} gives it rows."
+            f"the step {self.step} works on columns, and {self.upstream} gives it rows."
             " Columns come from sources that read columns (files.parquet) and from map_batches; every other step gives"
             " rows, and reads each record of columns as a dict. Put map_batches next to the source, or use map."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from clonos.api.graph import Exchange, Step, Tap
+from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import GraphRefused
 from clonos.operators.connector_contract import KeyedSink, keyed_sink
 
@@ -17,8 +17,8 @@ def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Ste
     sink = keyed_sink(step.sink)
     if sink is None:
         return
-    for tap in step.taps:
-        key = _key_column(tap, step, steps, parallelism_of, sink)
+    for step_input in step.inputs:
+        key = _key_column(step_input, step, steps, parallelism_of, sink)
         if key not in sink.key_columns:
             columns, by = ", ".join(sink.key_columns), "" if key is None else f" but by {key}"
             raise GraphRefused(
@@ -40,16 +40,16 @@ def refuse_key(name: str, sink: object) -> None:
 
 
 def _key_column(
-    tap: Tap, step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int], sink: KeyedSink
+    step_input: StepInput, step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int], sink: KeyedSink
 ) -> str | None:
     """Returns the column that the input of a sink is keyed by, or None if the graph does not show one."""
-    while tap.key is None:
-        giver = steps[tap.step]
-        if tap.exchange is not Exchange.FORWARD or parallelism_of(giver) != parallelism_of(step):
+    while step_input.key is None:
+        upstream = steps[step_input.step]
+        if step_input.exchange is not Exchange.FORWARD or parallelism_of(upstream) != parallelism_of(step):
             return None
-        if giver.gives_key is not None:
-            return giver.gives_key or (sink.columns or ("",))[0]
-        if not giver.keeps_rows or len(giver.taps) != 1:
+        if upstream.key_field is not None:
+            return upstream.key_field or (sink.columns or ("",))[0]
+        if not upstream.selects_rows or len(upstream.inputs) != 1:
             return None
-        tap = giver.taps[0]
-    return tap.key.key if isinstance(tap.key.key, str) else None
+        step_input = upstream.inputs[0]
+    return step_input.key.key if isinstance(step_input.key.key, str) else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from clonos.api.graph import AnySink, JobGraph, Tap
+from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import GraphRefused
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
@@ -17,28 +17,31 @@ Following = Literal["hot", "passive"]
 
 
 class GraphBuilder:
-    """Base of all streams: a graph and the taps that the next step reads."""
+    """Base of all streams: a graph and the inputs that the next step reads."""
 
-    def __init__(self, graph: JobGraph, taps: tuple[Tap, ...]) -> None:
+    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...]) -> None:
         self._graph = graph
-        self._taps = taps
+        self._inputs = inputs
+
+    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
+        return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
 
     def _step(
         self, kind: str, make: Callable[[str], Callable[[], Operator]], options: dict[str, Any], **rest: Any
-    ) -> tuple[Tap, ...]:
+    ) -> tuple[StepInput, ...]:
         step = self._graph.add(
             kind,
             options["name"],
-            self._taps,
+            self._inputs,
             make=make,
             parallelism=options["parallelism"],
             has_effects=options["effects"],
             standby=options["standby"],
             **rest,
         )
-        return (Tap(step.number),)
+        return (StepInput(step.number),)
 
-    def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[Tap, ...]:
+    def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[StepInput, ...]:
         kind = "process"
         if not callable(getattr(function, "process", None)):
             raise GraphRefused(
@@ -59,12 +62,12 @@ class GraphBuilder:
 
     def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)
-        self._graph.add("sink", name, self._taps, parallelism=parallelism, sink=sink)
+        self._graph.add("sink", name, self._inputs, parallelism=parallelism, sink=sink)
 
-    def _union(self, others: Iterable[GraphBuilder]) -> tuple[Tap, ...]:
-        taps = self._taps
+    def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
+        inputs = self._inputs
         for other in others:
             if other._graph is not self._graph:
                 raise GraphRefused("union", "joins streams of two jobs", "Both must come from one Job.")
-            taps += other._taps
-        return taps
+            inputs += other._inputs
+        return inputs

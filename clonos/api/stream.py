@@ -1,13 +1,4 @@
-"""Streams: each method adds a step to the job and returns the stream of its results.
-
-Keywords that most methods take:
-
-- ``name``: the step's unique name. Later versions of the job find the state of the step by it, so name stateful steps.
-- ``parallelism``: the number of the step's tasks; by default that of the job.
-- ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
-- ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
-  apply its checkpoints; by default the setting of the job.
-"""
+"""Streams: each method adds a step to the job and returns the stream of its results."""
 
 from __future__ import annotations
 
@@ -15,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from clonos.api.graph import AnySink, Exchange, KeyBy, Tap
+from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import GraphRefused
 from clonos.api.steps import Following, GraphBuilder
 from clonos.api.windows import Tumbling
@@ -58,7 +49,16 @@ class ProcessFunction(Protocol[T_contra, U]):
 
 
 class Stream(GraphBuilder, Generic[T]):
-    """Stream of records without a key."""
+    """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
+
+    Most methods take these keywords:
+
+    - ``name``: the unique name of the step. Later versions of the job find the state of the step by it.
+    - ``parallelism``: the number of tasks of the step; by default that of the job.
+    - ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
+    - ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
+      apply checkpoints; by default the setting of the job.
+    """
 
     def map(
         self,
@@ -72,7 +72,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
-        return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, keeps_places=True))
+        return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, is_one_to_one=True))
 
     def filter(
         self,
@@ -86,7 +86,8 @@ class Stream(GraphBuilder, Generic[T]):
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        return Stream(self._graph, self._step("filter", lambda _: make, options, runs_user_code=True, keeps_rows=True))
+        step = self._step("filter", lambda _: make, options, runs_user_code=True, selects_rows=True)
+        return Stream(self._graph, step)
 
     def flat_map(
         self,
@@ -149,8 +150,10 @@ class Stream(GraphBuilder, Generic[T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.MapBatches, function)
-        flags = {"runs_user_code": True, "needs_columns": True, "gives_columns": True}
-        return Stream(self._graph, self._step("map_batches", lambda _: make, options, **flags))
+        step = self._step(
+            "map_batches", lambda _: make, options, runs_user_code=True, requires_columns=True, gives_columns=True
+        )
+        return Stream(self._graph, step)
 
     @overload
     def key_by(self, key: Callable[[T], K], *, name: str | None = None) -> KeyedStream[K, T]: ...
@@ -164,8 +167,8 @@ class Stream(GraphBuilder, Generic[T]):
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
         bool, None, UUID, date or a tuple of these.
         """
-        key_by = KeyBy(self._graph.take_name("key_by", name), key, name is not None)
-        return KeyedStream(self._graph, tuple(Tap(tap.step, Exchange.HASH, key_by) for tap in self._taps))
+        key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
+        return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merges this stream with others of the same job.
@@ -176,11 +179,11 @@ class Stream(GraphBuilder, Generic[T]):
 
     def rebalance(self) -> Stream[T]:
         """Distributes records round-robin over the tasks of the next step."""
-        return Stream(self._graph, tuple(Tap(tap.step, Exchange.REBALANCE) for tap in self._taps))
+        return Stream(self._graph, self._inputs_by(Exchange.REBALANCE))
 
     def broadcast(self) -> Stream[T]:
         """Sends every record to every task of the next step."""
-        return Stream(self._graph, tuple(Tap(tap.step, Exchange.BROADCAST) for tap in self._taps))
+        return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
 
     def process(
         self,
@@ -194,8 +197,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
-                arguments.
+            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
@@ -212,7 +214,7 @@ class Stream(GraphBuilder, Generic[T]):
 
 
 class KeyedStream(GraphBuilder, Generic[K, T]):
-    """Stream of records that is partitioned by key."""
+    """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload
     def stateful_map(
@@ -265,7 +267,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, gives_key=""))
+        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, key_field=""))
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
@@ -273,7 +275,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, gives_key=""))
+        return Stream(self._graph, self._step("count", make, options, key_field=""))
 
     def process(
         self,
@@ -287,8 +289,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or is a class that cannot be created without
-                arguments.
+            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
@@ -322,4 +323,4 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
             raise GraphRefused("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream
 
-        return WindowedStream(self._graph, self._taps, kind)
+        return WindowedStream(self._graph, self._inputs, kind)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
-from clonos.api.graph import JobGraph, Tap
+from clonos.api.graph import JobGraph, StepInput
 from clonos.api.steps import Following, GraphBuilder
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
@@ -23,11 +23,11 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     """Windows of each key of a stream, not yet aggregated.
 
     An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
-    input ends.
+    input ends. The methods take the keywords of ``Stream``.
     """
 
-    def __init__(self, graph: JobGraph, taps: tuple[Tap, ...], kind: Tumbling) -> None:
-        super().__init__(graph, taps)
+    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], kind: Tumbling) -> None:
+        super().__init__(graph, inputs)
         self._kind = kind
 
     def count(
@@ -145,7 +145,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None,
         runs_user_code: bool,
         standby: Following | None,
-    ) -> tuple[Tap, ...]:
+    ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns
         return self._step(
@@ -153,5 +153,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             lambda step: partial(Window, step, size_ns, aggregate),
             options,
             runs_user_code=runs_user_code,
-            gives_key=WindowResult._fields[0],
+            key_field=WindowResult._fields[0],
         )

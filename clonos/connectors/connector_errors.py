@@ -27,7 +27,7 @@ class InputMissing(JobError):
 
     def __str__(self) -> str:
         advice = self.advice or "Correct the path; it may have the wildcards *, ?, [] and **."
-        return f"no file matches {self.pattern!r} in the working folder {self.folder!r}. {advice}"
+        return f"no file matches {self.pattern!r} (working folder: {self.folder!r}). {advice}"
 
 
 class InputUnreadable(EnvironmentFault):
@@ -52,7 +52,7 @@ class InputChanged(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"the input file {self.path} has changed since the job began: it had {self.expected}, now it has"
+            f"the input file {self.path} has changed since the job first started: it had {self.expected}, now it has"
             f" {self.actual}. A replay would read other records. Restore the file with its modification time,"
             " and resume, or start afresh with --overwrite. Move complete files into the input; never append to them."
         )
@@ -80,9 +80,9 @@ class InputForeign(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint store names {self.path!r} as an input of {self.connector}, but {', '.join(self.patterns)}"
-            f" in the folder {self.folder!r} does not match it. Resume the job with its old paths, from the folder"
-            " where it was started, or start afresh with --overwrite."
+            f"the checkpoint store names {self.path!r} as an input of {self.connector}, but none of"
+            f" {', '.join(self.patterns)} in the folder {self.folder!r} matches it. Resume the job with its"
+            " old paths, from the folder where it was started, or start afresh with --overwrite."
         )
 
 

@@ -80,7 +80,7 @@ class RowsWriter:
         self._batches.append(batch)
         self._size_bytes += len(batch)
         if self._size_bytes > PART_BYTES_MAX:
-            raise OutputTooLarge(self._sink, "bytes between two checkpoints by one task", PART_BYTES_MAX)
+            raise OutputTooLarge(self._sink, "bytes from one task between two checkpoints", PART_BYTES_MAX)
 
     def write_columns(self, batch: Any) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
@@ -231,7 +231,7 @@ def default_row_text(row: Any) -> str:
 def collect(limit: int = ROWS_MAX) -> CollectSink:
     """Sink that gathers at most ``limit`` rows in the driver; read them from its ``rows``.
 
-    For tests and small results.
+    For tests and small results: with more rows the job fails with ``OutputTooLarge``.
 
     Raises:
         ConnectorMisused: ``limit`` is below 1.

@@ -78,8 +78,8 @@ def lines(
         errors: treatment of undecodable bytes, as for ``bytes.decode``.
         with_position: True for records (path, offset_bytes, text), which identify the line; the offset is that of the
             first byte of the line, after decompression.
-        block_bytes: bytes of a plain file that one task reads at a time, at least 1; by default 64 KiB to 8 MiB.
-        line_bytes_max: longest line, 1 MiB by default.
+        block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB.
+        line_bytes_max: longest line in bytes, 64 MiB by default.
         watch: how often to look for new files, such as "1s", a timedelta or seconds; the job then runs until it is
             stopped.
 

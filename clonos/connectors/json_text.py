@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-class _Refused(Exception):
+class _NotJson(Exception):
     """A part of a row has no JSON representation."""
 
 
@@ -98,7 +98,7 @@ def parse_json_lines(lines: list[str]) -> list[Any] | None:
 def _json_value_of_row(row: Any, index: int, output: str) -> Any:
     try:
         return _json_value(row, 0)
-    except _Refused as refused:
+    except _NotJson as refused:
         raise row_not_writable(output, index, row, str(refused)) from None
 
 
@@ -108,7 +108,7 @@ def _json_value(value: Any, depth: int) -> Any:
     if cls in _AS_IT_IS:
         return value
     if depth >= DEPTH_MAX:
-        raise _Refused(f"it is nested in more than {DEPTH_MAX} containers")
+        raise _NotJson(f"it is nested in more than {DEPTH_MAX} containers")
     depth += 1
     if cls is dict:
         if _STR.issuperset(map(type, value)) and _AS_IT_IS.issuperset(map(type, value.values())):
@@ -131,7 +131,7 @@ def _json_value_of_record(value: Any, cls: type, depth: int) -> Any:
         return {field.name: _json_value(getattr(value, field.name), depth) for field in dataclasses.fields(cls)}
     if issubclass(cls, msgspec.Struct):
         return {name: _json_value(getattr(value, name), depth) for name in cls.__struct_fields__}
-    raise _Refused(f"its {cls.__module__}.{cls.__qualname__} has no JSON form; convert it with a map before the sink")
+    raise _NotJson(f"its {cls.__module__}.{cls.__qualname__} has no JSON form; convert it with a map before the sink")
 
 
 def _key(key: Any) -> Any:
@@ -141,4 +141,4 @@ def _key(key: Any) -> Any:
         return _KEY_WORDS[key]
     if isinstance(key, enum.Enum):
         return _key(key.value)
-    raise _Refused(f"a {type(key).__name__} cannot be a key of a JSON object")
+    raise _NotJson(f"a {type(key).__name__} cannot be a key of a JSON object")

@@ -17,6 +17,8 @@ from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
 
+__all__ = ["lines", "SocketFailed", "SocketLineMalformed"]
+
 RECEIVE_BYTES = 256 << 10
 CONNECT_TIMEOUT_MS = 10_000
 PORT_MAX = 65_535
@@ -73,13 +75,14 @@ class SocketLines:
 
     @property
     def address(self) -> str:
-        """Returns "host:port"."""
+        """Host and port, with a colon between them."""
         return f"{self.host}:{self.port}"
 
     def feed(self, offset_bytes: int) -> SocketFeed:
         """Connects to the server. ``offset_bytes`` is the number of bytes of its stream that are journalled.
 
-        Raises: SocketFailed: the connection fails.
+        Raises:
+            SocketFailed: the connection fails.
         """
         return SocketFeed(self, offset_bytes)
 
@@ -90,7 +93,8 @@ class SocketLines:
     def decode(self, records: list[bytes]) -> list[str]:
         """Decodes lines and removes their ends.
 
-        Raises: SocketLineMalformed: a line is not in the encoding.
+        Raises:
+            SocketLineMalformed: a line is not in the encoding.
         """
         try:
             return [record[:-1].removesuffix(b"\r").decode(self.encoding, self.errors) for record in records]
@@ -100,11 +104,11 @@ class SocketLines:
 
 
 class SocketFeed:
-    """Connection to a line server. ``_tail`` holds the received bytes of an incomplete line."""
+    """Connection to a line server (``Feed``)."""
 
     def __init__(self, description: SocketLines, offset_bytes: int) -> None:
         self._description = description
-        self._tail = bytearray()
+        self._tail = bytearray()  # received bytes of an incomplete line
         self._has_ended = False
         try:
             address = (description.host, description.port)
@@ -122,7 +126,9 @@ class SocketFeed:
     def receive(self, wait_ms: int) -> bytes | None:
         """Returns complete lines as soon as there are any, b"" if there are none within ``wait_ms``, None at the end.
 
-        Raises: SocketFailed: the connection broke. SocketLineMalformed: a line exceeds ``line_bytes_max``.
+        Raises:
+            SocketFailed: the connection broke.
+            SocketLineMalformed: a line exceeds ``line_bytes_max``.
         """
         if self._has_ended:
             return None
@@ -148,7 +154,8 @@ class SocketFeed:
     def acknowledge(self, offset_bytes: int) -> None:
         """Sends the server the number of its bytes that are journalled, if ``acknowledge`` is set.
 
-        Raises: SocketFailed: the connection broke.
+        Raises:
+            SocketFailed: the connection broke.
         """
         if not self._description.acknowledges:
             return

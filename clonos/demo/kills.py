@@ -21,10 +21,10 @@ from clonos.demo.wordcount import ASK, COUNT
 from clonos.io.system.wall_clock import wall_ns
 from clonos.status import Status, TaskState
 
-CALM_CHECKPOINTS: Final = 2
+CHECKPOINTS_BETWEEN_KILLS: Final = 2
 """Checkpoints that complete after a recovery before the next kill."""
 
-PATIENCE_S: Final = 60.0
+STANDBY_TIMEOUT_S: Final = 60.0
 """Seconds after which a kill no longer waits for standbys to be restored."""
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
@@ -58,42 +58,42 @@ class Kills:
     done: list[Kill] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)  # healthy tasks whose process or incarnation has changed
     _before: dict[str, TaskState] = field(default_factory=dict)
-    _struck: frozenset[str] = frozenset()
-    _calm_from: int | None = None  # last completed checkpoint when the job became ready for the next kill
-    _whole_wished_from_s: float = 0.0
+    _killed: frozenset[str] = frozenset()
+    _ready_at_checkpoint: int | None = None  # last completed checkpoint when the job became ready for the next kill
+    _waiting_since_s: float = 0.0
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Returns whether every kill is made and recovered from."""
-        return not self.kinds and not self._struck
+        return not self.kinds and not self._killed
 
     def look(self, status: Status) -> str | None:
         """Checks the last kill or makes the next one. Returns the event to show, if any."""
-        if self._struck:
+        if self._killed:
             return self._judge(status)
-        if not self.kinds or not self._is_calm(status):
+        if not self.kinds or not self._is_ready(status):
             return None
-        return self._strike(self.kinds.pop(0), status)
+        return self._kill(self.kinds.pop(0), status)
 
-    def _is_calm(self, status: Status) -> bool:
+    def _is_ready(self, status: Status) -> bool:
         if not is_live(status):
-            self._calm_from, self._whole_wished_from_s = None, 0.0
+            self._ready_at_checkpoint, self._waiting_since_s = None, 0.0
             return False
-        if not self._whole_wished_from_s:
-            self._whole_wished_from_s = time.monotonic()
+        if not self._waiting_since_s:
+            self._waiting_since_s = time.monotonic()
         is_whole = all(task.standbys for task in status.tasks)
-        if not is_whole and time.monotonic() - self._whole_wished_from_s < PATIENCE_S:
+        if not is_whole and time.monotonic() - self._waiting_since_s < STANDBY_TIMEOUT_S:
             return False
-        if self._calm_from is None:
-            self._calm_from = status.checkpoint
-        return status.checkpoint >= self._calm_from + CALM_CHECKPOINTS
+        if self._ready_at_checkpoint is None:
+            self._ready_at_checkpoint = status.checkpoint
+        return status.checkpoint >= self._ready_at_checkpoint + CHECKPOINTS_BETWEEN_KILLS
 
-    def _strike(self, kind: KillKind, status: Status) -> str:
+    def _kill(self, kind: KillKind, status: Status) -> str:
         chosen = {task.pid for task in choose(kind, status.tasks)}
         # A promoted standby may share the process of another task.
         victims = [task for task in status.tasks if task.pid in chosen]
         self._before = {task.name: task for task in status.tasks}
-        self._struck = frozenset(task.name for task in victims)
+        self._killed = frozenset(task.name for task in victims)
         pids = sorted({task.pid for task in victims})
         if kind is KillKind.EXECUTOR:
             pids = executor_pids([slot.pid for slot in status.slots if slot.domain == victims[0].domain])
@@ -107,17 +107,17 @@ class Kills:
 
     def _judge(self, status: Status) -> str | None:
         now = {task.name: task for task in status.tasks}
-        has_moved = all(now[name].incarnation > self._before[name].incarnation for name in self._struck)
+        has_moved = all(now[name].incarnation > self._before[name].incarnation for name in self._killed)
         if not has_moved or not is_live(status):
             return None
         for name, before in self._before.items():
-            if name not in self._struck and (now[name].pid, now[name].incarnation) != (before.pid, before.incarnation):
+            if name not in self._killed and (now[name].pid, now[name].incarnation) != (before.pid, before.incarnation):
                 self.disturbed.append(name)
-        healthy = len(self._before) - len(self._struck)
-        told = f"recovered {', '.join(sorted(self._struck))}; {healthy} healthy tasks"
-        told += " kept their processes and incarnations" if not self.disturbed else f", disturbed: {self.disturbed}"
-        self._struck, self._calm_from, self._whole_wished_from_s = frozenset(), None, 0.0
-        return told
+        healthy = len(self._before) - len(self._killed)
+        event = f"recovered {', '.join(sorted(self._killed))}; {healthy} healthy tasks"
+        event += " kept their processes and incarnations" if not self.disturbed else f", disturbed: {self.disturbed}"
+        self._killed, self._ready_at_checkpoint, self._waiting_since_s = frozenset(), None, 0.0
+        return event
 
 
 def is_live(status: Status) -> bool:
@@ -129,7 +129,7 @@ def is_live(status: Status) -> bool:
 
 
 def choose(kind: KillKind, tasks: Sequence[TaskState]) -> list[TaskState]:
-    """Chooses the tasks of a kill: the first task of the step, or all tasks of the executor that has most."""
+    """Chooses the tasks of a kill: the first task of the step, or all tasks of the executor with the most."""
     first_map = next(task for task in tasks if step_of(task.name) == ASK)
     windows = [task for task in tasks if step_of(task.name) == COUNT]
     if kind is KillKind.MAP:

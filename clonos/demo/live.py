@@ -42,7 +42,7 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def tell(self, event: str) -> None:
+    def show_event(self, event: str) -> None:
         """Prints an event above the display."""
         self._console.print(Text(f"{time.strftime('%H:%M:%S')} {event}"))
 

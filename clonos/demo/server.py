@@ -84,11 +84,11 @@ async def _serve(log_fd: int) -> None:
     loop = asyncio.get_running_loop()
     words = BannedWords(log_fd)
     server = await loop.create_server(lambda: DemoConnection(words), "127.0.0.1", 0, backlog=256)
-    over = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), over.set)
+    stdin_ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), stdin_ended.set)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
-    await over.wait()
+    await stdin_ended.wait()
     server.close()
 
 

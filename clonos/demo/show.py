@@ -25,7 +25,7 @@ from clonos.demo.wordcount import wordcount
 from clonos.job import Handle
 from clonos.status import RecoveryState
 
-LOOK_EVERY_S: Final = 0.1
+POLL_INTERVAL_S: Final = 0.1
 DEFAULT_LINES: Final = 8_000
 LINES_PER_SECOND_MAX: Final = 1_000
 """Lines per second that two cores cannot reach, so that the text of a demo with a duration does not end too early."""
@@ -58,7 +58,7 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RunEvents:
     """Events of the job's run."""
 
     kills: list[Kill]
@@ -79,50 +79,52 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
             stop = folder / "stop"
             job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
             with Display(console) as display:
-                display.tell(f"starting {options.slots} slots")
-                with _stopped_at_the_end(job.start()) as handle:
-                    shown = _watch(handle, display, Kills(kinds), options.seconds, stop)
+                display.show_event(f"starting {options.slots} slots")
+                with closing(job.start()) as handle:
+                    events = _watch(handle, display, Kills(kinds), options.seconds, stop)
         console.print("reading the output and the server's log")
-        return _judge(options, folder, texts, log, shown, console)
+        return _judge(options, folder, texts, log, events, console)
 
 
-def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> Shown:
+def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
     """Shows the job until it ends, makes the kills, and ends its input after ``seconds``."""
     ends_s = None if seconds is None else time.monotonic() + seconds
     was_stopped = False
     while True:
         try:
-            handle.wait(LOOK_EVERY_S)
+            handle.wait(POLL_INTERVAL_S)
             break
         except TimeoutError:
             status = handle.status()
         display.show(status)
         event = None if was_stopped else kills.look(status)
         if event is not None:
-            display.tell(event)
-        if ends_s is not None and time.monotonic() >= ends_s and kills.is_over and not was_stopped:
+            display.show_event(event)
+        if ends_s is not None and time.monotonic() >= ends_s and kills.has_ended and not was_stopped:
             was_stopped = True
-            display.tell("the time is up: ending the input")
+            display.show_event("the time is up: ending the input")
             stop.touch()
     status = handle.status()
     display.show(status)
-    if not kills.is_over:
-        display.tell(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
-    return Shown(kills.done, status.recoveries, kills.disturbed, was_stopped)
+    if not kills.has_ended:
+        display.show_event(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
+    return RunEvents(kills.done, status.recoveries, kills.disturbed, was_stopped)
 
 
-def _judge(options: DemoOptions, folder: Path, texts: list[Path], log: Path, shown: Shown, console: Console) -> bool:
+def _judge(
+    options: DemoOptions, folder: Path, texts: list[Path], log: Path, events: RunEvents, console: Console
+) -> bool:
     counts = list(committed_rows(folder / "output" / "counts"))
     rejected = list(committed_rows(folder / "output" / "rejected"))
     words = words_in(texts)
-    if shown.was_stopped:
+    if events.was_stopped:
         words = as_far_as_asked(words, answers_given(log))
     verdict: Verdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
-    reports = kill_reports(shown.kills, shown.recoveries, DemoOutputs.of(counts, rejected))
-    if shown.kills:
-        show_timeline(console, shown.kills, shown.recoveries)
+    reports = kill_reports(events.kills, events.recoveries, DemoOutputs.of(counts, rejected))
+    if events.kills:
+        show_timeline(console, events.kills, events.recoveries)
         show_gaps(console, reports)
-    show_verdict(console, verdict, shown.disturbed, len({kill.at_ns for kill in shown.kills}))
+    show_verdict(console, verdict, events.disturbed, len({kill.at_ns for kill in events.kills}))
     if options.json_file is not None:
         write_json(options.json_file, verdict, reports)
     return verdict.is_clean
@@ -175,10 +177,3 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="clonos-demo-") as folder:
         yield Path(folder)
-
-
-@contextmanager
-def _stopped_at_the_end(handle: Handle) -> Iterator[Handle]:
-    """Ends all processes of the job on exit."""
-    with closing(handle):
-        yield handle

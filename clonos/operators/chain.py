@@ -94,8 +94,8 @@ class OperatorChain:
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.out = self._follower_of(node)
-        for place, operator in enumerate(self._calling):
-            operator.number_calls(place, len(self._calling))
+        for index, operator in enumerate(self._calling):
+            operator.number_calls(index, len(self._calling))
         scope = Scope(context, self._state)
         for operator in self._operators:
             operator.open(scope)
@@ -106,14 +106,14 @@ class OperatorChain:
 
     def close(self) -> None:
         """Closes every operator, then raises the first exception of these."""
-        faults: list[Exception] = []
+        errors: list[Exception] = []
         for operator in self._operators:
             try:
                 operator.close()
-            except Exception as fault:  # noqa: BLE001  raised below
-                faults.append(fault)
-        if faults:
-            raise faults[0]
+            except Exception as error:  # noqa: BLE001  raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     # --- data
 
@@ -171,14 +171,14 @@ class OperatorChain:
         Timers set meanwhile fire next time.
         """
         due = [
-            (timer.instant_ns, place, timer)
-            for place, operator in enumerate(self._timed)
+            (timer.instant_ns, index, timer)
+            for index, operator in enumerate(self._timed)
             for timer in operator.due(instant_ns)
         ]
         due.sort(key=itemgetter(0, 1))
-        for place, group in groupby(due, key=itemgetter(1)):
+        for index, group in groupby(due, key=itemgetter(1)):
             timers: list[DueTimer] = [timer for _, _, timer in group]
-            self._timed[place].fire(timers)
+            self._timed[index].fire(timers)
 
     def end_of_input(self) -> None:
         """Fires all timers once, step by step from the source on, so that each step has seen all of its input.

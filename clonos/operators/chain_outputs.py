@@ -35,7 +35,7 @@ class ToEdge(Operator):
         self._collector.columns(self._port, batch)
 
 
-class WithoutKeys(Operator):
+class DropKeys(Operator):
     """Removal of the keys in front of a keyed sink."""
 
     def rows(self, rows: list[Any]) -> None:
@@ -48,7 +48,7 @@ class WithoutKeys(Operator):
         self.out.columns(batch)
 
 
-class ToOutside(Operator):
+class ToImmediateSink(Operator):
     """Output to the external system of an immediate sink."""
 
     def __init__(self, port: int) -> None:
@@ -64,23 +64,23 @@ class ToOutside(Operator):
 class ToKeys(Operator):
     """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], is_bare: bool) -> None:
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], rows_are_keys: bool) -> None:
         """Creates the output for all edges with this key, so that the key function runs once per record."""
         self._ports = tuple(ports)
         self._key = key
-        self._is_bare = is_bare
+        self._rows_are_keys = rows_are_keys
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any]) -> None:
-        if self._is_bare:
+        if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
             keys, failed = self.guard.each(self._key, rows)
             if failed:
-                gone = frozenset(failed)
-                rows = [row for place, row in enumerate(rows) if place not in gone]
+                failed_indexes = frozenset(failed)
+                rows = [row for index, row in enumerate(rows) if index not in failed_indexes]
             pairs = list(zip(keys, rows, strict=True))
         if not pairs:
             return
@@ -88,16 +88,16 @@ class ToKeys(Operator):
             for port in self._ports:
                 self._collector.rows(port, pairs, keys)
         except (KeyUnsupported, ValueBeyondLimit):
-            self._blame(keys, rows)
+            self._raise_for_bad_key(keys, rows)
             raise
 
-    def _blame(self, keys: list[Any], rows: list[Any]) -> None:
+    def _raise_for_bad_key(self, keys: list[Any], rows: list[Any]) -> None:
         """Raises StepFailed for the first record that has an invalid key."""
-        for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
+        for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
             try:
                 encode_key(key)
             except (KeyUnsupported, ValueBeyondLimit) as error:
-                self.guard.caught(error, row, place)
+                self.guard.caught(error, row, index)
 
 
 class ToColumnKeys(Operator):

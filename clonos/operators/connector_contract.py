@@ -70,7 +70,8 @@ class CheckingSource(Protocol):
     def check_split(self, split: bytes) -> None:
         """Checks that ``splits`` or ``discover`` can have made the split.
 
-        Raises: ClonosError: they cannot.
+        Raises:
+            ClonosError: they cannot.
         """
 
 
@@ -117,7 +118,8 @@ class PushedSource(Protocol[AnyRecord]):
 
         ``offset_bytes`` of its bytes are journalled already.
 
-        Raises: EnvironmentFault: the connection fails; the runtime tries again.
+        Raises:
+            EnvironmentFault: the connection fails; the runtime tries again.
         """
 
     def cut(self, data: bytes) -> list[bytes]:
@@ -135,7 +137,8 @@ class Feed(Protocol):
 
         Returns b"" if there are none within ``wait_ms``, None if the producer has ended.
 
-        Raises: EnvironmentFault: the connection breaks.
+        Raises:
+            EnvironmentFault: the connection breaks.
         """
 
     def acknowledge(self, offset_bytes: int) -> None:
@@ -179,11 +182,14 @@ class TransactionalSink(Protocol):
 class TransactionalWriter(Protocol):
     """Writer of one incarnation of a sink task."""
 
-    def open(self, context: WriterContext) -> None: ...
+    def open(self, context: WriterContext) -> None:
+        """Opens the writer for one incarnation, before the first row."""
 
-    def write(self, rows: list[Any]) -> None: ...
+    def write(self, rows: list[Any]) -> None:
+        """Writes rows that become visible when a later checkpoint commits them."""
 
-    def write_columns(self, batch: Any) -> None: ...
+    def write_columns(self, batch: Any) -> None:
+        """Writes the rows of a ``pyarrow.RecordBatch``."""
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Makes the rows since the last call durable but not visible.
@@ -191,7 +197,8 @@ class TransactionalWriter(Protocol):
         Returns a part that describes them; None if there are no rows.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Releases what is open, and discards rows that are not prepared."""
 
 
 class OutsideIdentity(NamedTuple):
@@ -235,7 +242,8 @@ class Outside(Protocol):
         The first registration of a generation resets that number to ``restored_number``, where the rolled-back job
         continues, and if possible withdraws, in the same transaction, all rows from there on.
 
-        Raises: OutsideFenced: a later incarnation has registered.
+        Raises:
+            OutsideFenced: a later incarnation has registered.
         """
 
     def write(self, first_number: int, rows: list[Any]) -> int:
@@ -243,10 +251,12 @@ class Outside(Protocol):
 
         Rows below the next number were written before and are dropped.
 
-        Raises: OutsideFenced: a later incarnation has registered.
+        Raises:
+            OutsideFenced: a later incarnation has registered.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes the connection."""
 
 
 @runtime_checkable

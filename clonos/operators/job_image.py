@@ -73,17 +73,17 @@ class JobImage:
         Another module of the process may have registered such a class; a value of it is refused by name where it
         arrives.
         """
-        packed = {name: _packed(cls) for name, cls in self.classes.items()}
+        packed = {name: _pickled_class(cls) for name, cls in self.classes.items()}
         return {**self.__dict__, "classes": {name: data for name, data in packed.items() if data is not None}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Registers the classes, so that the slot can decode their values."""
-        classes = {name: _unpacked(name, data) for name, data in state["classes"].items()}
+        classes = {name: _unpickled_class(name, data) for name, data in state["classes"].items()}
         self.__dict__.update(state)
         self.__dict__["classes"] = {name: cls for name, cls in classes.items() if cls is not None}
 
 
-def _packed(cls: type) -> bytes | None:
+def _pickled_class(cls: type) -> bytes | None:
     try:
         return pickled(cls)
     except (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError) as error:
@@ -91,7 +91,7 @@ def _packed(cls: type) -> bytes | None:
         return None
 
 
-def _unpacked(name: str, data: bytes) -> type | None:
+def _unpickled_class(name: str, data: bytes) -> type | None:
     try:
         cls: type = pickle.loads(data)  # noqa: S301 the driver is trusted
         return register(cls, name=name)

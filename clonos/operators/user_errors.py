@@ -78,9 +78,9 @@ class Guard:
                 consume(records)
                 return failed
             except RAISED as error:  # user code may raise anything
-                place = len(rows) - records.__length_hint__() - 1
-                self.caught(error, rows[place] if pairs is None else pairs[place][1], place)
-                failed.append(place)
+                index = len(rows) - records.__length_hint__() - 1
+                self.caught(error, rows[index] if pairs is None else pairs[index][1], index)
+                failed.append(index)
 
     def each(
         self, function: Callable[[Any], Any], rows: list[Any], pairs: list[Any] | None = None
@@ -100,19 +100,19 @@ class Guard:
         failed = self.run(one_by_one if self.routes else at_once, rows, pairs)
         return results, failed
 
-    def caught(self, error: BaseException, record: object, place: int | None = None) -> None:
-        """Routes a record whose processing raised, or fails the task. ``place`` is its index in the batch.
+    def caught(self, error: BaseException, record: object, index: int | None = None) -> None:
+        """Routes a record whose processing raised, or fails the task. ``index`` is its position in the batch.
 
         Raises: StepFailed: there is no error output, or the error is one of clonos itself.
         """
         assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
         if self._port is not None and _is_routable(error):
-            routed = RoutedError(self._step, _travelling(record), _text(error), _frames(error))
+            routed = RoutedError(self._step, _encodable(record), _error_text(error), _frames(error))
             if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
                 self._collector.rows(self._port, [routed])
                 return
-        index = place if self._is_aligned else None
-        raise StepFailed(FailedAt(self._step, index, shortened(record))) from error
+        chain_index = index if self._is_aligned else None
+        raise StepFailed(FailedAt(self._step, chain_index, shortened(record))) from error
 
     def failed(self) -> StepFailed:
         """Creates the exception to raise for an error of a connector, which does not know its step."""
@@ -125,14 +125,14 @@ def shortened(record: object) -> str:
         text = repr(record)
     except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything
         text = f"<{type(record).__qualname__}, whose repr raised {type(error).__name__}>"
-    return _plain(text)
+    return _cleaned(text)
 
 
 def _is_routable(error: BaseException) -> bool:
     return isinstance(error, EnvironmentFault) or not isinstance(error, ClonosError)
 
 
-def _travelling(record: object) -> object:
+def _encodable(record: object) -> object:
     try:
         encode_value(record)
     except (ValueUnsupported, ValueBeyondLimit):
@@ -140,9 +140,9 @@ def _travelling(record: object) -> object:
     return record
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
-        return _plain(f"{type(error).__qualname__}: {error}")
+        return _cleaned(f"{type(error).__qualname__}: {error}")
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
         return type(error).__qualname__
 
@@ -158,7 +158,7 @@ def _frames(error: BaseException) -> str:
     return "\n".join(frames[-FRAMES_MAX:])
 
 
-def _plain(text: str) -> str:
+def _cleaned(text: str) -> str:
     text = _ADDRESS.sub("0x...", text.encode("utf-8", "backslashreplace").decode())
     if len(text) <= RECORD_CHARACTERS_MAX:
         return text

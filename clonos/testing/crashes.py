@@ -40,15 +40,14 @@ def crash_test(
         compare: how the rows of a sink are compared with those of runs without failures. True: they must be equal if
             they are equal in all runs without failures. A function, or a dict of functions by sink: its results must be
             equal, for example the number of a row. False: no comparison.
-        only_faults: numbers of the faults to inject in the world of the only seed, as a failure message gives them.
-        records: most records of the world of the only seed, as a failure message gives them.
+        only_faults: with one seed, numbers of the faults to inject; the message of a failure gives them.
+        records: with one seed, the number of records to use at most; the message of a failure gives it.
 
     Returns:
         A summary of the worlds.
 
     Raises:
-        CrashTestFailed: (an AssertionError) a world shows an error; the message has the smallest such world and how to
-            run it again.
+        CrashTestFailed: a world shows an error; the message says how to run the smallest such world again.
         JobError: the job cannot be tested, for example because it ends before any fault can be injected.
 
     Example::

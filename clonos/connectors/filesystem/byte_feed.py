@@ -19,7 +19,7 @@ from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged,
 SKIP_BYTES = 1 << 20
 
 
-class ByteFeed:
+class ByteReader:
     """Open file of a split. ``offset_bytes`` is where the next piece begins."""
 
     def __init__(self, split: FileSplit, offset_bytes: int) -> None:

@@ -25,7 +25,7 @@ LINKS_MISSING = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 
 
 @contextmanager
-def outputs_fail_as(path: str, doing: str) -> Iterator[None]:
+def output_errors(path: str, doing: str) -> Iterator[None]:
     """Converts OSError to ``OutputFailed``; ``doing`` is a participle such as "written" or "created"."""
     try:
         yield
@@ -74,7 +74,7 @@ class DurableFile:
         self._checksum = xxhash.xxh3_64()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        with outputs_fail_as(path, "created"):
+        with output_errors(path, "created"):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o666)
         lock(self._descriptor)
 
@@ -103,7 +103,7 @@ class DurableFile:
         Returns the xxh3 of the content.
         """
         self._sync()
-        with outputs_fail_as(final_path, "created"):
+        with output_errors(final_path, "created"):
             self._close()
             os.replace(self.path, final_path)
             sync_folder(os.path.dirname(final_path))
@@ -115,7 +115,7 @@ class DurableFile:
         Returns False, and discards it, if that name exists.
         """
         self._sync()
-        with outputs_fail_as(final_path, "created"):
+        with output_errors(final_path, "created"):
             is_new = self._link(final_path)
             sync_folder(os.path.dirname(final_path))
         self.discard()
@@ -151,7 +151,7 @@ class DurableFile:
         self._pending_bytes = 0
         self._checksum.update(data)
         self.size_bytes += len(data)
-        with outputs_fail_as(self.path, "written"):
+        with output_errors(self.path, "written"):
             try:
                 while data:
                     data = data[os.write(self._descriptor, data) :]
@@ -161,7 +161,7 @@ class DurableFile:
 
     def _sync(self) -> None:
         self._flush()
-        with outputs_fail_as(self.path, "synced"):
+        with output_errors(self.path, "synced"):
             try:
                 os.fsync(self._descriptor)
             except OSError:

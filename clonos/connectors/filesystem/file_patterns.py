@@ -15,11 +15,11 @@ HIDDEN = (".", "_")
 
 
 def find_files(
-    connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_miss: bool = False
+    connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_be_empty: bool = False
 ) -> list[str]:
     """Returns the absolute paths that match, each once, in order of the patterns, then of the paths.
 
-    ``in_folder`` lists the input files of a folder. With ``may_miss`` a pattern without a match is no error.
+    ``in_folder`` lists the input files of a folder. With ``may_be_empty`` a pattern without a match is no error.
 
     Raises: InputMissing: a pattern matches no file. ConnectorMisused: it is a URL. InputUnreadable: a name is not
     UTF-8.
@@ -37,7 +37,7 @@ def find_files(
             matches = [path]
         else:
             matches = sorted(match for match in glob.glob(path, recursive=True) if not os.path.isdir(match))
-        if not matches and not may_miss:
+        if not matches and not may_be_empty:
             raise InputMissing(pattern, os.getcwd(), _advice(path))
         found.update((os.path.abspath(match), None) for match in matches)
     for match in found:

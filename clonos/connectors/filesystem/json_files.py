@@ -43,7 +43,7 @@ class JsonFiles(FileSink):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
 
     def reader(self) -> JsonReader:
         """Creates a reader of values."""

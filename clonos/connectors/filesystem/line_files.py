@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy
 
 from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, SplitMalformed
-from clonos.connectors.filesystem.byte_feed import ByteFeed
+from clonos.connectors.filesystem.byte_feed import ByteReader
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_splits import (
     FileSplit,
@@ -74,7 +74,7 @@ class LineFiles(Generic[AnyLine]):
         check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:
-        return find_files("files.lines", self.patterns, readable_files, may_miss=self.look_every_ns > 0)
+        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.look_every_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""
@@ -130,7 +130,7 @@ class LineReader:
         self._line_bytes_max = line_bytes_max
         self._with_position = with_position
         self._read_bytes = read_bytes
-        self._feed: ByteFeed | None = None
+        self._feed: ByteReader | None = None
         self._path = ""
         self._limit = 0
         self._begin = 0
@@ -153,7 +153,7 @@ class LineReader:
         # Lines that begin before the limit are read here. A compressed file is one block without a limit.
         self._limit = OFFSET_BYTES_MAX if is_compressed(part.path) else part.end
         begin = _offset_of(mark) if mark is not None else self._first_line(part)
-        self._feed = ByteFeed(part, begin)
+        self._feed = ByteReader(part, begin)
         self._load(begin, b"", b"")
 
     def read(self, records_max: int) -> list[Any] | None:
@@ -193,7 +193,7 @@ class LineReader:
         """Finds the offset of the first line that begins in the block; the end of the block if there is none."""
         if part.begin == 0:
             return 0
-        feed = ByteFeed(part, part.begin - 1)
+        feed = ByteReader(part, part.begin - 1)
         try:
             while feed.offset_bytes < part.end - 1:
                 start = feed.offset_bytes

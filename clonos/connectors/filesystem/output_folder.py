@@ -25,7 +25,7 @@ from clonos.connectors.connector_errors import (
     OutputInUse,
     OutputTaken,
 )
-from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, outputs_fail_as, sync_folder
+from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, output_errors, sync_folder
 from clonos.connectors.filesystem.output_parts import (
     MANIFEST_NAME,
     MANIFESTS,
@@ -67,7 +67,7 @@ class OutputFolder:
             self._clear()
         elif not resume and (content := self._content(job_id, owner)):
             raise OutputInUse(self.path, content)
-        with outputs_fail_as(self.path, "created"):
+        with output_errors(self.path, "created"):
             is_new = not os.path.isdir(self.path)
             for folder in (self.path, self._parts, self._manifests):
                 os.makedirs(folder, exist_ok=True)
@@ -223,7 +223,7 @@ class OutputFolder:
             file.discard()
 
     def _remove(self, path: str) -> None:
-        with outputs_fail_as(path, "removed"):
+        with output_errors(path, "removed"):
             try:
                 os.unlink(path)
             except FileNotFoundError:

@@ -68,7 +68,7 @@ class ParquetFiles(FileSink):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_miss=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
 
     def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []

@@ -28,7 +28,7 @@ class AppendedRows:
     def prepare(self) -> None:
         """Inspects the table if it exists."""
         try:
-            self._database.in_transaction("inspecting it", self._look, attempts=1)
+            self._database.in_transaction("inspecting it", self._inspect, attempts=1)
         except (TableRefused, TableUnavailable):
             return
 
@@ -51,20 +51,19 @@ class AppendedRows:
             advice = "Rename it with a map before the sink: clonos uses a column of this name."
             raise ConnectorMisused(self._sink.connector, f"the rows have a field {min(taken)}", advice)
 
-    def made(self) -> None:
+    def on_created(self) -> None:
         """Inspects the table, which exists now, unless ``prepare`` has done so."""
         if self._has_numbers is None:
-            self._database.in_transaction("inspecting it", self._look)
+            self._database.in_transaction("inspecting it", self._inspect)
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Inserts rows numbered from ``first_number``, within the caller's transaction."""
         assert self._has_numbers is not None, "a table is inspected before rows are written"
         statement = self._sink.dialect.insert(self._sink.table, columns, self._has_numbers)
-        places = [*(f"c{place}" for place in range(len(columns))), "writer", "number"]
+        names = [*(f"c{index}" for index in range(len(columns))), "writer", "number"]
         writer = self._writer
         values = [
-            dict(zip(places, (*fields, writer, number), strict=True))
-            for number, fields in enumerate(rows, first_number)
+            dict(zip(names, (*fields, writer, number), strict=True)) for number, fields in enumerate(rows, first_number)
         ]
         self._database.execute_many(statement, values)
 
@@ -74,7 +73,7 @@ class AppendedRows:
         Returns the end of the missing range, None if no row is missing.
         """
         if self._has_numbers is None:
-            self._look()
+            self._inspect()
         if not self._has_numbers:
             return next_number
         mine = {"writer": self._writer, "first": first_number}
@@ -86,8 +85,8 @@ class AppendedRows:
     def forget(self, before_number: int) -> None:
         """Does nothing: a row keeps its number."""
 
-    def _look(self) -> None:
-        found = self._database.columns(self._sink.dialect.look(self._sink.table))
+    def _inspect(self) -> None:
+        found = self._database.columns(self._sink.dialect.select_columns(self._sink.table))
         self._has_numbers = found >= {TASK_COLUMN, NUMBER_COLUMN}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
-from clonos.connectors.tables.table_statements import Dialect, Statement
+from clonos.connectors.tables.table_statements import Dialect, SqlStatement
 from clonos.core.model.errors import InternalError, JobError
 from clonos.operators.connector_contract import OutsideFenced
 
@@ -22,10 +22,10 @@ FETCHED_ROWS = 500
 _FAULTS_OF_THE_JOB = frozenset({"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"})
 _FAULTS_OF_THE_DATABASE = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError", "Error"})
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-class Overtaken(Exception):
+class RegistrationChanged(Exception):
     """Another connection changed the registration during this transaction, which is therefore retried."""
 
 
@@ -47,7 +47,7 @@ class Database:
         self._sink = sink
         self._connection: Any = None
 
-    def in_transaction(self, doing: str, work: Callable[[], Answer], attempts: int = ATTEMPTS_MAX) -> Answer:
+    def in_transaction(self, doing: str, work: Callable[[], Result], attempts: int = ATTEMPTS_MAX) -> Result:
         """Does ``work`` in one transaction, with up to ``attempts`` attempts.
 
         Raises: TableRefused: the database rejects the work. TableUnavailable: the database stays busy or unreachable.
@@ -57,7 +57,7 @@ class Database:
                 if self._connection is None:
                     self._connection = self._opened()
                 self._sink.begin(self._connection)
-                answer = work()
+                result = work()
                 self._connection.commit()
             except (JobError, InternalError, OutsideFenced):
                 self._roll_back()
@@ -74,10 +74,10 @@ class Database:
                 if attempt == attempts:
                     raise TableUnavailable(self._sink.table, doing, str(error) or kind) from error
             else:
-                return answer
+                return result
         raise AssertionError("the last attempt returns or raises")
 
-    def execute(self, statement: Statement, values: Mapping[str, Any]) -> int:
+    def execute(self, statement: SqlStatement, values: Mapping[str, Any]) -> int:
         """Executes a statement; returns the number of changed rows."""
         cursor = self._connection.cursor()
         try:
@@ -86,7 +86,7 @@ class Database:
         finally:
             cursor.close()
 
-    def execute_many(self, statement: Statement, values: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, statement: SqlStatement, values: Sequence[Mapping[str, Any]]) -> None:
         """Executes a statement once per set of values."""
         if not values:
             return
@@ -96,11 +96,11 @@ class Database:
         finally:
             cursor.close()
 
-    def query(self, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+    def query(self, statement: SqlStatement, values: Mapping[str, Any]) -> list[Any]:
         """Returns all rows of a result."""
         return list(self.rows(statement, values))
 
-    def rows(self, statement: Statement, values: Mapping[str, Any]) -> Iterator[Any]:
+    def rows(self, statement: SqlStatement, values: Mapping[str, Any]) -> Iterator[Any]:
         """Yields the rows of a result, fetched 500 at a time."""
         cursor = self._connection.cursor()
         try:
@@ -110,7 +110,7 @@ class Database:
         finally:
             cursor.close()
 
-    def columns(self, statement: Statement) -> frozenset[str]:
+    def columns(self, statement: SqlStatement) -> frozenset[str]:
         """Returns the column names of a result, in lower case."""
         cursor = self._connection.cursor()
         try:
@@ -149,7 +149,7 @@ class Database:
 
 def _kind_of(error: Exception) -> str | None:
     """Returns the name of the PEP 249 class that a driver's error derives from, None for any other error."""
-    if isinstance(error, Overtaken):
+    if isinstance(error, RegistrationChanged):
         return "OperationalError"
     names = [cls.__name__ for cls in type(error).__mro__]
     return next((name for name in names if name in _FAULTS_OF_THE_JOB | _FAULTS_OF_THE_DATABASE), None)

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.connectors.tables.table_appends import AppendedRows
-from clonos.connectors.tables.table_database import Database, Overtaken, TableDescription
-from clonos.connectors.tables.table_statements import Statement
+from clonos.connectors.tables.table_database import Database, RegistrationChanged, TableDescription
+from clonos.connectors.tables.table_statements import SqlStatement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
@@ -59,7 +59,7 @@ class TableOutside:
         }
         self._superseded_next, self._withdrawn, self._has_table = None, (0, 0), False
         # Tables are created in separate transactions, because some databases commit at each DDL statement.
-        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
+        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_registrations))
         keys = self._sink.key_columns
         rows = self._rows = (
             UpsertedRows(self._sink, self._database, identity, keys)
@@ -92,7 +92,7 @@ class TableOutside:
             if types := self._sink.types_of(columns):
                 create = self._dialect.create_table(self._sink.table, types, self._sink.key_columns)
                 self._database.in_transaction("creating", lambda: self._execute(create))
-            table_rows.made()
+            table_rows.on_created()
             self._has_table = True
         return self._database.in_transaction("writing", lambda: self._write(table_rows, first_number, rows, columns))
 
@@ -103,7 +103,7 @@ class TableOutside:
 
     def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
         """Returns (generation, incarnation, next number) of each registered task of a job."""
-        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_outside))
+        self._database.in_transaction("registering", lambda: self._execute(self._dialect.create_registrations))
         rows = self._database.in_transaction(
             "reading", lambda: self._database.query(self._dialect.find_all, {"job_id": job_id})
         )
@@ -122,7 +122,7 @@ class TableOutside:
         """
         registered = self._registered()
         if registered is None:
-            self._execute(self._dialect.enter, next_number=restored_number)
+            self._execute(self._dialect.insert_registration, next_number=restored_number)
             return True, Registration(restored_number, None)
         generation, incarnation, next_number = registered
         mine = (self._identity["generation"], self._identity["incarnation"])
@@ -130,8 +130,9 @@ class TableOutside:
             raise self._fenced(registered)
         if (generation, incarnation) < mine:
             # From here on the earlier incarnation writes nothing; its last rows are counted below.
-            if self._execute(self._dialect.take_over, old_generation=generation, old_incarnation=incarnation) != 1:
-                raise Overtaken
+            replace = self._dialect.replace_registration
+            if self._execute(replace, old_generation=generation, old_incarnation=incarnation) != 1:
+                raise RegistrationChanged
             next_number = self._next_number()
         is_new_generation = mine[0] > generation
         if is_new_generation:
@@ -172,7 +173,7 @@ class TableOutside:
             return next_number
         new_number = first_number + len(rows)
         if self._execute(self._dialect.advance, next_number=next_number, new_number=new_number) != 1:
-            raise Overtaken
+            raise RegistrationChanged
         table_rows.insert(next_number, self._fields(rows, known, columns), columns)
         return new_number
 
@@ -192,13 +193,16 @@ class TableOutside:
         assert registered is not None, "it was changed in this transaction"
         return registered[2]
 
-    def _execute(self, statement: Statement, **values: Any) -> int:
+    def _execute(self, statement: SqlStatement, **values: Any) -> int:
         return self._database.execute(statement, self._identity | values)
 
     def _fenced(self, registered: tuple[int, int, int] | None) -> OutsideFenced:
-        who = "no incarnation" if registered is None else f"incarnation {registered[1]} of generation {registered[0]}"
+        if registered is None:
+            other = "no incarnation"
+        else:
+            other = f"incarnation {registered[1]} of generation {registered[0]}"
         return OutsideFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
-            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {who} is registered",
+            f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {other} is registered",
             by=registered[:2] if registered is not None else None,
         )

@@ -9,13 +9,13 @@ from typing import Any
 
 from clonos.connectors.connector_errors import ConnectorMisused
 
-OUTSIDE_TABLE = "clonos_outside"
+REGISTRATION_TABLE = "clonos_outside"
 PREVIOUS_TABLE = "clonos_previous"
 TASK_COLUMN, NUMBER_COLUMN = "clonos_task", "clonos_number"
 """Columns that hold the task and the number of a row."""
 
 PARAMSTYLES = ("qmark", "format", "numeric", "named", "pyformat")
-_OUTSIDE_TYPES = {
+_REGISTRATION_TYPES = {
     "job_id": "VARCHAR(255) NOT NULL",
     "task": "VARCHAR(255) NOT NULL",
     "generation": "BIGINT NOT NULL",
@@ -35,22 +35,22 @@ _OF_TASK = "job_id = :job_id AND task = :task"
 _NUMBERED = f" WHERE {TASK_COLUMN} = :writer AND {NUMBER_COLUMN} >= :first"
 
 
-class Statement:
+class SqlStatement:
     """SQL statement with parameters, written ``:name`` here and converted to the parameter style of the driver."""
 
     def __init__(self, sql: str, paramstyle: str) -> None:
         # Names of tables and columns contain neither ":" nor "%", see Dialect.name.
         self._names = re.findall(r":(\w+)", sql)
         self._takes_names = paramstyle in ("named", "pyformat")
-        places = count(1)
+        positions = count(1)
 
-        def place(match: re.Match[str]) -> str:
+        def placeholder(match: re.Match[str]) -> str:
             name = match[1]
             return {"qmark": "?", "format": "%s", "named": f":{name}", "pyformat": f"%({name})s"}.get(
-                paramstyle, f":{next(places)}"
+                paramstyle, f":{next(positions)}"
             )
 
-        self.sql = re.sub(r":(\w+)", place, sql)
+        self.sql = re.sub(r":(\w+)", placeholder, sql)
 
     def parameters(self, values: Mapping[str, Any]) -> Any:
         """Returns the parameters for ``execute``."""
@@ -84,11 +84,11 @@ class Dialect:
         """Quotes a table name, with its schema before a dot if it has one."""
         return ".".join(self.name(part) for part in table.split("."))
 
-    def statement(self, sql: str) -> Statement:
+    def statement(self, sql: str) -> SqlStatement:
         """Creates a statement from SQL with ``:name`` parameters."""
-        return Statement(sql, self.paramstyle)
+        return SqlStatement(sql, self.paramstyle)
 
-    def create_table(self, table: str, columns: Mapping[str, str], key_columns: Sequence[str]) -> Statement:
+    def create_table(self, table: str, columns: Mapping[str, str], key_columns: Sequence[str]) -> SqlStatement:
         """Creates the table.
 
         ``columns`` maps a name to a type, or to "" for none; without a key, rows have number columns.
@@ -99,37 +99,37 @@ class Dialect:
         else:
             defined += [f"{TASK_COLUMN} VARCHAR(255)", f"{NUMBER_COLUMN} BIGINT"]
             defined.append(f"UNIQUE ({TASK_COLUMN}, {NUMBER_COLUMN})")
-        return Statement(f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({', '.join(defined)})", "qmark")
+        return SqlStatement(f"CREATE TABLE IF NOT EXISTS {self.table(table)} ({', '.join(defined)})", "qmark")
 
-    def look(self, table: str) -> Statement:
+    def select_columns(self, table: str) -> SqlStatement:
         """Selects no row, for the names of all columns."""
-        return Statement(f"SELECT * FROM {self.table(table)} WHERE 1 = 0", "qmark")
+        return SqlStatement(f"SELECT * FROM {self.table(table)} WHERE 1 = 0", "qmark")
 
-    def insert(self, table: str, columns: Sequence[str], has_number: bool = False) -> Statement:
+    def insert(self, table: str, columns: Sequence[str], has_number: bool = False) -> SqlStatement:
         """Inserts a row.
 
         Parameters: ``c0``, ``c1``, ... in order of the columns, with ``has_number`` also ``writer``, ``number``.
         """
         names = [self.name(column) for column in columns]
-        places = [f":c{number}" for number in range(len(columns))]
+        parameters = [f":c{number}" for number in range(len(columns))]
         if has_number:
             names += [TASK_COLUMN, NUMBER_COLUMN]
-            places += [":writer", ":number"]
-        return self.statement(f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({', '.join(places)})")
+            parameters += [":writer", ":number"]
+        return self.statement(f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({', '.join(parameters)})")
 
     # --- rows with numbers
 
-    def count_numbered(self, table: str) -> Statement:
+    def count_numbered(self, table: str) -> SqlStatement:
         """Counts the rows of ``writer`` from ``first`` on, and selects their lowest number."""
         return self.statement(f"SELECT COUNT(*), MIN({NUMBER_COLUMN}) FROM {self.table(table)}{_NUMBERED}")
 
-    def delete_numbered(self, table: str) -> Statement:
+    def delete_numbered(self, table: str) -> SqlStatement:
         """Deletes the rows of ``writer`` from ``first`` on."""
         return self.statement(f"DELETE FROM {self.table(table)}{_NUMBERED}")
 
     # --- rows with keys
 
-    def find_keys(self, table: str, columns: Sequence[str], key_columns: Sequence[str], count: int) -> Statement:
+    def find_keys(self, table: str, columns: Sequence[str], key_columns: Sequence[str], count: int) -> SqlStatement:
         """Selects the rows of ``count`` keys, each after the index of its key.
 
         Parameters: ``k0_0``, ``k0_1``, ``k1_0``, ...
@@ -137,40 +137,40 @@ class Dialect:
         names = ", ".join(self.name(column) for column in columns)
         return self.statement(
             " UNION ALL ".join(
-                f"SELECT {place} AS clonos_place, {names} FROM {self.table(table)}{self._where(key_columns, place)}"
-                for place in range(count)
+                f"SELECT {index} AS clonos_place, {names} FROM {self.table(table)}{self._where(key_columns, index)}"
+                for index in range(count)
             )
         )
 
-    def update_key(self, table: str, columns: Sequence[str], key_columns: Sequence[str]) -> Statement:
+    def update_key(self, table: str, columns: Sequence[str], key_columns: Sequence[str]) -> SqlStatement:
         """Updates the row of a key. Parameters: ``c0``, ... and the key's ``k0_0``, ..."""
         changes = ", ".join(f"{self.name(column)} = :c{number}" for number, column in enumerate(columns))
         return self.statement(f"UPDATE {self.table(table)} SET {changes}{self._where(key_columns)}")
 
-    def delete_key(self, table: str, key_columns: Sequence[str]) -> Statement:
+    def delete_key(self, table: str, key_columns: Sequence[str]) -> SqlStatement:
         """Deletes the row of a key. Parameters: ``k0_0``, ..."""
         return self.statement(f"DELETE FROM {self.table(table)}{self._where(key_columns)}")
 
-    def _where(self, key_columns: Sequence[str], place: int = 0) -> str:
-        parts = (f"{self.name(column)} = :k{place}_{number}" for number, column in enumerate(key_columns))
+    def _where(self, key_columns: Sequence[str], index: int = 0) -> str:
+        parts = (f"{self.name(column)} = :k{index}_{number}" for number, column in enumerate(key_columns))
         return f" WHERE {' AND '.join(parts)}"
 
     @property
-    def create_previous(self) -> Statement:
+    def create_previous(self) -> SqlStatement:
         """Creates the table of previous rows."""
         defined = ", ".join(f"{column} {kind}" for column, kind in _PREVIOUS_TYPES.items())
         sql = f"CREATE TABLE IF NOT EXISTS {PREVIOUS_TABLE} ({defined}, PRIMARY KEY (job_id, task, number))"
-        return Statement(sql, "qmark")
+        return SqlStatement(sql, "qmark")
 
     @property
-    def insert_previous(self) -> Statement:
+    def insert_previous(self) -> SqlStatement:
         """Inserts what row ``number`` has replaced."""
         columns = ", ".join(_PREVIOUS_TYPES)
-        places = ", ".join(f":{column}" for column in _PREVIOUS_TYPES)
-        return self.statement(f"INSERT INTO {PREVIOUS_TABLE} ({columns}) VALUES ({places})")
+        parameters = ", ".join(f":{column}" for column in _PREVIOUS_TYPES)
+        return self.statement(f"INSERT INTO {PREVIOUS_TABLE} ({columns}) VALUES ({parameters})")
 
     @property
-    def find_previous(self) -> Statement:
+    def find_previous(self) -> SqlStatement:
         """Selects what the rows of a task from ``first`` on have replaced, in order."""
         return self.statement(
             f"SELECT number, row_key, previous, written, follows FROM {PREVIOUS_TABLE}"
@@ -178,65 +178,65 @@ class Dialect:
         )
 
     @property
-    def update_previous(self) -> Statement:
+    def update_previous(self) -> SqlStatement:
         """Updates the row that ``number`` has written, after later rows were withdrawn."""
         return self.statement(f"UPDATE {PREVIOUS_TABLE} SET written = :written WHERE {_OF_TASK} AND number = :number")
 
     @property
-    def delete_previous(self) -> Statement:
+    def delete_previous(self) -> SqlStatement:
         """Deletes the previous rows of a task from ``first`` on."""
         return self.statement(f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number >= :first")
 
     @property
-    def forget_previous(self) -> Statement:
+    def forget_previous(self) -> SqlStatement:
         """Deletes the previous rows of a task below ``before``, if this incarnation is registered."""
         return self.statement(
             f"DELETE FROM {PREVIOUS_TABLE} WHERE {_OF_TASK} AND number < :before AND EXISTS"
-            f" (SELECT 1 FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}"
+            f" (SELECT 1 FROM {REGISTRATION_TABLE} WHERE {_OF_TASK}"
             " AND generation = :generation AND incarnation = :incarnation)"
         )
 
     # --- registrations
 
     @property
-    def create_outside(self) -> Statement:
+    def create_registrations(self) -> SqlStatement:
         """Creates the table of registrations: the registered incarnation and the next number of each task."""
-        defined = ", ".join(f"{column} {kind}" for column, kind in _OUTSIDE_TYPES.items())
-        sql = f"CREATE TABLE IF NOT EXISTS {OUTSIDE_TABLE} ({defined}, PRIMARY KEY (job_id, task))"
-        return Statement(sql, "qmark")
+        defined = ", ".join(f"{column} {kind}" for column, kind in _REGISTRATION_TYPES.items())
+        sql = f"CREATE TABLE IF NOT EXISTS {REGISTRATION_TABLE} ({defined}, PRIMARY KEY (job_id, task))"
+        return SqlStatement(sql, "qmark")
 
     @property
-    def find(self) -> Statement:
+    def find(self) -> SqlStatement:
         """Selects the registration of a task: generation, incarnation, next_number."""
-        return self.statement(f"SELECT generation, incarnation, next_number FROM {OUTSIDE_TABLE} WHERE {_OF_TASK}")
+        return self.statement(f"SELECT generation, incarnation, next_number FROM {REGISTRATION_TABLE} WHERE {_OF_TASK}")
 
     @property
-    def find_all(self) -> Statement:
+    def find_all(self) -> SqlStatement:
         """Selects all registrations of a job: task, generation, incarnation, next_number."""
         return self.statement(
-            f"SELECT task, generation, incarnation, next_number FROM {OUTSIDE_TABLE}"
+            f"SELECT task, generation, incarnation, next_number FROM {REGISTRATION_TABLE}"
             " WHERE job_id = :job_id ORDER BY task"
         )
 
     @property
-    def enter(self) -> Statement:
+    def insert_registration(self) -> SqlStatement:
         """Inserts the first registration of a task."""
-        columns = ", ".join(_OUTSIDE_TYPES)
-        places = ", ".join(f":{column}" for column in _OUTSIDE_TYPES)
-        return self.statement(f"INSERT INTO {OUTSIDE_TABLE} ({columns}) VALUES ({places})")
+        columns = ", ".join(_REGISTRATION_TYPES)
+        parameters = ", ".join(f":{column}" for column in _REGISTRATION_TYPES)
+        return self.statement(f"INSERT INTO {REGISTRATION_TABLE} ({columns}) VALUES ({parameters})")
 
     @property
-    def take_over(self) -> Statement:
+    def replace_registration(self) -> SqlStatement:
         """Replaces the registration of an earlier incarnation; changes no row if another connection came first."""
         return self.statement(
-            f"UPDATE {OUTSIDE_TABLE} SET generation = :generation, incarnation = :incarnation"
+            f"UPDATE {REGISTRATION_TABLE} SET generation = :generation, incarnation = :incarnation"
             f" WHERE {_OF_TASK} AND generation = :old_generation AND incarnation = :old_incarnation"
         )
 
     @property
-    def advance(self) -> Statement:
+    def advance(self) -> SqlStatement:
         """Advances the next number; changes no row if the incarnation is fenced."""
         return self.statement(
-            f"UPDATE {OUTSIDE_TABLE} SET next_number = :new_number WHERE {_OF_TASK}"
+            f"UPDATE {REGISTRATION_TABLE} SET next_number = :new_number WHERE {_OF_TASK}"
             " AND generation = :generation AND incarnation = :incarnation AND next_number = :next_number"
         )

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 """Values by column name."""
 
 
-class _Touched(NamedTuple):
+class _KeyHistory(NamedTuple):
     """History of one key in a withdrawal. Rows are packed."""
 
     previous: str | None  # the row before the first withdrawn one
@@ -61,33 +61,33 @@ class UpsertedRows:
     def check(self, columns: tuple[str, ...]) -> None:
         """Does nothing: any column name is allowed."""
 
-    def made(self) -> None:
+    def on_created(self) -> None:
         """Does nothing: the table needs no extra columns."""
 
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Upserts rows numbered from ``first_number``, within the caller's transaction."""
-        places = [columns.index(column) for column in self._key_columns]
-        keys = [self._key_of(fields, places) for fields in rows]
-        there = self._find(dict.fromkeys(keys), columns)
-        now: dict[Key, Row | None] = dict(there)
+        positions = [columns.index(column) for column in self._key_columns]
+        keys = [self._key_of(fields, positions) for fields in rows]
+        present = self._find(dict.fromkeys(keys), columns)
+        now: dict[Key, Row | None] = dict(present)
         history: list[Row] = []
         last: dict[Key, Row] = {}
         for number, (key, fields) in enumerate(zip(keys, rows, strict=True), first_number):
             entry = self._task | {
                 "number": number,
-                "row_key": self._packed(dict(zip(self._key_columns, key, strict=True))),
-                "previous": self._packed(now[key]),
+                "row_key": self._encoded(dict(zip(self._key_columns, key, strict=True))),
+                "previous": self._encoded(now[key]),
                 "written": None,
                 "follows": last[key]["number"] if key in last else None,
             }
             history.append(entry)
             last[key] = entry
             now[key] = dict(zip(columns, fields, strict=True))
-        self._put(now, there, columns)
+        self._put(now, present, columns)
         for key, row in self._find(
             now, columns
         ).items():  # as the database stored it, after type conversions and triggers
-            last[key]["written"] = self._packed(row)
+            last[key]["written"] = self._encoded(row)
         self._database.execute_many(self._sink.dialect.insert_previous, history)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
@@ -95,19 +95,19 @@ class UpsertedRows:
 
         Returns the end of the range without history; None if all of it has one.
         """
-        touched: dict[tuple[str, ...], dict[Key, _Touched]] = {}
+        touched: dict[tuple[str, ...], dict[Key, _KeyHistory]] = {}
         count, lowest = 0, None
         mine = self._task | {"first": first_number}
         dialect = self._sink.dialect
         for number, row_key, previous, written, follows in self._database.rows(dialect.find_previous, mine):
             count, lowest = count + 1, number if lowest is None else lowest
-            named = _unpacked(row_key) or {}
+            named = _decoded(row_key) or {}
             keys, key = touched.setdefault(tuple(named), {}), tuple(named.values())
             before = keys.get(key)
             if before is not None:
                 previous, written, follows = before.previous, written or before.written, before.follows
-            keys[key] = _Touched(previous, written, follows)
-        changed = sum(self._put_back(key_columns, keys) for key_columns, keys in touched.items())
+            keys[key] = _KeyHistory(previous, written, follows)
+        changed = sum(self._restore_rows(key_columns, keys) for key_columns, keys in touched.items())
         if changed:
             logger.warning(
                 "%d rows of the table %s were not restored, because others have changed them", changed, self._sink.table
@@ -120,35 +120,35 @@ class UpsertedRows:
         statement, values = self._sink.dialect.forget_previous, self._task | {"before": before_number}
         self._database.in_transaction("forgetting", lambda: self._database.execute(statement, values))
 
-    def _put_back(self, key_columns: tuple[str, ...], keys: Mapping[Key, _Touched]) -> int:
+    def _restore_rows(self, key_columns: tuple[str, ...], keys: Mapping[Key, _KeyHistory]) -> int:
         """Restores rows that are still as the last withdrawn row left them. Returns the number of rows that are not."""
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[Key, Row | None]] = {}  # by the columns of both rows
         for key, row in keys.items():
-            previous, written = _unpacked(row.previous), _unpacked(row.written) or {}
+            previous, written = _decoded(row.previous), _decoded(row.written) or {}
             alike.setdefault((tuple(written), tuple(previous or written)), {})[key] = previous
         changed = 0
         for (written_columns, columns), wanted in alike.items():
-            there = self._find(wanted, written_columns, key_columns) if written_columns else dict.fromkeys(wanted)
-            ours = [k for k in wanted if there[k] is not None and self._packed(there[k]) == keys[k].written]
-            self._put({key: wanted[key] for key in ours}, there, columns, key_columns)
-            self._note_put_back(
+            present = self._find(wanted, written_columns, key_columns) if written_columns else dict.fromkeys(wanted)
+            ours = [k for k in wanted if present[k] is not None and self._encoded(present[k]) == keys[k].written]
+            self._put({key: wanted[key] for key in ours}, present, columns, key_columns)
+            self._complete_history(
                 {k: follows for k in ours if (follows := keys[k].follows) is not None}, columns, key_columns
             )
             changed += len(wanted) - len(ours)
         return changed
 
-    def _note_put_back(
+    def _complete_history(
         self, numbers: Mapping[Key, int], columns: tuple[str, ...], key_columns: tuple[str, ...]
     ) -> None:
-        """Completes the history of keys that were written twice in a transaction: stores the row that is there now."""
+        """Completes the history of keys that were written twice in a transaction: stores the present row."""
         statement = self._sink.dialect.update_previous
         found = self._find(numbers, columns, key_columns)
         self._database.execute_many(
-            statement, [self._task | {"number": numbers[k], "written": self._packed(row)} for k, row in found.items()]
+            statement, [self._task | {"number": numbers[k], "written": self._encoded(row)} for k, row in found.items()]
         )
 
-    def _key_of(self, fields: Sequence[Any], places: Sequence[int]) -> Key:
-        key = tuple([fields[place] for place in places])
+    def _key_of(self, fields: Sequence[Any], positions: Sequence[int]) -> Key:
+        key = tuple([fields[index] for index in positions])
         try:
             is_whole = None not in key and hash(key) is not None
         except TypeError:
@@ -167,23 +167,23 @@ class UpsertedRows:
         rest = iter(list(found))
         while asked := list(islice(rest, KEYS_PER_QUERY)):
             query = self._sink.dialect.find_keys(self._sink.table, columns, key_columns, len(asked))
-            values = {f"k{place}_{n}": value for place, key in enumerate(asked) for n, value in enumerate(key)}
-            for place, *fields in self._database.query(query, values):
-                if found[asked[int(place)]] is not None:
-                    key = ", ".join(map(repr, asked[int(place)]))
+            values = {f"k{index}_{n}": value for index, key in enumerate(asked) for n, value in enumerate(key)}
+            for index, *fields in self._database.query(query, values):
+                if found[asked[int(index)]] is not None:
+                    key = ", ".join(map(repr, asked[int(index)]))
                     reason = f"it has several rows whose {', '.join(key_columns)} is {key:.200}"
                     raise TableRefused(self._sink.table, "writing by key", reason)
-                found[asked[int(place)]] = dict(zip(columns, map(_plain, fields), strict=True))
+                found[asked[int(index)]] = dict(zip(columns, map(_plain, fields), strict=True))
         return found
 
     def _put(
         self,
         wanted: Mapping[Key, Row | None],
-        there: Mapping[Key, Row | None],
+        present: Mapping[Key, Row | None],
         columns: tuple[str, ...],
         key_columns: tuple[str, ...] | None = None,
     ) -> None:
-        """Changes rows so that each key has its wanted row (None: no row), given the present rows ``there``."""
+        """Changes rows so that each key has its wanted row (None: no row), given the ``present`` rows."""
         dialect, table = self._sink.dialect, self._sink.table
         key_columns = key_columns or self._key_columns
         others = tuple(column for column in columns if column not in key_columns)
@@ -192,25 +192,25 @@ class UpsertedRows:
             fields = {f"c{n}": row[name] for n, name in enumerate(names)} if row is not None else {}
             return fields | {f"k0_{n}": value for n, value in enumerate(key)}
 
-        new = [values(key, row, columns) for key, row in wanted.items() if row is not None and there[key] is None]
-        old = [values(key, row, others) for key, row in wanted.items() if row is not None and there[key] is not None]
-        gone = [values(key, None, ()) for key, row in wanted.items() if row is None]
+        new = [values(key, row, columns) for key, row in wanted.items() if row is not None and present[key] is None]
+        old = [values(key, row, others) for key, row in wanted.items() if row is not None and present[key] is not None]
+        deleted = [values(key, None, ()) for key, row in wanted.items() if row is None]
         self._database.execute_many(dialect.insert(table, columns), new)
         if others:
             self._database.execute_many(dialect.update_key(table, others, key_columns), old)
-        self._database.execute_many(dialect.delete_key(table, key_columns), gone)
+        self._database.execute_many(dialect.delete_key(table, key_columns), deleted)
 
-    def _packed(self, row: Row | None) -> str | None:
-        """Encodes a row as text; ``_unpacked`` decodes it."""
+    def _encoded(self, row: Row | None) -> str | None:
+        """Encodes a row as text; ``_decoded`` decodes it."""
         if row is None:
             return None
         try:
             return b64encode(encode_value(row)).decode("ascii")
         except (ValueUnsupported, ValueBeyondLimit) as error:
-            raise TableRefused(self._sink.table, "keeping what a row was", str(error)) from error
+            raise TableRefused(self._sink.table, "storing the previous row", str(error)) from error
 
 
-def _unpacked(text: str | None) -> Row | None:
+def _decoded(text: str | None) -> Row | None:
     return None if text is None else cast("Row", decode_value(b64decode(text)))
 
 

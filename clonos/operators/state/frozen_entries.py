@@ -30,25 +30,25 @@ _ABSENT: Final = _Absent()
 
 
 class Overlay(dict[Any, Any]):
-    """Changes of a table over its frozen entries ``below``; supports access by key only.
+    """Changes of a table over its frozen entries; supports access by key only.
 
     The overlay holds entries that were set since, and copies of mutable values that were read. ``merged`` returns all
-    entries. When the snapshot is stored, ``melt`` merges the overlay in pieces, because merging at once would block the
+    entries. When the snapshot is stored, the overlay is merged in pieces, because merging it at once would block the
     task.
     """
 
-    __slots__ = ("_left", "below", "gone", "is_melting")
+    __slots__ = ("_left", "below", "deleted", "is_merging")
 
     def __init__(self, below: Entries) -> None:
         super().__init__()
         self.below = below
-        self.gone: dict[Any, None] = {}
+        self.deleted: dict[Any, None] = {}
         """Keys deleted since, which still exist in ``below``. A key that was set again is in the overlay too."""
-        self.is_melting = False
+        self.is_merging = False
         self._left = 0
 
     def __missing__(self, key: Any) -> Any:
-        value = self._from_below(key)
+        value = self._from_frozen(key)
         if value is _ABSENT:
             raise KeyError(key)
         return value
@@ -58,13 +58,13 @@ class Overlay(dict[Any, Any]):
         value = _get(self, key, _ABSENT)
         if value is not _ABSENT:
             return value
-        if not self.gone and type(value := self.below.get(key, _ABSENT)) in IMMUTABLE:
+        if not self.deleted and type(value := self.below.get(key, _ABSENT)) in IMMUTABLE:
             return value
-        value = self._from_below(key)
+        value = self._from_frozen(key)
         return default if value is _ABSENT else value
 
     def __contains__(self, key: object) -> bool:
-        return _contains(self, key) or (key in self.below and key not in self.gone)
+        return _contains(self, key) or (key in self.below and key not in self.deleted)
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
         """Behaves as ``dict.pop``.
@@ -75,25 +75,25 @@ class Overlay(dict[Any, Any]):
         if value is not _ABSENT:
             _pop(self, key, None)
             if key in self.below:
-                self.gone[key] = None
+                self.deleted[key] = None
             return value
         if default is _ABSENT:
             raise KeyError(key)
         return default
 
-    def _from_below(self, key: Any) -> Any:
+    def _from_frozen(self, key: Any) -> Any:
         """Returns a value of ``below``; as a copy if it is mutable, because frozen entries must not change."""
         value = self.below.get(key, _ABSENT)
-        if value is _ABSENT or key in self.gone:
+        if value is _ABSENT or key in self.deleted:
             return _ABSENT
-        if not self.is_melting and not _is_immutable(value):
+        if not self.is_merging and not _is_immutable(value):
             value = self[key] = _copy(value)
         return value
 
     @property
     def is_untouched(self) -> bool:
         """Returns whether nothing has changed since the entries were frozen."""
-        return not len(self) and not self.gone
+        return not len(self) and not self.deleted
 
     def merged(self) -> Entries:
         """Returns all entries in order in a new dict; the frozen entries stay unchanged."""
@@ -101,7 +101,7 @@ class Overlay(dict[Any, Any]):
         for key, value in self.below.items():
             if _contains(self, key):
                 value = self[key]
-            if key not in self.gone:
+            if key not in self.deleted:
                 entries[key] = value if _is_immutable(value) else _copy(value)
         entries.update(self)
         return entries
@@ -113,17 +113,17 @@ class Overlay(dict[Any, Any]):
 
         Call it only when no thread reads the frozen entries.
         """
-        if self.is_melting:
-            entries_max += max(0, len(self) + len(self.gone) - self._left)
-        self.is_melting = True
-        for key in list(islice(self.gone, entries_max)):
+        if self.is_merging:
+            entries_max += max(0, len(self) + len(self.deleted) - self._left)
+        self.is_merging = True
+        for key in list(islice(self.deleted, entries_max)):
             entries_max -= 1
-            del self.gone[key]
+            del self.deleted[key]
             self.below.pop(key, None)
-        if not self.gone:  # keys that were deleted and set again come last
+        if not self.deleted:  # keys that were deleted and set again come last
             for key in list(islice(self, entries_max)):
                 self.below[key] = _pop(self, key)
-        self._left = len(self) + len(self.gone)
+        self._left = len(self) + len(self.deleted)
         return not self._left
 
     def keys(self) -> NoReturn:

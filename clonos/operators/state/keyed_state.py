@@ -31,7 +31,7 @@ INLINE_BYTES_MAX: Final = 4 << 20
 ALL: Final = 1 << 60
 """Bound above any number of entries."""
 
-MELTED_A_STEP_MAX: Final = 1 << 11
+MERGED_PER_STEP_MAX: Final = 1 << 11
 """Entries of an overlay that a step merges, which takes about 1 ms."""
 
 
@@ -69,14 +69,14 @@ class Table:
     be an ``Overlay``, which supports access by key only, unless ``is_small``.
     """
 
-    __slots__ = ("entries", "changed", "deleted", "prunes_empty", "is_small")
+    __slots__ = ("entries", "changed", "deleted", "deletes_empty", "is_small")
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
         self.changed: dict[Any, None] = {}
         """Changed keys as an ordered set: new keys in the order in which they were added to ``entries``."""
         self.deleted: dict[Any, None] = {}
-        self.prunes_empty = False
+        self.deletes_empty = False
         """Whether an empty container is deleted at the next snapshot."""
         self.is_small = False
         """Whether the table is never frozen but encoded by the barrier."""
@@ -98,16 +98,16 @@ class Table:
             self.deleted[key] = None
 
     def contents(self) -> Entries:
-        """Returns all entries; the table must not be used afterwards."""
+        """Returns all entries, to be read only."""
         return self.entries.merged() if isinstance(self.entries, Overlay) else self.entries
 
-    def prune(self) -> None:
+    def delete_empty(self) -> None:
         """Deletes empty containers, before the changes are taken."""
-        if self.prunes_empty:
+        if self.deletes_empty:
             for key in [key for key in self.changed if not self.entries[key]]:
                 self.delete(key)
 
-    def forget_changes(self) -> None:
+    def clear_changes(self) -> None:
         """Forgets the changes, which a snapshot contains now."""
         self.changed = {}
         self.deleted = {}
@@ -128,12 +128,12 @@ class StateBackend:
         self._is_frozen = False
         """Whether some table has an overlay: its snapshot is being read, or it is being merged."""
 
-    def table(self, name: str, prunes_empty: bool = False, is_small: bool = False) -> Table:
+    def table(self, name: str, deletes_empty: bool = False, is_small: bool = False) -> Table:
         """Returns the table of this name with its restored entries, or a new one."""
         found = self._tables.get(name)
         if found is None:
             found = self._tables[name] = Table(self._restored.pop(name, {}))
-        found.prunes_empty = found.prunes_empty or prunes_empty
+        found.deletes_empty = found.deletes_empty or deletes_empty
         found.is_small = found.is_small or is_small
         return found
 
@@ -196,7 +196,7 @@ class StateBackend:
                 later[name] = (self._frozen(table), None)
         return self._read(LaterPieces(later, (encode_piece(tuple(sections), is_full=True),)))
 
-    def melt(self, entries_max: int = MELTED_A_STEP_MAX) -> None:
+    def melt(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
         """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
         if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
             return
@@ -216,7 +216,7 @@ class StateBackend:
                 self.table(name)
         wanted: list[tuple[str, Iterator[Any]]] = []
         for name, table in sorted(self._tables.items()):
-            table.prune()
+            table.delete_empty()
             if table.deleted and not full:
                 sections.append(encode_deleted(name, table.deleted))
             wanted.append((name, iter(list(table.contents() if full else table.changed))))
@@ -225,7 +225,7 @@ class StateBackend:
     def _end(self, full: bool, sections: list[Section]) -> bytes:
         dropped = () if full else tuple(self._dropped)
         for table in self._tables.values():
-            table.forget_changes()
+            table.clear_changes()
         self._dropped = {}
         return encode_piece(tuple(sections), full, dropped)
 

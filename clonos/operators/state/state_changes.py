@@ -124,7 +124,7 @@ def decode_piece(data: bytes | memoryview) -> Changes:
 
 def encode_deleted(name: str, deleted: Iterable[Any]) -> Section:
     """Encodes deleted keys of a table."""
-    return Section(name, column_of(_users_keys(list(deleted))), _NOTHING, _NOTHING)
+    return Section(name, column_of(_user_keys(list(deleted))), _NOTHING, _NOTHING)
 
 
 def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = None) -> Iterator[Section]:
@@ -138,18 +138,18 @@ def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = 
     while keys := list(islice(rest, count)):
         values = [entries[key] for key in keys] if rest_values is None else list(islice(rest_values, count))
         try:
-            section = Section(name, _NOTHING, column_of(_users_keys(keys)), column_of(values))
+            section = Section(name, _NOTHING, column_of(_user_keys(keys)), column_of(values))
         except JobError as problem:
             raise StateUnsupported(name, str(problem)) from problem
         yield section
         count = max(1, min(SECTION_ENTRIES_MAX, count * SECTION_BYTES // section.size_bytes))
 
 
-def _users_keys(keys: list[Any]) -> list[Any]:
+def _user_keys(keys: list[Any]) -> list[Any]:
     return list(map(key_of, keys)) if EncodedKey in {*map(type, keys)} else keys
 
 
-class Read(NamedTuple):
+class DecodedSection(NamedTuple):
     """Decoded entries of a section, under their state keys."""
 
     deleted: list[Any]
@@ -157,7 +157,7 @@ class Read(NamedTuple):
     values: list[Any]
 
 
-def read_section(section: Section) -> Read:
+def read_section(section: Section) -> DecodedSection:
     """Decodes a section.
 
     Raises: StateMalformed: it is damaged. ValueMalformed: a value cannot be decoded by this code.
@@ -169,4 +169,4 @@ def read_section(section: Section) -> Read:
     values = rows_of(section.values)
     if len(keys) != len(values):
         raise StateMalformed(f"{section.name}: {len(keys)} keys with {len(values)} values")
-    return Read(deleted, keys, values)
+    return DecodedSection(deleted, keys, values)

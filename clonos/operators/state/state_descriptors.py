@@ -18,7 +18,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class HasKey(Protocol):
+class KeyHolder(Protocol):
     """Object that knows the key of the current record."""
 
     key: Any
@@ -32,7 +32,7 @@ class Value(Generic[T]):
 
     __slots__ = ("_table", "_holder", "_default", "_default_is_mutable")
 
-    def __init__(self, table: Table, holder: HasKey, default: T) -> None:
+    def __init__(self, table: Table, holder: KeyHolder, default: T) -> None:
         self._table = table
         self._holder = holder
         self._default = default
@@ -82,7 +82,7 @@ class State:
             raise BadStateName(name)
         self.name = name
 
-    def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
         """Creates the access to this state for one incarnation."""
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ class ValueState(State, Generic[T]):
         super().__init__(name)
         self.default = default
 
-    def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
         return _ValueCell(Value(state.table(f"{step}/{self.name}"), holder, self.default))
 
 
@@ -128,8 +128,8 @@ class ListState(State, Generic[T]):
         context.state(ListState("orders")).append(order)
     """
 
-    def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, list)
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
+        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, list)
 
 
 class MapState(State, Generic[K, V]):
@@ -142,8 +142,8 @@ class MapState(State, Generic[K, V]):
         context.state(MapState("prices"))["tea"] = 3
     """
 
-    def cell(self, step: str, state: StateBackend, holder: HasKey) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", prunes_empty=True), holder, dict)
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
+        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, dict)
 
 
 class _ValueCell:
@@ -159,7 +159,7 @@ class _ValueCell:
 class _ContainerCell:
     __slots__ = ("_table", "_holder", "_create")
 
-    def __init__(self, table: Table, holder: HasKey, create: type) -> None:
+    def __init__(self, table: Table, holder: KeyHolder, create: type) -> None:
         self._table = table
         self._holder = holder
         self._create = create

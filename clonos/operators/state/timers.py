@@ -13,27 +13,27 @@ from clonos.operators.state.keyed_state import StateBackend
 class Timers:
     """Timers of one step. A timer is (time, key); setting it twice has no effect."""
 
-    __slots__ = ("_table", "_registered", "_heap", "_next_place")
+    __slots__ = ("_table", "_registered", "_heap", "_next_number")
 
     def __init__(self, name: str, state: StateBackend) -> None:
         self._table = state.table(name)
         # The table has the timers in order of registration, also after a restore.
-        self._registered: dict[Any, int] = {entry: place for place, entry in enumerate(self._table.entries)}
+        self._registered: dict[Any, int] = {entry: number for number, entry in enumerate(self._table.entries)}
         self._heap: list[tuple[int, int, Any]] = []
-        for entry, place in self._registered.items():
+        for entry, number in self._registered.items():
             instant_ns, key = _timer_of(entry)
-            self._heap.append((instant_ns, place, key))
+            self._heap.append((instant_ns, number, key))
         heapify(self._heap)
-        self._next_place = len(self._heap)
+        self._next_number = len(self._heap)
 
     def set(self, instant_ns: int, key: Any) -> None:
         """Sets a timer."""
         entry = state_key((instant_ns, key))
         if entry not in self._registered:
-            self._registered[entry] = self._next_place
+            self._registered[entry] = self._next_number
             self._table.set(entry, None)
-            heappush(self._heap, (instant_ns, self._next_place, key))
-            self._next_place += 1
+            heappush(self._heap, (instant_ns, self._next_number, key))
+            self._next_number += 1
 
     def delete(self, instant_ns: int, key: Any) -> None:
         """Deletes a timer, if it is set."""
@@ -58,14 +58,14 @@ class Timers:
 
     def take(self, due: DueTimer) -> bool:
         """Removes a timer that is about to fire. Returns False if an earlier timer has deleted it."""
-        instant_ns, place, key = due.token
-        if not self._is_registered(instant_ns, place, key):
+        instant_ns, number, key = due.token
+        if not self._is_registered(instant_ns, number, key):
             return False
         self.delete(instant_ns, key)
         return True
 
-    def _is_registered(self, instant_ns: int, place: int, key: Any) -> bool:
-        return self._registered.get(state_key((instant_ns, key))) == place
+    def _is_registered(self, instant_ns: int, number: int, key: Any) -> bool:
+        return self._registered.get(state_key((instant_ns, key))) == number
 
 
 def _timer_of(entry: Any) -> tuple[int, Any]:

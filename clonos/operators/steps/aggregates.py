@@ -128,7 +128,7 @@ class Accumulate(Aggregate):
         if result is None:
             return keys, accumulators
         values, failed = guard.each(result, accumulators)
-        return [key for place, key in enumerate(keys) if place not in failed] if failed else keys, values
+        return [key for index, key in enumerate(keys) if index not in failed] if failed else keys, values
 
 
 class _Missing:

@@ -76,7 +76,7 @@ class AsyncMap(Operator):
 
     def complete(self, number: int, outcome: bytes) -> None:
         if not self._is_ordered:
-            self._give(number, outcome)
+            self._emit(number, outcome)
             return
         self._done.set(number, outcome)
         while self._open.entries:
@@ -85,7 +85,7 @@ class AsyncMap(Operator):
                 return
             outcome = self._done.entries[number]
             self._done.delete(number)
-            self._give(number, outcome)
+            self._emit(number, outcome)
 
     def _submit(self, number: int, record: Any, request: bytes) -> None:
         function, takes_key = self._function, self._takes_key
@@ -96,7 +96,7 @@ class AsyncMap(Operator):
 
         self._recorder.submit(number, self._step, request, perform)
 
-    def _give(self, number: int, outcome: bytes) -> None:
+    def _emit(self, number: int, outcome: bytes) -> None:
         record = self._open.entries[number]
         self._open.delete(number)
         try:

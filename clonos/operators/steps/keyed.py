@@ -54,8 +54,8 @@ class StatefulMap(Keyed):
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, table.entries.get
-        for key, (users_key, value) in records:
-            state, result = function(users_key, get(key), value)
+        for key, (user_key, value) in records:
+            state, result = function(user_key, get(key), value)
             if state is None:
                 table.delete(key)
             else:
@@ -82,12 +82,12 @@ class KeyedReduce(Keyed):
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, append = self._function, results.append
         entries, changed = self._table.entries, self._table.changed
-        for key, (users_key, value) in records:
+        for key, (user_key, value) in records:
             if key in entries:
                 value = function(entries[key], value)
             entries[key] = value
             changed[key] = None
-            append((users_key, value))
+            append((user_key, value))
 
 
 class Counters(dict[Any, "count[int]"]):
@@ -99,11 +99,11 @@ class Counters(dict[Any, "count[int]"]):
 
     def __missing__(self, key: Any) -> count[int]:
         if len(self) >= COUNTERS_MAX:
-            self.keep()
+            self.write_back()
         counter = self[key] = count(self._table.entries.get(key, 0) + 1)
         return counter
 
-    def keep(self) -> None:
+    def write_back(self) -> None:
         """Writes the counts to the table, in order of arrival."""
         self._table.update({key: next(counter) - 1 for key, counter in self.items()})
         self.clear()
@@ -119,7 +119,7 @@ class Totals(dict[Any, int]):
     def __missing__(self, key: Any) -> int:
         return self._table.entries.get(key, 0)  # type: ignore[no-any-return]
 
-    def keep(self) -> None:
+    def write_back(self) -> None:
         """Writes the counts to the table, in order of arrival."""
         self._table.update(self)
         self.clear()
@@ -141,7 +141,7 @@ class RunningCount(Keyed):
 
     def keys(self, keys: list[Any]) -> None:
         if self._totals:
-            self._totals.keep()
+            self._totals.write_back()
         stored = state_keys(keys)
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)))
 
@@ -152,12 +152,12 @@ class RunningCount(Keyed):
             self.keys(keys)
             return
         if self._counters:
-            self._counters.keep()
+            self._counters.write_back()
         totals = self._totals
         running, counted = running_counts(keys, list(map(totals.__getitem__, keys.stored)))
         totals.update(zip(keys.stored, counted, strict=True))
         if len(totals) > COUNTERS_MAX:
-            totals.keep()
+            totals.write_back()
         if self.out.takes_columns and column != COUNT_COLUMN:
             import pyarrow  # loaded only if there are columns
 
@@ -166,5 +166,5 @@ class RunningCount(Keyed):
             self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)))
 
     def prepare(self, checkpoint: int) -> None:
-        self._counters.keep()
-        self._totals.keep()
+        self._counters.write_back()
+        self._totals.write_back()

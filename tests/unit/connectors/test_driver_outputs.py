@@ -92,7 +92,7 @@ def test_more_bytes_than_a_message_may_carry_are_an_error(monkeypatch: pytest.Mo
     monkeypatch.setattr(driver_outputs, "PART_BYTES_MAX", 1_000)
     writer = writer_of(started(collect()))
     writer.write(["x" * 600])
-    with pytest.raises(OutputTooLarge, match="more than 1000 bytes between two checkpoints"):
+    with pytest.raises(OutputTooLarge, match="more than 1000 bytes from one task between two checkpoints"):
         writer.write(["x" * 600])
     writer.close()
 

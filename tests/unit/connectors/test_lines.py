@@ -141,7 +141,7 @@ def test_a_file_that_changed_since_the_start_is_refused(tmp_path: Path, what: st
         (tmp_path / "other").write_bytes(b"uno\ndue\n")
         os.utime(tmp_path / "other", ns=(1, 1))
         os.replace(tmp_path / "other", path)
-    with pytest.raises(InputChanged, match="has changed since the job began"):
+    with pytest.raises(InputChanged, match="has changed since the job first started"):
         source.reader().open(split, None)
 
 

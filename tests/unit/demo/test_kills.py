@@ -88,7 +88,7 @@ def test_a_kill_has_ended_when_its_task_is_live_and_has_caught_up(tasks: list[Ta
     assert kills.look(_status(moved, recoveries=(unfinished,))) is None
     told = kills.look(_status(moved, recoveries=(replace(unfinished, reached=OVER),)))
     assert told == "recovered ask/0; 5 healthy tasks kept their processes and incarnations"
-    assert (kills.is_over, kills.disturbed) == (True, [])
+    assert (kills.has_ended, kills.disturbed) == (True, [])
 
 
 def test_a_healthy_task_with_another_process_is_noticed(tasks: list[TaskState]) -> None:

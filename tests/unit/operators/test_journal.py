@@ -130,7 +130,7 @@ def test_a_source_that_is_not_pushed_has_no_journal() -> None:
 
 
 def test_a_pushed_source_with_several_tasks_is_refused() -> None:
-    with pytest.raises(GraphRefused, match="its source is one connection"):
+    with pytest.raises(GraphRefused, match="its source has a single connection"):
         pushed_graph(parallelism=2)
 
 
