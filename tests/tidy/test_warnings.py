@@ -23,8 +23,11 @@ def _explained() -> list[str]:
 
 
 def _messages(source: Source) -> Iterator[str]:
-    """Texts of a file, with a placeholder for each value in them."""
+    """Texts of a file but for docstrings, with a placeholder for each value in them."""
+    docstrings = {id(node.value) for node in ast.walk(source.tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(source.tree):
+        if id(node) in docstrings:
+            continue
         if isinstance(node, ast.JoinedStr):
             parts = [str(part.value) if isinstance(part, ast.Constant) else PLACEHOLDER for part in node.values]
             yield "".join(parts)
