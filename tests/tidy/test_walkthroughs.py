@@ -15,7 +15,7 @@ NAME = r"`[A-Za-z_]\w*`"
 NAMES = rf"{NAME}(?:(?:, | and ){NAME})*"
 LINK = r"\[`[\w./-]+`\]\((?P<path>(?:\.\./)+[\w/]+\.py)\)"
 NAMED_AFTER = re.compile(rf"{LINK}(?:: |, )(?P<names>{NAMES})")
-NAMED_BEFORE = re.compile(rf"(?P<names>{NAMES}) in {LINK}")
+NAMED_BEFORE = re.compile(rf"(?P<names>{NAMES}) (?:in |\(){LINK}")
 
 
 def _named_places(text: str) -> Iterator[tuple[str, str]]:
