@@ -1,4 +1,4 @@
-"""Aimed cases 36 to 42 of the conformance list: lost logs, keepers, lost messages, who asks whom, batches."""
+"""Directed tests 36 to 42 of the conformance list: lost logs, keepers, lost messages, mutual requests, batches."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _log_is_lost_in_a_diamond(seed: int) -> World:
     )
 
 
-@directed_test("37 sink dies while its keeper has not heard")
+@directed_test("37 sink dies while its keeper is behind")
 def _keeper_is_behind(seed: int) -> World:
     late = lost(AppendLog, about("sink/0"), nth=10, times=3)
     return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at("outside written", kills("sink/0"), after(late))])
@@ -140,7 +140,7 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 
 @directed_test("37 sink dies while its keeper is replaced")
 def _sink_during_keeper_change(seed: int) -> World:
-    """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
+    """The successor has to run in the keeper's domain, so that another keeper is named beside the old one."""
 
     def keepers_change(world: World, reached: PointReached) -> bool:
         task = world.job.task("sink/0")  # type: ignore[union-attr]
@@ -287,9 +287,9 @@ for _when, (_point, _where) in _TRIGGER_POINTS.items():
     DIRECTED_TESTS[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
 
 
-@directed_test("39 one source hears of a later trigger only")
+@directed_test("39 one source receives a later trigger only")
 def _later_trigger_only(seed: int) -> World:
-    """Its barrier stands for the one that the other source has sent long ago, and whose input is held for it."""
+    """Its barrier stands for the earlier barrier of the other source, for which the input is held."""
     deaf = lost(Trigger, about("source/1"), nth=2, times=4)
     return directed(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
 
@@ -337,7 +337,7 @@ def _two_ask_each_other(seed: int) -> World:
 
 @directed_test("41 second death before replicas are refilled")
 def _second_death(seed: int) -> World:
-    """What the first one held of the log of ``a`` it has got from holders that die now, and from ``a`` nothing yet."""
+    """The first successor has the log of ``a`` only from holders that die now, and nothing from ``a`` itself yet."""
 
     def is_sent_by_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message

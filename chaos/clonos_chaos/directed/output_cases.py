@@ -1,4 +1,4 @@
-"""Aimed cases 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, and what befalls sinks."""
+"""Directed tests 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, failures of sinks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _within_the_depth(seed: int) -> World:
 
 @directed_test("37 all processes but one die, and others come")
 def _all_but_one(seed: int) -> World:
-    """The sink lives on and has the logs of all. Tasks crowd in what is left, until there are other processes."""
+    """The sink survives with the logs of all tasks. The tasks share its process until other processes come."""
     targeted = at("outside written", kills_all_but("sink/0"), nth=20)
     return directed(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [targeted], records=150)
 
@@ -49,7 +49,7 @@ def _writer_dies(seed: int) -> World:
 
 
 def _writer_dies_with_keepers(kind: ExternalKind) -> DirectedTest:
-    """Twice: the second time in the generation that the first has begun."""
+    """Kills the sink with its keepers twice: the second time in the generation that began with the first."""
     targeted_faults = [at("outside written", kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
     return lambda seed: directed(
         seed,

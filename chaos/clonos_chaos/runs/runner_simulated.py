@@ -1,7 +1,7 @@
 """Runs a scenario in the simulated world, as far as its faults exist there.
 
-The shipped job has a twin there: the same steps, a tenth of the records. A moment in seconds becomes the share of the
-input that the real job has read by then; what lasts, lasts as long in virtual time. The world's own oracle judges.
+The shipped job has a twin there: the same steps, a tenth of the records. A trigger in seconds becomes the share of the
+input that the real job has read by then. Durations are in virtual time. The oracle of the world judges.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ DOWN_MS: Final = 50
 """How long a job is without a coordinator when the driver dies."""
 
 TWINS: Final = {"merge": "sink", "files": "sink", "table": "sink"}
-"""Steps of the shipped job that bear another name here."""
+"""Steps of the shipped job that have another name here."""
 
 POINTS_HERE: Final[dict[str, FaultPoint]] = {
     "checkpoint": FaultPoint.COMPLETE,
     "recovering": FaultPoint.START,
     FaultPoint.SNAPSHOT_BEGUN: FaultPoint.ALIGNED,
 }
-"""Points of real processes by what they are called here; all others have one name."""
+"""Points of real processes with another name here."""
 
 Do = Callable[[World, list[SimSlot], FaultSpec], None]
 
@@ -67,7 +67,7 @@ def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
 
 
 def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Do:
-    """For the connections of each slot with all others."""
+    """Makes an injection into the connections of each slot with all others."""
 
     def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
@@ -84,7 +84,7 @@ def _kill_all(world: World, _slots: list[SimSlot], _fault: FaultSpec) -> None:
 
 
 def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
-    """All connections: the simulated network has one delay."""
+    """Slows down all connections: the simulated network has one delay."""
     usual_ns = world.network.delay_ns_max
 
     def speed_up() -> None:
@@ -109,7 +109,7 @@ DOINGS: Final[dict[FaultKind, Do]] = {
 
 
 def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
-    """One world. Faults that it does not know are refused before anything runs."""
+    """Runs one world. Raises JobError before anything runs, if a fault does not exist here."""
     reason = refusal(scenario)
     if reason:
         raise JobError(reason)
@@ -117,7 +117,7 @@ def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
 
 
 def refusal(scenario: Scenario) -> str:
-    """Why a scenario cannot be run here; empty where it can."""
+    """Returns why a scenario cannot run here; empty where it can."""
     unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
     if unknown:
         return (
@@ -134,7 +134,7 @@ def refusal(scenario: Scenario) -> str:
 
 
 class _Simulated:
-    """One scenario in one world."""
+    """Run of one scenario in one world."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
@@ -160,7 +160,7 @@ class _Simulated:
         return job
 
     def _targeted_fault(self, fault: FaultSpec) -> TargetedFault:
-        """Where and when it strikes: a point by its name, records as calls that were answered."""
+        """Translates the trigger of a fault: a point by its name, records as answered calls."""
         at = fault.at
         times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
 
@@ -172,7 +172,7 @@ class _Simulated:
             if point not in POINTS and not is_of_message(point):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
             if at.point in (FaultPoint.CALL, FaultPoint.CALLED) and at.task + fault.victim not in ("", "ask"):
-                raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
+                raise JobError(f"{self.scenario.name}: in the simulated twin only the step ask calls the service.")
             nth = (
                 max(1, at.nth // SHARE)
                 if at.point in (FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.EMISSION)
@@ -211,7 +211,7 @@ class _Simulated:
         domains = {slot.domain for slot in slots.values()} if fault.kind is FaultKind.KILL_DOMAIN else set()
         is_of_all = fault.kind is FaultKind.KILL_DRIVER
         affected = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
-        incarnations = self.observer.injections(affected)
+        incarnations = self.observer.expect_restarts(affected)
         self.record.injections.append(Injection(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
         DOINGS[fault.kind](world, list(slots.values()), fault)
 
@@ -219,7 +219,7 @@ class _Simulated:
         return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
 
     def run(self) -> RunRecord:
-        """Runs the world to its end and judges."""
+        """Runs the world to its end and judges it."""
         self._open()
         self.observer = Observer(self.world, self.record)
         record, wanted = self.record, self.scenario.expected.outcome

@@ -1,4 +1,4 @@
-"""Swarms of simulated worlds: runs seeds, counts what was reached, prints a failing one with its story."""
+"""Swarms of simulated worlds: runs seeds, counts the situations reached, prints reports of failing seeds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clonos_chaos.swarm.world import WorldFailed
 
 SEEDS_PER_PORTION = 10
 PORTIONS_AHEAD = 4
-"""For each process, so that none has to wait until the oldest portion is done: some worlds are long."""
+"""Portions queued per process, so that no process waits for the oldest portion: some worlds are long."""
 
 PLAIN = Swarm()
 
 
 @dataclass
 class SwarmResult:
-    """What a number of worlds came to."""
+    """Combined result of several worlds."""
 
     worlds: int = 0
     rollbacks: int = 0
@@ -37,7 +37,7 @@ class SwarmResult:
     failures: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: SwarmResult) -> None:
-        """Counts another tally in."""
+        """Adds another result."""
         self.worlds += other.worlds
         self.rollbacks += other.rollbacks
         self.views += other.views
@@ -47,15 +47,15 @@ class SwarmResult:
         self.failures += other.failures
 
     def never_reached(self) -> list[str]:
-        """Rare situations that none of these worlds has been in."""
+        """Returns the rare situations that none of these worlds reached."""
         return [situation for situation in SITUATIONS if not self.reached[situation]]
 
     def situations(self) -> str:
-        """How often each rare situation was reached, for people."""
+        """Formats how often each rare situation was reached."""
         return ", ".join(f"{situation} {self.reached[situation] or 'never'}" for situation in SITUATIONS)
 
     def line(self) -> str:
-        """One line for people."""
+        """Formats the counts as one line."""
         cost = f", {median(self.costs_ms):.1f} ms of CPU per 1,000 messages" if self.costs_ms else ""
         return (
             f"{self.worlds} worlds, {len(self.failures)} failures, {self.rollbacks} rollbacks,"
@@ -64,7 +64,7 @@ class SwarmResult:
 
 
 def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
-    """Runs worlds one after another in this process."""
+    """Runs worlds sequentially in this process."""
     tally = SwarmResult()
     for seed in seeds:
         tally.worlds += 1
@@ -74,7 +74,7 @@ def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
         except WorldFailed as failure:
             tally.failures.append((seed, str(failure)))
             continue
-        except Exception as error:  # noqa: BLE001  a bug inside a machine is a failed world like any other
+        except Exception as error:  # noqa: BLE001  a bug inside a machine fails the world as well
             tally.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
             continue
         tally.rollbacks += outcome.rollbacks
@@ -88,7 +88,7 @@ def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
 def swarm(
     seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[SwarmResult]:
-    """Tallies of portions of the seeds, in order, from several processes. Once it is over, no portion is begun."""
+    """Yields results of portions of the seeds, in order, from several processes, until ``is_over``."""
     portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
     begun = takewhile(lambda _: not is_over(), portions)
     if processes == 1:
@@ -113,7 +113,7 @@ def run(
     minutes: float | None = None,
     failures_max: int = 3,
 ) -> int:
-    """``clonos chaos seeds``: runs worlds, at most for so many minutes; shows failing ones, shrunk. The exit code."""
+    """Runs ``clonos chaos seeds``, for at most ``minutes``; prints failing worlds, shrunk. Returns the exit code."""
     total = SwarmResult()
     began = time.monotonic()
     shown, rate = 0, "0 worlds/s"

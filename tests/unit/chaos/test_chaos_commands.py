@@ -82,7 +82,7 @@ def test_runs_before_the_one_that_was_stopped_are_in_the_report(tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         run_scenarios(read_scenarios(find_scenario("recovery-in-recovery")), wishes, stop)
-    assert "2 of 2 runs came to what they should" in page.read_text("utf-8")
+    assert "2 of 2 runs ended as expected" in page.read_text("utf-8")
 
 
 def test_a_folder_of_everything_that_cannot_be_made_is_refused(

@@ -247,7 +247,7 @@ def test_choices_that_are_not_in_the_log_are_found_by_the_replay(
     with pytest.raises(ReplayDiverged) as raised:
         hidden.replay()
     assert isinstance(raised.value, OutputDiverged)
-    assert f"at its output 0: it was {seen[0]!r}, replay gives (1, " in str(raised.value)
+    assert f"at its output 0: it was {seen[0]!r}, replay makes (1, " in str(raised.value)
 
 
 def test_another_kind_of_choice_is_found_by_the_runtime_itself(
@@ -269,7 +269,7 @@ def test_what_is_remembered_outside_of_declared_state_is_found(harness: Callable
     assert forgetting.push(["c"]) == [3]
     forgetting.crash()
     forgetting.restore()
-    with pytest.raises(OutputDiverged, match="at its output 2: it was 3, replay gives 1"):
+    with pytest.raises(OutputDiverged, match="at its output 2: it was 3, replay makes 1"):
         forgetting.replay()
 
 
@@ -278,25 +278,25 @@ def test_what_is_remembered_outside_of_declared_state_is_found(harness: Callable
 
 def test_a_harness_says_what_is_to_come_first(harness: Callable[..., Harness]) -> None:
     plain = harness(str)
-    with pytest.raises(HarnessMisused, match=r"restore\(\): the process lives"):
+    with pytest.raises(HarnessMisused, match=r"restore\(\): the process is alive"):
         plain.restore()
     plain.crash()
     with pytest.raises(HarnessMisused, match=r"push\(\): the process is dead"):
         plain.push([1])
     plain.restore()
-    with pytest.raises(HarnessMisused, match=r"push\(\): the successor has not been given its input"):
+    with pytest.raises(HarnessMisused, match=r"push\(\): the successor has not replayed its input"):
         plain.push([1])
     plain.replay()
     assert plain.push([1]) == ["1"]
     with pytest.raises(HarnessMisused, match="more than one task"):
         harness(steps=lambda stream: stream.map(str).rebalance().map(str))
-    with pytest.raises(HarnessMisused, match="one of the two"):
+    with pytest.raises(HarnessMisused, match="either a function"):
         harness()
 
 
 def test_a_clock_that_goes_back_and_a_negative_loss_are_refused() -> None:
     with Harness(lambda number: number) as harness:
-        with pytest.raises(HarnessMisused, match="never goes back"):
+        with pytest.raises(HarnessMisused, match="never runs backwards"):
             harness.advance(-1)
         with pytest.raises(HarnessMisused, match="lost=-1 is below 0"):
             harness.crash(lost=-1)
