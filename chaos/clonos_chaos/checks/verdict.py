@@ -104,7 +104,9 @@ def _asked_wrongly(world: World) -> list[str]:
         if any(
             asked.is_reconciled and asked.key in {one.key for one in asked_all[:n]} for n, asked in enumerate(asked_all)
         ):
-            found.append(f"{name} has made the call {question} again, although the outside knew of it: {asked_all}")
+            found.append(
+                f"{name} has made the call {question} again, although the service knew its outcome: {asked_all}"
+            )
         if len({asked.key for asked in asked_all}) > 1:
             found.append(f"{name} has repeated the call {question} with another key: {asked_all}")
     return found

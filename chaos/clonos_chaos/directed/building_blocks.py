@@ -12,12 +12,15 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.wire.messages import Message
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where, everywhere, loses, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldSettings
+
+EXTERNAL_OPENED, EXTERNAL_WRITTEN = FaultPoint.OUTSIDE_OPENED, FaultPoint.OUTSIDE_WRITTEN
 
 RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
 PLAIN = Work(ports=(0,))

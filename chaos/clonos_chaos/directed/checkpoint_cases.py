@@ -8,6 +8,7 @@ from typing import Any
 from clonos.core.wire.control_messages import Completed, Snapshotted, View
 from clonos.core.wire.replication_messages import AppendAck, StandbyUpdate
 from clonos_chaos.directed.building_blocks import (
+    EXTERNAL_OPENED,
     IMMEDIATE,
     RICH,
     TIMED,
@@ -183,6 +184,6 @@ def _late_confirmation(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, sink=replace(IMMEDIATE, fails_once=25)),
-        [at("outside opened", nothing, by_successor)],
+        [at(EXTERNAL_OPENED, nothing, by_successor)],
         settings={"outside_ns_max": 60 * MILLISECOND_NS},
     )

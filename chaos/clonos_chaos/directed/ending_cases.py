@@ -13,6 +13,8 @@ from clonos_chaos.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_OPENED,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     PLAIN,
     RICH,
@@ -205,8 +207,8 @@ def _later_generation_is_forgotten(seed: int) -> World:
         world.restart_coordinator(20)
         world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
 
-    first = at("outside written", all_but_one, nth=4)
-    again = at("outside written", kills_all_others, after(first))
+    first = at(EXTERNAL_WRITTEN, all_but_one, nth=4)
+    again = at(EXTERNAL_WRITTEN, kills_all_others, after(first))
     return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [again, first])
 
 
@@ -220,8 +222,8 @@ def _later_life_is_forgotten(seed: int) -> World:
         world.restart_coordinator(20)
         world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
 
-    first = at("outside written", suspects("sink/0", 60_000), nth=4)
-    second = at("outside opened", forgets, both(about("sink/0"), by_successor))
+    first = at(EXTERNAL_WRITTEN, suspects("sink/0", 60_000), nth=4)
+    second = at(EXTERNAL_OPENED, forgets, both(about("sink/0"), by_successor))
     unheard = both(
         after(first), both(before(second), lambda world, reached: reached.receiver not in in_the_know(world))
     )

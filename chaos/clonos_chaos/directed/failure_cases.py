@@ -12,6 +12,7 @@ from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos_chaos.directed.building_blocks import (
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     RICH,
     TIMED,
@@ -228,7 +229,7 @@ def _sink_with_its_old_keeper(seed: int) -> World:
     def domain_dies(world: World, reached: PointReached) -> None:
         world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
 
-    first = at("outside written", domain_dies, nth=6)
+    first = at(EXTERNAL_WRITTEN, domain_dies, nth=6)
     late = lost(AppendLog, both(after(first), is_to_the_new_one), times=3)
     return directed(
         seed,
@@ -294,7 +295,7 @@ for _name, _pause_ms in _PAUSES_MS.items():
 
 @directed_test("24 suspected sink writes on")
 def _suspected_sink(seed: int) -> World:
-    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", suspects("sink/0", 300), nth=6)])
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at(EXTERNAL_WRITTEN, suspects("sink/0", 300), nth=6)])
 
 
 @directed_test("24 suspected task sends on")

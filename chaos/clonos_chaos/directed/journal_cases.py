@@ -13,6 +13,7 @@ from typing import Any
 from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import AppendLog
 from clonos_chaos.directed.building_blocks import (
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     OPTIONS,
     PLAIN,
@@ -155,7 +156,7 @@ def kills_all_but_the_source(world: World, reached: PointReached) -> None:
 
 def _injected_at_the_sink(action: FaultAction) -> JournalTest:
     """Injects a fault at the sink. Two spare slots keep the keepers of source and sink apart."""
-    targeted = at("outside written", action, about("sink/0"), 9)
+    targeted = at(EXTERNAL_WRITTEN, action, about("sink/0"), 9)
     return lambda seed, goes_back: journal_world(
         seed, goes_back, [replace(targeted)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
     )

@@ -16,6 +16,7 @@ from clonos_chaos.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     RICH,
     TRANSACTIONAL,
@@ -63,7 +64,7 @@ def _log_is_lost_with_output_on_its_way(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [at("outside written", kills("source/0", "a/0"), nth=4)],
+        [at(EXTERNAL_WRITTEN, kills("source/0", "a/0"), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 100 * MILLISECOND_NS},
     )
@@ -74,7 +75,7 @@ def _log_is_lost_and_a_sink_writes_on(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [at("outside written", in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
+        [at(EXTERNAL_WRITTEN, in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 200 * MILLISECOND_NS},
     )
@@ -93,7 +94,7 @@ def _log_is_lost_in_a_diamond(seed: int) -> World:
 @directed_test("37 sink dies while its keeper is behind")
 def _keeper_is_behind(seed: int) -> World:
     late = lost(AppendLog, about("sink/0"), nth=10, times=3)
-    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at("outside written", kills("sink/0"), after(late))])
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at(EXTERNAL_WRITTEN, kills("sink/0"), after(late))])
 
 
 @directed_test("37 all but the keeper die")
@@ -101,7 +102,7 @@ def _all_but_the_keeper(seed: int) -> World:
     return directed(
         seed,
         line(RICH, sink=IMMEDIATE),
-        [at("outside written", kills("source/0", "sink/0"), nth=8)],
+        [at(EXTERNAL_WRITTEN, kills("source/0", "sink/0"), nth=8)],
         options={"standbys": 0},
         settings={"spare_slots": 2},
     )
@@ -109,9 +110,7 @@ def _all_but_the_keeper(seed: int) -> World:
 
 @directed_test("37 sink and keeper die together")
 def _sink_and_keeper(seed: int) -> World:
-    return directed(
-        seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", kills_with_keepers("sink/0"), nth=8)]
-    )
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=8)])
 
 
 @directed_test("37 message to the keeper is lost that had the causes of the next one")
@@ -151,7 +150,7 @@ def _sink_during_keeper_change(seed: int) -> World:
             and earlier.keepers != now.keepers
         )
 
-    first = at("outside written", kills("sink/0"), nth=6)
+    first = at(EXTERNAL_WRITTEN, kills("sink/0"), nth=6)
     return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
@@ -265,7 +264,7 @@ def _lost_is_lost(seed: int) -> World:
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
         [
-            at("outside written", kills_with_keepers("sink/0"), nth=8),
+            at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=8),
             lost(LogLost, lambda world, reached: True, times=2),
         ],
     )

@@ -143,9 +143,9 @@ def no_repeated_acknowledgements(mutation: Mutation) -> None:
     """Acknowledgements of checkpoints are repeated until the checkpoint ends."""
 
     def tick(right: Any, self: HostedTask) -> None:
-        told, self.acknowledge_snapshots = self.acknowledge_snapshots, lambda: None  # type: ignore[method-assign]
+        acknowledge, self.acknowledge_snapshots = self.acknowledge_snapshots, lambda: None  # type: ignore[method-assign]
         right(self)
-        self.acknowledge_snapshots = told  # type: ignore[method-assign]
+        self.acknowledge_snapshots = acknowledge  # type: ignore[method-assign]
 
     mutation.wrap(HostedTask, "tick", tick)
 

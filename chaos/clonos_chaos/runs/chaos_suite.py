@@ -192,37 +192,37 @@ def _run_worlds(
     shown = sum(len(line["failed"]) for line in known)
     seed, last = first, wanted.first_seed + wanted.worlds
     portion, began_ns = SwarmResult(), wall_ns()
-    for tally in swarm(range(first, last), kind, wanted.processes):
-        portion.add(tally)
-        for failed, report in tally.failures:
+    for result in swarm(range(first, last), kind, wanted.processes):
+        portion.add(result)
+        for failed, report in result.failures:
             shown += 1
             what = seed_report(failed, kind, report) if shown <= SEEDS_SHOWN_MAX else ""
             on_progress(f"FAILED: {what or f'clonos chaos seeds {kind.arguments(failed)}'}")
         if portion.worlds >= WORLDS_A_LINE or seed + portion.worlds == last:
-            add(_of_tally(portion, seed, began_ns))
+            add(_line_of(portion, seed, began_ns))
             seed += portion.worlds
             rate = 1e9 * (seed - first) / (wall_ns() - began_ns)
             on_progress(f"[{seed - wanted.first_seed}/{wanted.worlds} worlds] {portion.line()}, {rate:.1f} worlds/s")
             portion = SwarmResult()
 
 
-def _of_tally(tally: SwarmResult, first: int, began_ns: int) -> Line:
+def _line_of(result: SwarmResult, first: int, began_ns: int) -> Line:
     return {
         "at": _instant(began_ns),
         "file": WORLDS,
         "name": f"seeds from {first}",
         "world": str(Where.SIMULATED),
         "seed": first,
-        "verdict": BAD if tally.failures else GOOD,
+        "verdict": BAD if result.failures else GOOD,
         "seconds": 0.0,
         "wrong": 0,
         "slowest_ms": 0.0,
         "notes": [],
-        "reason": ", ".join(f"seed {seed}" for seed, _ in tally.failures),
-        "worlds": tally.worlds,
-        "last": first + tally.worlds - 1,
-        "failed": [seed for seed, _ in tally.failures],
-        "reached": dict(tally.reached),
+        "reason": ", ".join(f"seed {seed}" for seed, _ in result.failures),
+        "worlds": result.worlds,
+        "last": first + result.worlds - 1,
+        "failed": [seed for seed, _ in result.failures],
+        "reached": dict(result.reached),
     }
 
 

@@ -12,6 +12,7 @@ from clonos.core.coordinator.coordinator_events import SlotGone, SlotUnreachable
 from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.targeted_faults import DRAWN, PointReached, TargetedFault, delivered, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
@@ -118,7 +119,7 @@ class Faults:
             inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)
             nth = rng.randint(2, 12)
             self.targeted_faults.append(
-                TargetedFault("outside written", lambda _, reached: inject(reached.task), nth=nth)
+                TargetedFault(FaultPoint.OUTSIDE_WRITTEN, lambda _, reached: inject(reached.task), nth=nth)
             )
 
     def first_view(self) -> None:

@@ -65,24 +65,24 @@ class SwarmResult:
 
 def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
     """Runs worlds sequentially in this process."""
-    tally = SwarmResult()
+    result = SwarmResult()
     for seed in seeds:
-        tally.worlds += 1
+        result.worlds += 1
         began_s = time.process_time()
         try:
             outcome = kind.world(seed).run()
         except WorldFailed as failure:
-            tally.failures.append((seed, str(failure)))
+            result.failures.append((seed, str(failure)))
             continue
         except Exception as error:  # noqa: BLE001  a bug inside a machine fails the world as well
-            tally.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
+            result.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
             continue
-        tally.rollbacks += outcome.rollbacks
-        tally.views += outcome.views
-        tally.checkpoints += outcome.checkpoints
-        tally.costs_ms.append(1e6 * (time.process_time() - began_s) / outcome.delivered)
-        tally.reached.update(outcome.reached)
-    return tally
+        result.rollbacks += outcome.rollbacks
+        result.views += outcome.views
+        result.checkpoints += outcome.checkpoints
+        result.costs_ms.append(1e6 * (time.process_time() - began_s) / outcome.delivered)
+        result.reached.update(outcome.reached)
+    return result
 
 
 def swarm(
@@ -117,11 +117,13 @@ def run(
     total = SwarmResult()
     began = time.monotonic()
     shown, rate = 0, "0 worlds/s"
-    for tally in swarm(seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60):
-        total.add(tally)
+    for result in swarm(
+        seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60
+    ):
+        total.add(result)
         rate = f"{total.worlds / (time.monotonic() - began):.1f} worlds/s"
         print(f"\r{total.line()}, {rate} ", end="", file=sys.stderr, flush=True)
-        for seed, report in tally.failures:
+        for seed, report in result.failures:
             if shown < failures_max:
                 shown += 1
                 print(f"\n\nFAILED: {seed_report(seed, kind, report)}", flush=True)
