@@ -177,7 +177,7 @@ def test_g47_a_call_with_an_effect_is_made_once_or_asked_for_by_its_key(scene: s
         assert world.outcome.rollbacks == 0
 
 
-@pytest.mark.parametrize("told", [", and the external system is asked", ", and nobody may call again"])
+@pytest.mark.parametrize("told", [", and the external system is asked", ", and is not repeated"])
 def test_g47_a_call_that_took_place_is_not_made_again_where_the_outside_is_asked_or_nobody_may(told: str) -> None:
     for world in played(47, f"task dies between the call and CALL{told}"):
         counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)

@@ -126,7 +126,7 @@ def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
 def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     """Yields messages between slots, messages of other slots, and invalid messages."""
     yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
-    yield Release(liar, "to whom it may concern")
+    yield Release(liar, "forged")
     yield Completed(CheckpointId(FAR), 1, ())
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
     yield Warned(liar, FORGED, (("field", FORGED),))

@@ -319,7 +319,7 @@ def nothing(world: World, reached: PointReached) -> None:
 
 
 def lost(message: type[Message], where: Where, nth: int = 1, times: int = 1) -> TargetedFault:
-    """Loses messages of this type, from the ``nth`` one that ``where`` holds for."""
+    """Loses ``times`` messages of this type where ``where`` holds, from the ``nth`` on."""
     return TargetedFault(sent(message), loses, where, nth, times, is_loss=True)
 
 

@@ -162,7 +162,7 @@ _CALL_POINTS: dict[str, TargetedFault] = {
 }
 
 
-_DOUBTS = {"again": "", "reconcile": ", and the external system is asked", "raise": ", and nobody may call again"}
+_DOUBTS = {"again": "", "reconcile": ", and the external system is asked", "raise": ", and is not repeated"}
 
 
 def _calls(when: str, doubt: str) -> DirectedTest:

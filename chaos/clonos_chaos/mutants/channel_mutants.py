@@ -178,16 +178,16 @@ def credit_outlives_the_session(mutation: Mutation) -> None:
 @mutant("4")
 def no_positions_at_the_heartbeat(mutation: Mutation) -> None:
     """The sender repeats its position at the heartbeat, so that a lost tail is noticed."""
-    mutation.wrap(HostedTask, "tick", _without_sending("Position"))
+    mutation.wrap(HostedTask, "tick", _without_message("Position"))
 
 
 @mutant("4")
 def no_repeated_handshakes(mutation: Mutation) -> None:
     """The receiver repeats its handshake at the heartbeat until a message comes."""
-    mutation.wrap(HostedTask, "tick", _without_sending("ChannelHandshake"))
+    mutation.wrap(HostedTask, "tick", _without_message("ChannelHandshake"))
 
 
-def _without_sending(word: str) -> Any:
+def _without_message(word: str) -> Any:
     def tick(right: Any, self: HostedTask) -> None:
         shell = self.shell
         self.shell = _Deaf(shell, word)

@@ -155,7 +155,7 @@ def seeds(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="last seed, inclusive (default: A + 999)"
     )
-    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="run seeds from A until the time is over")
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="run seeds from A for M minutes")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
     parser.add_argument("--mix", action="store_true", help="draw a cluster and a mix of faults for each world")
     parser.add_argument("--processes", type=AT_LEAST_ONE, default=2, metavar="N")

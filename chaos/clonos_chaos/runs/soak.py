@@ -46,7 +46,7 @@ class Soak:
 
 
 def scenario_of(soak: Soak) -> Scenario:
-    """Returns the soak as a scenario. A user's job is stopped when the time is over."""
+    """Returns the soak as a scenario. A user's job is stopped after ``minutes``."""
     seconds = soak.minutes * 60
     is_shipped = soak.job in SHIPPED
     records = int(soak.per_second * (seconds + END_S))

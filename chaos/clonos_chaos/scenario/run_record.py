@@ -141,7 +141,7 @@ class RunRecord:
         return found
 
     def recoveries_by_injection(self) -> Iterator[tuple[Injection, RecoveryState]]:
-        """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
+        """Yields each recovery with its cause: the last fault before it that hit the incarnation of the task."""
         for recovery in self.recoveries:
             noticed_ns = recovery.reached.get("detected", self.ended_ns)
             candidates = [

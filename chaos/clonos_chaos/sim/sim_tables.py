@@ -114,9 +114,11 @@ class SimTable(SimExternalSystem):
         before = self.next_number
         expected, _ = super().register(generation, incarnation, restored_number)
         self.withdrawn += max(0, before - expected)
-        outside = self._connections[incarnation] = self._sink.outside()
+        connection = self._connections[incarnation] = self._sink.outside()
         with _quiet():
-            answer = outside.register(OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number)
+            answer = connection.register(
+                OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number
+            )
         if answer != (expected, None):
             self._complain(
                 f"answers {tuple(answer)} to the registration from {restored_number}, not {(expected, None)}"

@@ -273,7 +273,7 @@ class UserWorld(World):
 def _hidden_rng(seed: int) -> Iterator[None]:
     """Seeds the module ``random``, so that a job that uses it fails in the same way each time."""
     before = random.getstate()
-    random.setstate(Random(f"hidden luck of {seed}").getstate())
+    random.setstate(Random(f"hidden randomness of {seed}").getstate())
     try:
         yield
     finally:
