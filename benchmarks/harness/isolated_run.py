@@ -45,7 +45,7 @@ def run(session: Session, name: str, limit_s: float) -> None:
             except subprocess.TimeoutExpired:
                 session.failed[name] = f"it has not ended within {limit_s:.0f} s"
             finally:
-                with _undisturbed():
+                with _signals_blocked():
                     end_all(folder)
                     if file.exists():
                         session.add(file)
@@ -75,7 +75,7 @@ def started_for(folder: str) -> list[int]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _signals_blocked() -> Iterator[None]:
     """Blocks the signals that end this process, inside the ``with`` block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:

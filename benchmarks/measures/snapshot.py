@@ -97,7 +97,7 @@ def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend
     session.figure("a step, median", statistics.median(plain_ms), "ms")
     session.figure("a step while all is stored, median", statistics.median(beside_ms), "ms")
     session.figure("a step while all is stored, longest", max(beside_ms), "ms")
-    session.figure("a step behind that, longest", max(after_ms), "ms")
+    session.figure("a step after that, longest", max(after_ms), "ms")
     _check(_restored(store, "beside"), expected)
 
 

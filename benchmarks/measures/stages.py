@@ -20,7 +20,7 @@ SHOWN_FROM_NS: Final = 0.5
 
 
 def run(session: Session) -> None:
-    """Both shapes, each beside the processes of the bare side."""
+    """Measures both shapes, each compared with the processes of the bare side."""
     for shape in ("rows", "columns"):
         with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
             words.prepare(Path(name))

@@ -48,7 +48,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "no_repeated_completions": ("38 every completion is lost on its first way to one slot", 0),
     "no_repeated_acknowledgements": ("48 old coordinator wakes up while it was committing", 0),
     "views_name_an_older_checkpoint": ("35 sink dies after it has acknowledged", 0),
-    "keepers_of_the_dead_are_let_go": ("22 sink dies with its old keeper when the new one is ready", 0),
+    "keepers_of_the_dead_are_dropped": ("22 sink dies with its old keeper when the new one is ready", 0),
     "lost_is_ignored": ("37 sink and keeper die together", 0),
     "rollback_of_the_lost_task_only": ("37 sink and keeper die together", 0),
     "incarnations_are_used_again": ("37 all but the keeper die", 0),

@@ -174,7 +174,7 @@ class Oracle:
 
     # ------------------------------------------------------------------ the end
 
-    def _is_unlucky(self, failed: JobFailed) -> bool:
+    def _looks_like_poison(self, failed: JobFailed) -> bool:
         """Returns whether random deaths at one element could not be told from a poison record."""
         tasks = [task for task in self.world.plan.tasks if self.world.plan.task_name(task) == failed.task_name]
         at = failed.at
@@ -185,7 +185,7 @@ class Oracle:
     def judge(self) -> None:
         """Checks at the end of the job that its output is that of a run without failures."""
         world = self.world
-        if isinstance(world.ending, JobFailed) and self._is_unlucky(world.ending):
+        if isinstance(world.ending, JobFailed) and self._looks_like_poison(world.ending):
             self._count("three deaths at one element")
             return
         if not isinstance(world.ending, JobDone):

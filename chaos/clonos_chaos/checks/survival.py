@@ -136,15 +136,15 @@ class Survival:
         self._staying = {task for task in here if self._has_installed(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
-            let_go = {slot for slot in complete - named if slot in present}
+            dropped = {slot for slot in complete - named if slot in present}
             complete &= named
             self._filled[task] &= named
             # Other keepers may be dead unnoticed; they count while their task lives and has all logs itself.
             lives = before.placements[task].incarnation, view.placements[task].incarnation
             is_begun = len(set(lives)) > 1 and view.generation == before.generation
-            if let_go and (is_begun or not self._filled[task]):
+            if dropped and (is_begun or not self._filled[task]):
                 name, what = self.world.plan.task_name(task), "keepers" if is_begun else "the last keepers"
-                self.world.fail(f"view {view.number:x} drops {what} that hold all logs of {name}: {let_go}")
+                self.world.fail(f"view {view.number:x} drops {what} that hold all logs of {name}: {dropped}")
         if view.generation < before.generation:
             self._permit("the coordinator that began a generation is dead, and so are all slots that knew it")
         self._judge(view)

@@ -113,7 +113,7 @@ def _asked_wrongly(world: World) -> list[str]:
 
 
 def _alarms_missing(world: World) -> list[str]:
-    """For what an immediate sink had let out behind the checkpoint of a rollback: an alarm with just these numbers."""
+    """Checks for an alarm with the exact numbers of output that an immediate sink wrote after a restored checkpoint."""
     alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
     return [
         f"{external.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"

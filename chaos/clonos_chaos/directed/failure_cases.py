@@ -167,7 +167,7 @@ def _lanes(job: FuzzJob) -> None:
 
 
 @directed_test("22 linked tasks die, and the keeper with both logs is dropped")
-def _keeper_of_both_is_let_go(seed: int) -> World:
+def _keeper_of_both_is_dropped(seed: int) -> World:
     """Only the keeper of ``sink/0`` holds the end of the log of ``source/0``. The successor of the sink runs beside it,
     with another keeper; log requests to the first keeper are lost until it is gone."""
 

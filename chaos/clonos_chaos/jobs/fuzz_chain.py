@@ -108,7 +108,7 @@ class FuzzChain:
         last = self.received.get(sender, 0)
         is_next = serial == last + 1 if self.context.parallelism == 1 else serial > last
         if not is_next:
-            raise Disorder(f"{self.context.task_name} got row {serial} of {sender} behind row {last}")
+            raise Disorder(f"{self.context.task_name} got row {serial} of {sender} after row {last}")
         self.received[sender] = serial
 
     def _process(self, rows: list[Any]) -> None:

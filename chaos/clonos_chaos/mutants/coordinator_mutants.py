@@ -171,7 +171,7 @@ def views_name_an_older_checkpoint(mutation: Mutation) -> None:
 
 
 @mutant("7")
-def keepers_that_were_let_go_count_as_ready(mutation: Mutation) -> None:
+def dropped_keepers_count_as_ready(mutation: Mutation) -> None:
     """Only a keeper's status under the current view counts: a keeper that was dropped has deleted its logs."""
 
     ever: dict[Any, Any] = {}
@@ -188,7 +188,7 @@ def keepers_that_were_let_go_count_as_ready(mutation: Mutation) -> None:
 
 
 @mutant("7")
-def keepers_of_the_dead_are_let_go(mutation: Mutation) -> None:
+def keepers_of_the_dead_are_dropped(mutation: Mutation) -> None:
     """A view that begins an incarnation drops no keeper of the earlier one: the others may be dead as well."""
 
     incarnations: list[Any] = []

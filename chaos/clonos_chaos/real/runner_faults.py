@@ -119,7 +119,7 @@ def inject(
             return Lasting(lambda: fault_point_server.slow(WRITING_POINTS, (), 0.0))
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
-    return _trouble_network(fault, slots, tools)
+    return _inject_network_fault(fault, slots, tools)
 
 
 def _attack(fault: FaultSpec, status: Status, tools: Tools, driver_pid: int) -> Lasting:
@@ -141,7 +141,7 @@ def _fail_service(fault: FaultSpec, service: ServiceProcess) -> Lasting:
     return Lasting(lambda: service.command(f"answer {fault.victim}".rstrip()))
 
 
-def _trouble_network(fault: FaultSpec, slots: Collection[SlotState], tools: Tools) -> Lasting:
+def _inject_network_fault(fault: FaultSpec, slots: Collection[SlotState], tools: Tools) -> Lasting:
     pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
     if fault.kind is FaultKind.CORRUPT:
         relay = tools.relay

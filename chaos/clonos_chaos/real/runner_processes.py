@@ -32,7 +32,7 @@ from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
 from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault, is_live
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
-from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
+from clonos_chaos.scenario.scenario import BACKUP_PATTERNS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
@@ -41,7 +41,7 @@ from clonos_chaos.scenario.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
 
 LOOK_EVERY_S: Final = 0.02
-AGAIN_WITHIN_S: Final = 5.0
+RESTART_AGAIN_S: Final = 5.0
 """Time within which a restarted task may restart again: the slot that took it over may have been hit as well."""
 
 GONE_WITHIN_S: Final = 8.0
@@ -274,7 +274,7 @@ class ProcessRun:
                 if self._may_restart_until_s.get(task.name, 0.0) < time.monotonic():
                     self.record.disturbed.append(f"{task.name} {before} -> {now}")
                 else:
-                    self._may_restart_until_s[task.name] = time.monotonic() + AGAIN_WITHIN_S
+                    self._may_restart_until_s[task.name] = time.monotonic() + RESTART_AGAIN_S
             if task.pid:
                 self._known[task.name] = now
 
@@ -298,7 +298,7 @@ class ProcessRun:
         if any(not by_name[name].pid for name in tasks):
             return  # it waits for a slot: try again later
         others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
-        others = others if fault.pattern in OF_HELPERS else []
+        others = others if fault.pattern in BACKUP_PATTERNS else []
         if fault.pattern is Pattern.STANDBY and not others:
             return  # it has no standby now: try again later
         planned.left -= 1

@@ -86,7 +86,7 @@ class Look:
         return is_whole(self.status, self.standbys, self.with_keepers) and not self.is_disturbed
 
     @property
-    def has_unnoticed(self) -> bool:
+    def has_unnoticed_death(self) -> bool:
         """Returns whether the coordinator has not noticed the last death yet."""
         return any(self.killed.get(task.name) == task.incarnation for task in self.status.tasks)
 
@@ -121,7 +121,7 @@ class FaultTriggers:
             if not _has_fired(fault.at, look):
                 return False
             planned.asked_s = look.now_s
-        if look.has_unnoticed:
+        if look.has_unnoticed_death:
             return False
         if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.may_inject(fault):
             return True
@@ -133,7 +133,11 @@ class FaultTriggers:
         planned.asked_s = planned.asked_s or look.now_s
         is_patient = look.now_s - planned.asked_s < PATIENCE_S or not is_live(look.status)
         fault = planned.fault
-        if (fault.quiescent or fault.all_slots) and is_patient and (look.has_unnoticed or not look.may_inject(fault)):
+        if (
+            (fault.quiescent or fault.all_slots)
+            and is_patient
+            and (look.has_unnoticed_death or not look.may_inject(fault))
+        ):
             return False
         planned.breakpoint = self._set_breakpoint(planned, look.shape)
         return False

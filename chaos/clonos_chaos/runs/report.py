@@ -38,7 +38,7 @@ MEANINGS = (
     ("calls_repeated", "repeated calls, because no answer was known when the caller died"),
     ("keys_changed", "repeated under another idempotency key (a new generation has new keys)"),
 )
-MUST_BE_NONE = ("lost", "duplicated", "contradicted", "disordered")
+MUST_BE_ZERO = ("lost", "duplicated", "contradicted", "disordered")
 
 
 def write_report(file: Path, records: Sequence[RunRecord]) -> None:
@@ -105,7 +105,7 @@ def _findings(findings: Findings | None) -> str:
     rows = []
     for name, meaning in MEANINGS:
         count = getattr(findings, name)
-        shown = _verdict(False, f"{count:,}") if count and name in MUST_BE_NONE else f"{count:,}"
+        shown = _verdict(False, f"{count:,}") if count and name in MUST_BE_ZERO else f"{count:,}"
         rows.append((name.replace("_", " "), shown, meaning))
     return _table(("finding", "#count", "meaning"), rows)
 

@@ -18,10 +18,10 @@ from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.runs.observer import Observer
-from clonos_chaos.runs.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
+from clonos_chaos.runs.simulated_options import SHARE, ignored_options, options_of, with_hot_standbys
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
 from clonos_chaos.scenario.scenario import (
-    OF_HELPERS,
+    BACKUP_PATTERNS,
     STATUS_POINTS,
     TASKLESS,
     FaultKind,
@@ -55,10 +55,10 @@ POINTS_HERE: Final[dict[str, FaultPoint]] = {
 }
 """Points of real processes with another name here."""
 
-Do = Callable[[World, list[SimSlot], FaultSpec], None]
+Inject = Callable[[World, list[SimSlot], FaultSpec], None]
 
 
-def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
+def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Inject:
     def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             act(world, slot, fault)
@@ -66,7 +66,7 @@ def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
     return do
 
 
-def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Do:
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Inject:
     """Makes an injection into the connections of each slot with all others."""
 
     def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
@@ -94,7 +94,7 @@ def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
     world.clock.after(fault.lasts_ms * MILLISECOND_NS, speed_up)
 
 
-DOINGS: Final[dict[FaultKind, Do]] = {
+INJECTIONS: Final[dict[FaultKind, Inject]] = {
     FaultKind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
     FaultKind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
     FaultKind.KILL_DRIVER: _kill_all,
@@ -118,10 +118,10 @@ def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
 
 def refusal(scenario: Scenario) -> str:
     """Returns why a scenario cannot run here; empty where it can."""
-    unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
+    unknown = sorted({fault.kind for fault in scenario.faults} - INJECTIONS.keys())
     if unknown:
         return (
-            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
+            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(INJECTIONS)})."
             " Run it with --processes."
         )
     if scenario.job != TWIN_OF:
@@ -143,7 +143,7 @@ class _Simulated:
         self.total, self.per_second = pace_of(scenario.job_options)
         self.targeted_faults = [self._targeted_fault(fault) for fault in scenario.faults]
         options_of(scenario)
-        self.record.notes += filter(None, [passed_over(scenario)])
+        self.record.notes += filter(None, [ignored_options(scenario)])
 
     def _open(self) -> None:
         options, settings = options_of(self.scenario)
@@ -203,7 +203,7 @@ class _Simulated:
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
         tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.rng, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
-        if fault.pattern in OF_HELPERS and tasks:
+        if fault.pattern in BACKUP_PATTERNS and tasks:
             placement = world.oracle.view.placements[self._task(tasks[0])]
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
             own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
@@ -213,7 +213,7 @@ class _Simulated:
         affected = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
         incarnations = self.observer.expect_restarts(affected)
         self.record.injections.append(Injection(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
-        DOINGS[fault.kind](world, list(slots.values()), fault)
+        INJECTIONS[fault.kind](world, list(slots.values()), fault)
 
     def _task(self, name: str) -> TaskId:
         return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)

@@ -23,13 +23,13 @@ SHARE: Final = 10
 STEP_NS_MAX: Final = 20 * MILLISECOND_NS
 """Step time, slow enough that the input lasts for several checkpoints."""
 
-LIKE_IT: Final = ("standbys", "keepers", "sharing_depth", "spill_policy", "step_records_max", "step_records_first")
+SAME_MEANING: Final = ("standbys", "keepers", "sharing_depth", "spill_policy", "step_records_max", "step_records_first")
 """Options with the same meaning in the twin."""
 
 IN_THE_PLAN: Final = ("standby",)
-SMALLER: Final = {"inflight_memory": "inflight_memory_bytes"}
+SCALED: Final = {"inflight_memory": "inflight_memory_bytes"}
 OF_THE_CLUSTER: Final = ("domains", "spare_slots")
-KNOWN: Final = (*LIKE_IT, *IN_THE_PLAN, *SMALLER, *OF_THE_CLUSTER)
+KNOWN: Final = (*SAME_MEANING, *IN_THE_PLAN, *SCALED, *OF_THE_CLUSTER)
 
 
 def options_of(scenario: Scenario) -> tuple[Options, WorldSettings]:
@@ -40,8 +40,8 @@ def options_of(scenario: Scenario) -> tuple[Options, WorldSettings]:
         signature(described).bind(Path(), "", **scenario.job_options)
     except TypeError as error:
         raise JobError(f"the job 'described' does not take these job_options: {error}.") from None
-    changed = {key: getattr(settled.core, key) for key in LIKE_IT if key in given}
-    changed |= {name: getattr(settled.core, name) // SHARE for key, name in SMALLER.items() if key in given}
+    changed = {key: getattr(settled.core, key) for key in SAME_MEANING if key in given}
+    changed |= {name: getattr(settled.core, name) // SHARE for key, name in SCALED.items() if key in given}
     options = replace(OPTIONS, lease_ms=1_500, checkpoint_every_ms=10, **changed)
     cluster = {key: getattr(settled.run, key) for key in OF_THE_CLUSTER if given.get(key)}
     return options, replace(SETTINGS, step_ns_max=STEP_NS_MAX, **cluster)
@@ -54,7 +54,7 @@ def with_hot_standbys(scenario: Scenario, plan: Plan) -> Plan:
     return replace(plan, vertices=tuple(replace(vertex, is_hot=vertex.may_be_hot) for vertex in plan.vertices))
 
 
-def passed_over(scenario: Scenario) -> str:
+def ignored_options(scenario: Scenario) -> str:
     """Returns a remark about options without meaning in virtual time; empty if there are none."""
     unknown = [key for key in scenario.options if key not in KNOWN]
     return f"ignored by the simulated twin: the options {', '.join(unknown)}" if unknown else ""

@@ -79,7 +79,7 @@ class ScenarioOutcome(StrEnum):
     FAILS = "fails"  # the job fails with an error
 
 
-OF_HELPERS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
+BACKUP_PATTERNS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
 """Patterns that hit the slots that could take over from the victim."""
 
 COUNTED: Final = (Pattern.AT_ONCE, Pattern.IN_A_ROW)

@@ -102,17 +102,20 @@ def parse_scenarios(text: str, file: str) -> list[Scenario]:
     for number, matrix in enumerate(matrices if isinstance(matrices, list) else [matrices]):
         where = f"matrix[{number}]" if isinstance(matrices, list) else "matrix"
         table = reader.table(where, matrix)
-        usual: dict[str, Any] = {key: table.pop(key) for key in OF_ALL_CASES if key in table}
+        overrides: dict[str, Any] = {key: table.pop(key) for key in OF_ALL_CASES if key in table}
         found += [
-            _scenario(reader, data | _over(reader, where, data, usual), case) for case in _cases(reader, where, table)
+            _scenario(reader, data | _with_overrides(reader, where, data, overrides), case)
+            for case in _cases(reader, where, table)
         ]
     return found
 
 
-def _over(reader: _Reader, where: str, data: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def _with_overrides(
+    reader: _Reader, where: str, data: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
     """Merges the overrides of a matrix into the tables of the file."""
     found: dict[str, Any] = {}
-    for key, value in usual.items():
+    for key, value in overrides.items():
         if key == "before":
             found["faults"] = [
                 *_list(reader, f"{where}.before", value),

@@ -51,7 +51,7 @@ class _Way:
 
 
 class Network:
-    """Delivers messages after a random delay, in order within a pair of processes."""
+    """Network that delivers messages after a random delay, in order within a pair of processes."""
 
     def __init__(self, clock: Clockwork, deliver: Deliver, delay_ns_max: int, loss: float, is_encoding: bool) -> None:
         self.clock = clock

@@ -51,7 +51,7 @@ SHORT_PAUSE = "short_pause"
 
 
 class Faults:
-    """Draws the faults of a world and injects them. Drawn faults are numbered from 0."""
+    """Faults of a world: drawn, numbered from 0, and injected."""
 
     def __init__(self, world: World, rng: Random, only: Mapping[int, FaultRng] | None = None) -> None:
         """``only``: the drawn faults to inject, each with the state of its random stream; None: all of them."""
@@ -109,7 +109,7 @@ class Faults:
     def _lose_a_writer(self) -> None:
         """Adds one fault to every second world with tables and kills: a sink dies together with all its keepers.
 
-        The job then rolls back behind rows that are in a table. Drawn from a separate random stream.
+        The job then rolls back over rows that are in a table. Drawn from a separate random stream.
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")

@@ -45,7 +45,7 @@ _NOT_CAUGHT_UP = (Recovering, Connecting, Replaying, Stalled)
 
 
 class Situations:
-    """Counts the rare situations of one world."""
+    """Counters of the rare situations of one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -32,7 +32,7 @@ def draw_options(rng: Random) -> Options:
         failures_per_epoch_max=1_000,
         clock_tick_ms=rng.choice((0, 0, 0, 5)),
     )
-    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
+    is_lazy = drawn.snapshot_chain_max == 3  # most of a state is then encoded while the task continues
     return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
 
 

@@ -75,7 +75,7 @@ class _Saved:
 
 
 class Harness:
-    """Drives one step. ``outputs``: all its outputs; ``calls``: all calls that reached an external system.
+    """Harness of one step. ``outputs``: all its outputs; ``calls``: all calls that reached an external system.
 
     Args:
         function: of a ``map``, or of a ``stateful_map`` if there is a key; or a process class, or an object of one.

@@ -161,7 +161,7 @@ class UserExternalSystem(SimExternalSystem):
             connection.close()
 
     def _complain(self, method: str, what: str) -> None:
-        text = f"the sink behind {self.task_name}, {type(self._sink).__qualname__}: {method}(): {what}"
+        text = f"the sink of {self.task_name}, {type(self._sink).__qualname__}: {method}(): {what}"
         if text not in self.complaints:
             self.complaints.append(text)
 
