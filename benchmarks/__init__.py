@@ -1,1 +1,1 @@
-"""What is measured, paired with what it is compared to, in one session: `make bench`."""
+"""Benchmarks: each measures Clonos and its alternative in pairs, in one session: `make bench`."""

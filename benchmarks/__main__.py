@@ -1,8 +1,8 @@
-"""``python -m benchmarks NAME...``: measures, prints ratios and figures, writes them as data.
+"""``python -m benchmarks NAME...``: runs benchmarks, prints ratios and figures, and writes them as data.
 
-No name: everything, in about a quarter of an hour. Each benchmark is a process of its own with a time limit; what it
-leaves behind is ended and removed, also when this process is interrupted. One that fails is reported at the end, and
-the exit code is 1.
+Without a name it runs all of them, in about a quarter of an hour. Each benchmark runs in a separate process with a time
+limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is reported at the end, and the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ NAMES: Final = (
 )
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0
-"""For each of ``--kills``: all cases of failover have so many."""
+"""Time limit per kill of ``--kills``, for all cases of failover."""
 
 SIDES: Final = ("bare", *PEERS)
 
 
 class Interrupted(BaseException):
-    """A signal asks this process to end."""
+    """A signal ends this process."""
 
 
 def main() -> int:
-    """Runs what was asked for."""
+    """Runs the selected benchmarks; returns the exit code."""
     parser = _parser()
     given = parser.parse_args()
     against = SIDES if given.against == "all" else sides(given.against.split(","))
@@ -50,27 +50,27 @@ def main() -> int:
     session = Session(against, pairs, given.quick, kills=given.kills)
     if given.json:
         try:
-            session.write(given.json)  # known before anything is measured
+            session.write(given.json)  # fails before anything is measured
         except OSError as error:
             parser.error(f"--json {given.json} cannot be written: {error.strerror}")
     if given.here:
         session.file = given.json
-        logging.getLogger("clonos").setLevel(logging.ERROR)  # deaths are made on purpose here
+        logging.getLogger("clonos").setLevel(logging.ERROR)  # kills are intended here
         importlib.import_module(f"benchmarks.measures.{names[0]}").run(session)
     else:
         try:
             _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)
         except Interrupted as interrupted:
             (number,) = interrupted.args
-            session.progress(f"interrupted by {signal.Signals(number).name}: what ran has been ended")
+            session.progress(f"interrupted by {signal.Signals(number).name}: the running benchmark was ended")
             return 128 + int(number)
     return 1 if session.failed else 0
 
 
 def _measure(session: Session, names: Sequence[str], limit_s: float, file: Path | None) -> None:
-    """Each in a process of its own. Interrupted."""
+    """Runs each benchmark in a separate process. Raises Interrupted."""
     for number in isolated_run.ENDING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as behind nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _interrupt)
     begun_s = time.monotonic()
     for name in names:
@@ -82,7 +82,7 @@ def _measure(session: Session, names: Sequence[str], limit_s: float, file: Path 
             raise
         finally:
             if file:
-                session.write(file)  # after each: what was found is not lost with what comes
+                session.write(file)  # after each benchmark: later failures lose no results
     session.progress(f"done in {time.monotonic() - begun_s:.0f} s")
     for name, reason in session.failed.items():
         print(f"FAILED {name}: {reason}", flush=True)
@@ -103,43 +103,45 @@ def _parser() -> argparse.ArgumentParser:
         " large_state have bare, others are measured beside their goals",
     )
     count = at_least(1, int)
-    parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default {PAIRS})")
-    parser.add_argument("--kills", type=count, default=0, metavar="N", help="of each case of failover (default: a few)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found to this file")
-    parser.add_argument("--quick", action="store_true", help="short runs and two pairs: to see whether it works")
+    parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default: {PAIRS})")
+    parser.add_argument(
+        "--kills", type=count, default=0, metavar="N", help="kills in each case of failover (default: 3)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
+    parser.add_argument("--quick", action="store_true", help="short runs and two pairs: a smoke test")
     parser.add_argument(
         "--limit-minutes",
         type=at_least(0.01, float),
         default=0.0,
         metavar="M",
-        help="of one benchmark, after which it is ended",
+        help="time limit of one benchmark",
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one benchmark, in this process
     return parser
 
 
 def at_least(lowest: float, number: Callable[[str], float]) -> Callable[[str], float]:
-    """The type of an option."""
+    """Makes the type of an option: a number of at least ``lowest``."""
 
     def checked(text: str) -> float:
         try:
             value = number(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
         if not value >= lowest:
-            raise argparse.ArgumentTypeError(f"{text} is too few: at least {lowest:g}")
+            raise argparse.ArgumentTypeError(f"{text} is too small: at least {lowest:g} is expected")
         return value
 
     return checked
 
 
 def _limit_minutes(session: Session) -> float:
-    """Several times what a benchmark needs, however much was asked for."""
+    """Returns a time limit of several times what a benchmark needs."""
     return LIMIT_MINUTES * len(session.against) * max(1.0, session.pairs / PAIRS) + KILL_MINUTES * session.kills
 
 
 def sides(names: list[str]) -> tuple[str, ...]:
-    """``spark`` stands for all its kinds."""
+    """Expands names of sides: ``spark`` stands for all its kinds."""
     known = {name: [side for side in SIDES if side == name or side.startswith(f"{name}-")] for name in names}
     return tuple(side for name in names for side in known[name] or [name])
 

@@ -1,1 +1,1 @@
-"""The limit: the same work as plain processes without fault tolerance."""
+"""Baselines: the same work in plain processes without fault tolerance."""

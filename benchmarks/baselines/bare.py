@@ -1,7 +1,7 @@
-"""The limit: the same word count as plain processes over ZeroMQ, all to all, with nothing that survives a failure.
+"""Baseline: the same word count in plain processes over ZeroMQ, all to all, without fault tolerance.
 
-``python -m benchmarks.baselines.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts
-and checks them all.
+``python -m benchmarks.baselines.bare read|count INDEX FOLDER`` is one of its processes; ``run`` starts all and checks
+the result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from benchmarks.workloads.words import Workload
 
 BATCH_LINES: Final = {"rows": 1_000, "columns": 2_000}
 MESSAGES_AHEAD_MAX: Final = 8
-"""In each channel: a reader that is faster waits."""
+"""High-water mark of each channel: a faster reader waits."""
 
 ROOT: Final = Path(__file__).parents[2]
 LIMIT_S: Final = 60
 
 
 class Order(msgspec.Struct):
-    """What a process is told. ``targets``: word to counter. ``rows``: that each counter will see."""
+    """Parameters of a process. ``targets``: word to counter. ``rows``: of each counter."""
 
     workload: Workload
     shape: str
@@ -37,7 +37,7 @@ class Order(msgspec.Struct):
 
 
 def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
-    """One run: ``shape`` is rows or columns."""
+    """Runs the word count once. ``shape``: rows or columns."""
     folder = Path(workload.folder)
     width = workload.readers
     rows = [0] * width
@@ -49,7 +49,7 @@ def run(workload: Workload, shape: str, targets: dict[str, int]) -> Measured:
 
 
 def run_processes(module: str, width: int, folder: Path) -> tuple[list[SinkResult], list[SinkResult]]:
-    """Starts all, lets them go at once; what the counting and what the reading processes say."""
+    """Starts all processes and runs them at once; returns the results of counting and reading processes."""
     processes = [_start(module, role, index, folder) for role in ("count", "read") for index in range(width)]
     try:
         for process in processes:
@@ -71,12 +71,12 @@ def _start(module: str, role: str, index: int, folder: Path) -> subprocess.Popen
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None, "every process has been given pipes"
+    assert pipe is not None, "every process has pipes"
     return pipe
 
 
 def main() -> None:
-    """One process."""
+    """Runs one process."""
     role, index, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     order = msgspec.json.decode((folder / "order.json").read_bytes(), type=Order)
     with zmq.Context() as context:
@@ -87,14 +87,14 @@ def main() -> None:
 
 
 def await_go() -> None:
-    """Says that this process is ready; returns when all are."""
+    """Reports that this process is ready; returns when all are."""
     sys.stdout.buffer.write(b"ready\n")
     sys.stdout.buffer.flush()
     sys.stdin.buffer.readline()
 
 
 def send_result(part: SinkResult) -> None:
-    """To whoever started this process."""
+    """Sends a result to the parent process."""
     sys.stdout.buffer.write(part.encoded())
     sys.stdout.buffer.flush()
 
@@ -119,7 +119,7 @@ def _read(context: zmq.Context[Any], order: Order, index: int, folder: Path) -> 
 
 
 def connected(context: zmq.Context[Any], counters: int, folder: Path) -> list[zmq.Socket[Any]]:
-    """A socket to each counter."""
+    """Opens a socket to each counter."""
     sockets = []
     for counter in range(counters):
         socket = context.socket(zmq.PUSH)

@@ -1,7 +1,7 @@
-"""The columns of ``bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
+"""Columnar version of ``bare``: Arrow kernels and numpy on batches of 20,000 words, Arrow streams on the wire.
 
-What travels is a dictionary of the batch's distinct words with an index for each word, so that a word is hashed once
-where it is read. Each word's running count is its count before the batch and its place among its like in the batch.
+A message has a dictionary of the batch's distinct words with an index for each word, so that the reader hashes a word
+once. The running count of a word is its count before the batch plus its rank among equal words in the batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.harness.result_counter import ResultCounter
 
 
 def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_max: int) -> None:
-    """Splits, partitions, sends."""
+    """Splits, partitions and sends the lines."""
     position = 0
     while (batch := share.after(position, lines_max)) is not None:
         position += batch.num_rows
@@ -37,7 +37,7 @@ def send_columns(share: Any, sockets: list[Any], targets: dict[str, int], lines_
 
 
 def count_columns(socket: Any, readers: int, counter: ResultCounter) -> None:
-    """Receives, counts, hands over."""
+    """Receives words and counts them."""
     counts: dict[str, int] = {}
     while readers:
         frame = socket.recv(copy=False)

@@ -1,4 +1,4 @@
-"""The limit of the keyed workloads: plain processes over ZeroMQ, all to all, with nothing that survives a failure.
+"""Baseline of the keyed workloads: plain processes over ZeroMQ, all to all, without fault tolerance.
 
 ``python -m benchmarks.baselines.bare_keyed read|count INDEX FOLDER`` is one of its processes.
 """
@@ -25,19 +25,19 @@ MESSAGES_AHEAD_MAX: Final = 8
 
 
 class Order(msgspec.Struct):
-    """What a process is told. ``rows``: that each counter will see."""
+    """Parameters of a process. ``rows``: of each counter."""
 
     workload: KeyedWorkload
     rows: list[int]
 
 
 def target_of(readers: int) -> Callable[[int], int]:
-    """The counter of a key."""
+    """Returns the function from a key to its counter."""
     return lambda key: key % readers
 
 
 def run(workload: KeyedWorkload) -> Measured:
-    """One run, checked."""
+    """Runs the workload once and checks the result."""
     rows, finals = workload.expected(target_of(workload.readers))
     folder = Path(workload.folder)
     (folder / "order.json").write_bytes(msgspec.json.encode(Order(workload, rows)))
@@ -46,7 +46,7 @@ def run(workload: KeyedWorkload) -> Measured:
 
 
 def main() -> None:
-    """One process."""
+    """Runs one process."""
     role, index, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     order = msgspec.json.decode((folder / "order.json").read_bytes(), type=Order)
     with zmq.Context() as context:

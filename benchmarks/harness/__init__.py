@@ -1,1 +1,1 @@
-"""How it is measured: isolated runs, pairs, kills, plots."""
+"""Tools of the benchmarks: isolated runs, pairs, kills, plots."""

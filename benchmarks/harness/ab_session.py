@@ -1,6 +1,6 @@
-"""Two things measured in turn, A B A B ..., and what is told of them: ratios with median and spread, and figures.
+"""Session of A/B measurements (A B A B ...): ratios with median and spread, and figures.
 
-Machines are shared and noisy: what counts is the ratio of each pair, whose halves ran one right after the other.
+Machines are shared and noisy: the result is the ratio of each pair, whose runs follow each other directly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESULTS: Final = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``name``: what is compared, "this/that". ``goal``: in words, if there is one."""
+    """Comparison of two sides. ``name``: "this/that". ``goal``: as text, if there is one."""
 
     name: str
     ratio_median: float
@@ -33,7 +33,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number. ``pairs`` of a comparison have none of their own."""
+    """One measured number. ``goal``: as text, if there is one."""
 
     name: str
     value: float
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass
 class Session:
-    """One call of ``python -m benchmarks``: what was asked for, and what has been found."""
+    """One call of ``python -m benchmarks``: its options and results."""
 
     against: Sequence[str]
     pairs: int = PAIRS
@@ -54,32 +54,32 @@ class Session:
     failed: dict[str, str] = field(default_factory=dict)
     kills: int = 0
     results: Path = RESULTS
-    file: Path | None = None  # that always has what was found so far, whatever ends this process
+    file: Path | None = None  # always has the results so far, even if this process is killed
 
     def progress(self, text: str) -> None:
-        """What is being done now."""
+        """Prints the current activity."""
         print(f"{time.strftime('%H:%M:%S')}   {text}", file=sys.stderr, flush=True)
 
     def figure(self, name: str, value: float, unit: str, goal: str = "") -> None:
-        """Notes and prints a number."""
+        """Records and prints a number."""
         self.figures.append(Figure(name, value, unit, goal))
         self._keep()
         print(f"{name:<44} {_digits(value):>12} {unit:<14}{_beside(goal)}", flush=True)
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Notes and prints what could not be measured."""
+        """Records and prints a benchmark that could not run."""
         self.not_run[name] = reason
         self._keep()
         print(f"{name:<44} not run: {reason}", flush=True)
 
     def fail(self, name: str, error: Exception) -> None:
-        """Notes and prints what went wrong: said again at the end, with an exit code."""
+        """Records and prints a failure; it is printed again at the end, with an exit code."""
         self.failed[name] = f"{type(error).__name__}: {error}"
         self._keep()
         print(f"{name:<44} failed: {self.failed[name]}", flush=True)
 
     def compared(self, name: str, of_one: Sequence[float], of_other: Sequence[float], goal: str = "") -> Comparison:
-        """Notes and prints the ratios of what was measured in pairs."""
+        """Records and prints the ratios of pairs."""
         ratios = [one / other for one, other in zip(of_one, of_other, strict=True)]
         found = Comparison(name, statistics.median(ratios), min(ratios), max(ratios), len(ratios), goal)
         self.comparisons.append(found)
@@ -96,7 +96,7 @@ class Session:
             partial.replace(self.file)
 
     def write(self, file: Path) -> None:
-        """All of it as data. Goals of comparisons stand apart, by name."""
+        """Writes all results as data, with the goals of comparisons in a separate table by name."""
         data = {
             "comparisons": [
                 {name: value for name, value in asdict(one).items() if name != "goal"} for one in self.comparisons
@@ -109,7 +109,7 @@ class Session:
         file.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
     def add(self, file: Path) -> None:
-        """What another session has written."""
+        """Adds the results that another session has written."""
         data = json.loads(file.read_text("utf-8"))
         self.comparisons += [Comparison(**one, goal=data["goals"].get(one["name"], "")) for one in data["comparisons"]]
         self.figures += [Figure(**one) for one in data["figures"]]

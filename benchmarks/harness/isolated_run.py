@@ -1,7 +1,7 @@
-"""One benchmark in a process of its own: an error there, or a run that hangs, costs the others nothing.
+"""Runs one benchmark in a separate process, so that an error or a hanging run does not affect the others.
 
-Its temporary folders lie in one that is removed, whose name is in the environment of all that it starts: by that they
-are found, slots and machines of Java in sessions of their own too, and none of them is left when it is over.
+Its temporary folders are in one folder that is removed. The name of this folder is in the environment of all processes
+that it starts: by it they are found and ended, including slots and JVMs in sessions of their own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ROOT: Final = Path(__file__).parents[2]
 MARK: Final = "TMPDIR"
 ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 END_S_MAX: Final = 10.0
-"""In which whatever was killed is gone."""
+"""Time within which killed processes must be gone."""
 
 
 def run(session: Session, name: str, limit_s: float) -> None:
-    """Adds what the benchmark has found to the session, or why it has failed; the first also when it is interrupted."""
+    """Runs a benchmark; adds its results, or the reason of its failure, to the session, also on an interrupt."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "found.json"
         arguments = [name, "--here", "--json", str(file), "--against", ",".join(session.against)]
@@ -38,23 +38,23 @@ def run(session: Session, name: str, limit_s: float) -> None:
             [sys.executable, "-m", "benchmarks", *arguments],
             cwd=ROOT,
             env=os.environ | {MARK: folder},
-            start_new_session=True,  # what the terminal says to this one is no word to that one
+            start_new_session=True,  # signals of the terminal do not reach it
         ) as process:
             try:
                 process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 session.failed[name] = f"it has not ended within {limit_s:.0f} s"
             finally:
-                with _undisturbed():
+                with _signals_blocked():
                     end_all(folder)
                     if file.exists():
                         session.add(file)
         if process.returncode and not any(one.startswith(name) for one in session.failed):
-            session.failed[name] = f"it ended with {process.returncode}; what it said is above"
+            session.failed[name] = f"it ended with {process.returncode}; its output is above"
 
 
 def end_all(folder: str) -> None:
-    """Kills what was started for a benchmark: it is nobody's any more."""
+    """Kills all processes that were started for a benchmark."""
     until_s = time.monotonic() + END_S_MAX
     while (pids := started_for(folder)) and time.monotonic() < until_s:
         for pid in pids:
@@ -64,19 +64,19 @@ def end_all(folder: str) -> None:
 
 
 def started_for(folder: str) -> list[int]:
-    """Living processes with this mark in their environment, and those of whoever runs under one of its folders."""
+    """Returns living processes with this folder, or one below it, in their environment."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # it has ended, or is not ours
+        with suppress(OSError):  # it has ended, or belongs to another user
             if any(entry.startswith(mark) for entry in path.read_bytes().split(b"\0")):
                 found.append(int(path.parent.name))
     return [pid for pid in found if pid != os.getpid()]
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Signals that end this process come when it is over."""
+def _signals_blocked() -> Iterator[None]:
+    """Blocks the signals that end this process, inside the ``with`` block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield

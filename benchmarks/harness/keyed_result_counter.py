@@ -1,4 +1,4 @@
-"""The sink of every side of the keyed workloads: takes each batch of (key, result) in the process that made it."""
+"""Counter of results of the keyed workloads, used by every side in the process that made them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.workloads.keyed import checksum, checksum_name
 
 
 class KeyedResultCounter:
-    """Counts results, and keeps the last of each key."""
+    """Counter of results that keeps the last one of each key."""
 
     def __init__(self, rows_expected: int) -> None:
         self._expected = rows_expected
@@ -20,11 +20,11 @@ class KeyedResultCounter:
 
     @property
     def is_complete(self) -> bool:
-        """All that is expected has come, or more."""
+        """Returns whether all expected results have come."""
         return self._rows >= self._expected
 
     def add(self, rows: list[tuple[int, Any]]) -> None:
-        """A batch."""
+        """Adds a batch of (key, result)."""
         if not self._begun_ns:
             self._begun_ns, self._cpu_begun_ns = time.monotonic_ns(), time.process_time_ns()
         self._rows += len(rows)
@@ -34,7 +34,7 @@ class KeyedResultCounter:
             self._cpu_ended_ns = time.process_time_ns()
 
     def part(self) -> SinkResult:
-        """All of it."""
+        """Returns the result of this sink."""
         cpu_ns = max(0, self._cpu_ended_ns - self._cpu_begun_ns)
         finals = {checksum_name(self._rows): checksum(self._finals)}
         return SinkResult(self._rows, self._begun_ns, self._ended_ns, cpu_ns, finals)

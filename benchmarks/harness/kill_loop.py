@@ -1,4 +1,4 @@
-"""Kills of a running job, with SIGKILL, each when the job is whole again, and what its status says of recoveries."""
+"""Kill loop: kills tasks of a running job with SIGKILL, each time once it has recovered, and records recoveries."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from clonos.job import Handle
 from clonos.status import RecoveryState, Status, TaskState
 
 QUIESCENT_CHECKPOINTS: Final = EPOCHS_REMEMBERED
-"""Completed from when the job is whole again to the next kill, which then comes anywhere in an epoch: in fewer, two
-deaths of a task are taken for the work of a record, and the successor is cautious."""
+"""Checkpoints from the recovery to the next kill, which then comes anywhere in an epoch. With fewer, two deaths of a
+task look like a poison record, and the successor replays in single-step mode."""
 
 LOOK_EVERY_S: Final = 0.02
 OVERTIME_S: Final = 120.0
-"""Behind the end of the input; a job that still runs then hangs."""
+"""Time after the end of the input; a job that still runs then hangs."""
 
 Recoveries = dict[tuple[str, int], RecoveryState]
 
 
 class Overdue(Exception):
-    """The job does not get on."""
+    """The job makes no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """``at_ns``: monotonic, just before the signal. ``tasks``: whose processes were ended, the named ones first."""
+    """One kill. ``at_ns``: monotonic, just before the signal. ``tasks``: of the killed processes, the targets first."""
 
     tasks: tuple[str, ...]
     at_ns: int
@@ -42,8 +42,8 @@ class Kill:
 
 @dataclass
 class KillLoop:
-    """A series of kills. ``steps``: one task of each is killed at a time, or the executor of the first with all in it.
-    ``is_ready``: of the job's own, before the first kill."""
+    """Series of kills. ``steps``: one task of each is killed at a time, or the executor of the first step's task.
+    ``is_ready``: condition of the job before the first kill."""
 
     handle: Handle
     steps: tuple[str, ...]
@@ -51,12 +51,12 @@ class KillLoop:
     seconds_max: float
     epoch_s: int = 1
     is_executor: bool = False
-    is_hot: bool = False  # the standbys of ``steps`` have to follow step by step
+    is_hot: bool = False  # the tasks of ``steps`` must have hot standbys
     is_ready: Callable[[], bool] = lambda: True
     _slots_most: int = 0
 
     def kill_repeatedly(self, kills: int) -> tuple[list[Kill], Recoveries]:
-        """So many kills, if the input lasts; returns behind the last recovery. Overdue."""
+        """Kills ``kills`` times, if the input lasts; returns after the last recovery. Raises Overdue."""
         self._deadline_s = time.monotonic() + self.seconds_max + OVERTIME_S
         done: list[Kill] = []
         recoveries: Recoveries = {}
@@ -68,18 +68,18 @@ class KillLoop:
         return done, recoveries
 
     def finish(self, recoveries: Recoveries) -> Status:
-        """The last status, when the job is done. Overdue."""
+        """Waits for the end of the job; returns its last status. Raises Overdue."""
         try:
             result = self.handle.wait(max(1.0, self._deadline_s - time.monotonic()))
         except TimeoutError:
-            raise Overdue(f"the job runs {OVERTIME_S:.0f} s longer than its input lasts") from None
+            raise Overdue(f"the job still runs {OVERTIME_S:.0f} s after the end of its input") from None
         _note(recoveries, result.status)
         return result.status
 
     def _becomes_quiescent(self, recoveries: Recoveries) -> bool:
-        """Waits until every task lives, its standby could take over, and some checkpoints are complete since.
+        """Waits until all tasks are live, their standbys could take over, and some checkpoints have completed since.
 
-        False: the input has ended before.
+        Returns False if the input ends before.
         """
         quiescent_from: int | None = None
         while True:
@@ -97,8 +97,8 @@ class KillLoop:
             self._look_again()
 
     def _is_spread(self, status: Status) -> bool:
-        """Whether what replaces an executor has come. Until then standbys and keepers are with their tasks, and a death
-        of all three is none of a single executor."""
+        """Returns whether a killed executor was replaced. Until then standbys and keepers share the executor of their
+        tasks, and one kill would end all three."""
         self._slots_most = max(self._slots_most, len(status.slots))
         is_full = len(status.slots) == self._slots_most
         return not self.is_executor or (is_full and len({slot.domain for slot in status.slots}) > 1)
@@ -109,7 +109,7 @@ class KillLoop:
 
     def _look_again(self) -> None:
         if time.monotonic() > self._deadline_s:
-            raise Overdue("a task that was killed does not come back, or the job does not become whole again")
+            raise Overdue("a killed task does not recover, or its standbys do not come back")
         time.sleep(LOOK_EVERY_S)
 
     def _kill(self, status: Status) -> Kill:
@@ -132,7 +132,7 @@ def _note(recoveries: Recoveries, status: Status) -> None:
 
 
 def _victim(status: Status, step: str) -> TaskState:
-    """A task of the step, if possible one that has its process for itself."""
+    """Returns a task of the step, if possible the only task in its process."""
     pids = Counter(task.pid for task in status.tasks)
     return min((task for task in status.tasks if task.name.startswith(step)), key=lambda task: pids[task.pid])
 

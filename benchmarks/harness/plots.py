@@ -1,4 +1,4 @@
-"""Pictures of what was measured, into benchmarks/results/. matplotlib comes with the extra ``bench``."""
+"""Plots of results into benchmarks/results/. matplotlib comes with the extra ``bench``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def histogram(file: Path, series: Mapping[str, Sequence[float]], title: str) -> None:
-    """How often which value came, on a logarithmic axis."""
+    """Plots a histogram on a logarithmic axis."""
     figure, axes = _new(title)
     highest = max(max(values) for values in series.values())
     lowest = max(1e-3, min(min(values) for values in series.values()))
@@ -29,7 +29,7 @@ def lines(
     is_logarithmic: bool = False,
     instants: Sequence[float] = (),
 ) -> None:
-    """Curves of (x, y); ``instants`` are marked by upright lines."""
+    """Plots curves of (x, y); vertical lines mark ``instants``."""
     _save(drawn(series, title, labels, is_logarithmic, instants), file)
 
 
@@ -40,7 +40,7 @@ def drawn(
     is_logarithmic: bool = False,
     instants: Sequence[float] = (),
 ) -> Any:
-    """The same as a figure."""
+    """Returns curves as a figure."""
     figure, axes = _new(title)
     for name, points in series.items():
         axes.plot(*zip(*points, strict=True), label=name, marker="o" if is_logarithmic else "", linewidth=1)
@@ -67,7 +67,7 @@ def _new(title: str) -> tuple[Any, Any]:
 
 
 def _finish(figure: Any, axes: Any) -> None:
-    """With a legend beside the axes, where it covers no curve."""
+    """Adds a legend beside the axes, where it covers no curve."""
     figure.legend(loc="outside right upper", fontsize="small")
     axes.grid(visible=True, alpha=0.3)
 

@@ -1,6 +1,6 @@
-"""The sink of every side of the word count: takes each batch of running counts in the process that made it.
+"""Counter of results of the word count, used by every side in the process that made them, and its check.
 
-It costs next to nothing: it adds up the rows, and keeps the last of them, from which the final counts are read.
+It costs almost nothing: it counts rows and keeps the last ones, from which the final counts are read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from benchmarks.workloads.words import FINAL_ROWS, Workload
 
 
 class WrongResult(Exception):
-    """A side has counted something else than there was: its figures are worth nothing."""
+    """A side has a wrong result: its figures are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkResult:
-    """What a process has seen between two moments. ``begun_ns`` and ``ended_ns``: monotonic clock of the machine.
+    """Rows that a process has handled. ``begun_ns`` and ``ended_ns``: monotonic clock of the machine.
 
-    ``cpu_ns``: what its process has used between its first and its last batch.
+    ``cpu_ns``: processor time of the process between its first and its last batch.
     """
 
     rows: int
@@ -33,17 +33,17 @@ class SinkResult:
     finals: dict[str, int]
 
     def encoded(self) -> bytes:
-        """As text, without a line end."""
+        """Encodes the result as text without a line end."""
         return json.dumps(asdict(self)).encode("ascii")
 
     @staticmethod
     def decoded(data: bytes) -> SinkResult:
-        """The part that was encoded."""
+        """Decodes a result."""
         return SinkResult(**json.loads(data))
 
 
 class ResultCounter:
-    """Counts rows. ``rows_expected``: of this sink, where that is known; just the last of them are kept."""
+    """Counter of rows. ``rows_expected``: of this sink, if known; only the last rows are kept."""
 
     def __init__(self, rows_expected: int | None) -> None:
         self._keep_from = 0 if rows_expected is None else rows_expected - FINAL_ROWS
@@ -54,7 +54,7 @@ class ResultCounter:
         self._cpu_begun_ns = self._cpu_ended_ns = 0
 
     def add(self, rows: list[tuple[str, int]]) -> None:
-        """A batch of (word, its count so far)."""
+        """Adds a batch of (word, running count)."""
         if not self._begun_ns:
             self._begin()
         self._rows += len(rows)
@@ -70,7 +70,7 @@ class ResultCounter:
             self._dropped += len(self._batches.popleft())
 
     def add_columns(self, batch: Any) -> None:
-        """The same as a record batch of ``word`` and ``count``."""
+        """Adds a record batch of ``word`` and ``count``."""
         if not self._begun_ns:
             self._begin()
         self._rows += batch.num_rows
@@ -84,7 +84,7 @@ class ResultCounter:
         self._cpu_begun_ns = time.process_time_ns()
 
     def part(self) -> SinkResult:
-        """All so far."""
+        """Returns the result so far."""
         finals: dict[str, int] = {}
         for batch in self._batches:
             rows: Iterable[tuple[str, int]] = batch
@@ -99,8 +99,8 @@ class ResultCounter:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of one side. ``read_cpu_s``, ``count_cpu_s``: processor time of the processes that read and of those that
-    count, from their first batch to their last. ``determinant_bytes``: what was logged, where there is a log."""
+    """One run of one side. ``read_cpu_s``, ``count_cpu_s``: processor time of the reading and the counting processes,
+    from their first batch to their last. ``determinant_bytes``: size of the causal log, if there is one."""
 
     words: int
     seconds: float
@@ -110,32 +110,32 @@ class Measured:
 
     @property
     def cpu_s(self) -> float:
-        """Of all processes."""
+        """Returns the processor time of all processes."""
         return self.read_cpu_s + self.count_cpu_s
 
     @property
     def words_per_s(self) -> float:
-        """As the clock on the wall has it."""
+        """Returns the rate by wall-clock time."""
         return self.words / self.seconds
 
     @property
     def words_per_cpu_s(self) -> float:
-        """For each second of one core: what other load on the machine disturbs less."""
+        """Returns the rate per second of processor time, which other load on the machine affects less."""
         return self.words / self.cpu_s if self.cpu_s else float("nan")
 
 
 class Counts(Protocol):
-    """A workload, as far as its results are checked."""
+    """Workload whose results are checked."""
 
     @property
     def words(self) -> int:
-        """Rows that have to come out."""
+        """Returns the number of expected rows."""
 
 
 def measured(
     workload: Counts, read: list[SinkResult], counted: list[SinkResult], expected: Mapping[str, int] | None = None
 ) -> Measured:
-    """From what the readers and the last word of each sink say. WrongResult: the counts are not those of the input."""
+    """Combines the reports of readers and sinks. Raises WrongResult: the counts are not those of the input."""
     rows = sum(part.rows for part in counted)
     if rows != workload.words:
         raise WrongResult(f"{rows} counts came out for {workload.words} words")

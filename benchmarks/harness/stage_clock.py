@@ -1,7 +1,7 @@
-"""Where the time of a slot's process goes: functions of the runtime are wrapped with clocks, inside the slot.
+"""Stage clock: processor time of a slot's process by stage, measured by wrapped functions of the runtime.
 
-Each stage has what its functions use of their thread's processor time, without what the stages inside them use. Each
-thread's rest is what no stage has. The clocks themselves cost about 1 us a call, and calls come by the step.
+A stage has the processor time of its functions without that of the stages inside them; the rest of a thread belongs to
+no stage. A clock costs about 1 us per call, and there are a few calls per step.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ SCHEDULED: Final = "schedstat"
 
 
 class Times(msgspec.Struct):
-    """Of one process. ``stages``: ns and calls. ``threads``: ns of processor time by name, ZeroMQ's included."""
+    """Times of one process. ``stages``: ns and calls. ``threads``: ns of processor time by name, with ZeroMQ's."""
 
     stages: dict[str, tuple[int, int]]
     threads: dict[str, int]
 
 
 class _Clock(threading.local):
-    """The stages that a thread is in, with what those inside them have used."""
+    """Stack of a thread's current stages, with the time used by inner stages."""
 
     def __init__(self) -> None:
         self.inner: list[int] = []
 
 
 class StageClock:
-    """Wraps the stages of this process. ``times`` tells what has been used since."""
+    """Clock that wraps the stages of this process. ``times`` returns the time used since."""
 
     def __init__(self) -> None:
         self._ns: Counter[str] = Counter()
@@ -101,7 +101,7 @@ class StageClock:
         for part in outer:
             owner = getattr(owner, part)
         function = owner.__dict__.get(name)
-        if function is None:  # inherited, or another version of the runtime: its time is its caller's
+        if function is None:  # inherited, or another version of the runtime: the caller has its time
             return
         setattr(owner, name, self._timed(stage, function))
 
@@ -135,7 +135,7 @@ class StageClock:
             self._clock.inner[-1] += taken_ns
 
     def times(self) -> Times:
-        """So far."""
+        """Returns the times so far."""
         threads: Counter[str] = Counter()
         for thread, (name, used_ns) in _threads().items():
             threads[name] += used_ns - self._threads_before.get(thread, ("", 0))[1]
@@ -143,7 +143,7 @@ class StageClock:
 
 
 def _threads() -> dict[int, tuple[str, int]]:
-    """Per thread of this process: its name and the processor time that it has used, in ns."""
+    """Returns name and processor time in ns by thread of this process."""
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
     found: dict[int, tuple[str, int]] = {}
     for folder in Path("/proc/self/task").iterdir():

@@ -1,7 +1,7 @@
-"""An outside for measurements: a file for each sink task, to which every write adds one entry, in one system call.
+"""Sink for measurements: a file per sink task, to which each write appends an entry with a timestamp.
 
-An entry says which rows came, when, and which marks were among them. Numbers make it exactly-once, as of any outside:
-what was written before is dropped, and where the next row is to begin is read from the file.
+An entry is one system call with the numbers of its rows, the time, and the marks among the rows. Numbers make it
+exactly-once: repeated rows are dropped, and the next number is read from the file.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from clonos import OutsideFenced, OutsideIdentity
 from clonos.operators.connector_contract import Registration
 
 MARK: Final = "@"
-"""How words begin that are marks: "@READER.NUMBER", each read once."""
+"""Prefix of marks, which are words "@READER.NUMBER", each read once."""
 
 _ENTRY: Final = "<QQQQQ"  # first number, rows, sum of their counts, monotonic ns, marks
 _MARK: Final = "<II"  # reader, number
-_TAIL: Final = "<Q"  # number behind its rows: what a successor reads, whatever the length of the file
+_TAIL: Final = "<Q"  # number after its rows: what a successor reads, whatever the length of the file
 _ENTRY_BYTES: Final = struct.calcsize(_ENTRY)
 _MARK_BYTES: Final = struct.calcsize(_MARK)
 _TAIL_BYTES: Final = struct.calcsize(_TAIL)
 
 
 class Torn(Exception):
-    """A write was cut: a signal does not do that to one system call on a local disk, a full disk may."""
+    """A write is incomplete: a full disk can do that, a signal cannot on a local disk."""
 
 
 class RolledBack(Exception):
-    """More died at once than a measured job survives without a trace."""
+    """The job rolled back: more processes died at once than it survives without a rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One write. ``weight``: the sum of its counts."""
+    """One write. ``weight``: sum of its counts."""
 
     first_number: int
     rows: int
@@ -49,17 +49,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TimestampSink:
-    """An immediate sink of (word, count) into files of a folder."""
+    """Immediate sink of (word, count) into files of a folder."""
 
     folder: str
 
     def outside(self) -> TimestampFile:
-        """A connection to the file of whoever registers."""
+        """Makes a connection to the file of the task that registers."""
         return TimestampFile(Path(self.folder))
 
 
 class TimestampFile:
-    """One registered connection."""
+    """Registered connection to a file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,13 +67,13 @@ class TimestampFile:
         self._next = 0
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
-        """Takes the file over from the incarnation before."""
+        """Takes the file over from the earlier incarnation. Raises RolledBack: this is another generation."""
         path = file_of(self._folder, identity.task_name)
         generation = path.with_suffix(".generation")
         if generation.exists() and generation.read_text() != str(identity.generation):
             raise RolledBack(
-                f"{identity.task_name} was rolled back: rows from {restored_number} on may have left twice, and figures"
-                " of this run say nothing. Were a task and all its keepers killed at once?"
+                f"{identity.task_name} was rolled back: rows from {restored_number} on may be written twice, so that"
+                " the figures of this run are invalid. Were a task and all its keepers killed at once?"
             )
         generation.write_text(str(identity.generation))
         self._owner, self._me = path.with_suffix(".owner"), b"%d" % identity.incarnation
@@ -83,7 +83,7 @@ class TimestampFile:
         return Registration(self._next, None)
 
     def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
-        """One entry."""
+        """Appends one entry with the new rows; returns the next number."""
         if self._owner.read_bytes() != self._me:
             raise OutsideFenced
         known = self._next - first_number
@@ -101,19 +101,19 @@ class TimestampFile:
         return self._next
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def file_of(folder: Path, task_name: str) -> Path:
-    """The file of a task."""
+    """Returns the file of a task."""
     return folder / f"ledger-{task_name.replace('/', '-')}"
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """What a file holds. Raises Torn."""
+    """Yields the entries of a file. Raises Torn."""
     data: Any = path.read_bytes() if path.exists() else b""
     at = 0
     while at < len(data):
@@ -121,14 +121,14 @@ def entries(path: Path) -> Iterator[Entry]:
         first_number, rows, weight, at_ns, count = struct.unpack(_ENTRY, head)
         end = at + _ENTRY_BYTES + count * _MARK_BYTES
         if data[end : end + _TAIL_BYTES] != struct.pack(_TAIL, first_number + rows):
-            raise Torn(f"{path} is torn at byte {at}: a write was not done whole, and this run says nothing")
+            raise Torn(f"{path} is torn at byte {at}: a write is incomplete, and this run is invalid")
         marks = list(struct.iter_unpack(_MARK, data[at + _ENTRY_BYTES : end]))
         yield Entry(first_number, rows, weight, at_ns, marks)
         at = end + _TAIL_BYTES
 
 
 def _end_of(file: int) -> int:
-    """The number behind the last row."""
+    """Returns the number after the last row."""
     size_bytes = os.fstat(file).st_size
     if size_bytes == 0:
         return 0

@@ -1,1 +1,1 @@
-"""One benchmark a module."""
+"""Benchmarks, one per module."""

@@ -1,4 +1,4 @@
-"""Bids as Nexmark has them, with a running aggregate for each auction, beside plain processes."""
+"""Benchmark: bids as in Nexmark with a running aggregate per auction, compared with plain processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SECONDS = 2.5
 
 
 def run(session: Session) -> None:
-    """Both sides in turn."""
+    """Measures both sides in turn."""
     against_bare(session, "bids", RECORDS_FIRST)
 
 
 def against_bare(session: Session, kind: str, records_first: float) -> None:
-    """A keyed workload, as long as a measurement should be, beside plain processes."""
+    """Measures a keyed workload and plain processes in turn."""
     if "bare" not in session.against:
-        session.leave_out(f"{kind}/bare", "there is nothing but bare to compare it with")
+        session.leave_out(f"{kind}/bare", "it is compared with bare only")
         return
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         workload = KeyedWorkload(folder, kind, 0)

@@ -1,4 +1,4 @@
-"""Bids whose bidders are looked up by a recorded call each, then an aggregate by auction, beside plain processes."""
+"""Benchmark: bids enriched by a recorded call each, aggregated by auction, compared with plain processes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ RECORDS_FIRST = 1e5
 
 
 def run(session: Session) -> None:
-    """Both sides in turn. Plain processes ask, and keep nothing of the answer."""
+    """Measures both sides in turn. Plain processes make the same call, but do not record it."""
     against_bare(session, "enrichment", RECORDS_FIRST)

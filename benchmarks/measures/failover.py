@@ -1,8 +1,8 @@
-"""A task's process is killed with SIGKILL, again and again, while words flow at a given rate: how long is who silent.
+"""Benchmark: fail-over times. Processes of tasks are killed repeatedly with SIGKILL while words flow at a given rate.
 
-Of a killed counting task the first new row outside counts, of a killed source the first mark of a line that was due
-after the kill. Each task of the other side of the key space, or the other source, tells whom the kill disturbed.
-``--kills N`` of each case; goals speak of a hundred.
+For a killed counting task, the first new output row counts; for a killed source, the first mark of a line that was due
+after the kill. Tasks of other keys, or the other source, show whether the kill disturbed them. ``--kills N`` sets the
+kills of each case; goals are for a hundred.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ KILLS: Final = 3
 KILLS_QUICK: Final = 2
 EPOCHS_A_KILL: Final = 5.5
 WATCHED_S_MAX: Final = 4
-"""Behind a kill, for the latency: two epochs, which end before the next kill."""
+"""Time after a kill in which latency is measured: two epochs, which end before the next kill."""
 
 LAST_NS: Final = 1_000_000_000
-"""A kill so shortly before the input's end does not count: little is due behind it."""
+"""A kill in this time before the end of the input does not count: little output is due after it."""
 
-UNIT: Final = "ms behind it"
+UNIT: Final = "ms after it"
 MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
-"""Of a recovery; with the log gathered, a standby has been promoted."""
+"""Milestones of a recovery; once the log is gathered, a standby has been promoted."""
 
 NORMAL_MS: Final = 50.0
 SPAN_NS: Final = 50_000_000
-"""A latency is back to normal when no span of time has a median longer than the first and than twice what it was before
-the kill."""
+"""Latency is back to normal when the median of each span is below ``NORMAL_MS`` or twice the median before the
+kill."""
 
 MARKS_PER_S: Final = 500
 PEERS_WORDS_PER_S: Final = 20_000
 """2,000 lines a second: a record of the peers is a line."""
 
 AROUND_S: Final = (-1.0, 3.0)
-"""Of a kill, in pictures."""
+"""Time around a kill, in plots."""
 
 
 @dataclass
 class Found:
-    """What a series of kills did, in ms, one entry a kill."""
+    """Times of a series of kills in ms, with an entry per kill."""
 
     output_ms: list[float] = field(default_factory=list)
     normal_ms: list[float] = field(default_factory=list)
@@ -68,9 +68,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``victims``: steps of which one task each is killed. ``half_of``: the job half of whose maximal load is given;
-    None: the peers' load. ``goals``: first output p50 and p99, back to normal.
-    ``fill_s``: until the job is as large as it shall be."""
+    """Case of the benchmark. ``victims``: steps of which one task each is killed. ``half_of``: job whose maximal load
+    is halved; None: the peers' load. ``goals``: first output p50 and p99, back to normal. ``fill_s``: time to fill the
+    state."""
 
     name: str
     victims: tuple[str, ...]
@@ -84,17 +84,17 @@ class Case:
 
     @property
     def standbys(self) -> int:
-        """Of each task."""
+        """Returns the number of standbys of each task."""
         return int(dict(self.options).get("standbys", 1))
 
     @property
     def epoch_s(self) -> int:
-        """From a checkpoint to the next one."""
+        """Returns the time between checkpoints."""
         return int(str(dict(self.options).get("checkpoint_every", "1s")).removesuffix("s"))
 
     @property
     def is_on_spark(self) -> bool:
-        """Whether the slots are Spark's."""
+        """Returns whether the job runs on Spark."""
         return dict(self.options).get("slots") == "spark"
 
 
@@ -104,7 +104,7 @@ NO_STANDBY: Final = ("standbys", 0)
 ON_SPARK: Final = ("slots", "spark")
 EPOCHS_OF_5_S: Final = ("checkpoint_every", "5s")
 THREE_KEEPERS: Final = (("keepers", 3),)
-"""Of the sink's log: so many that not all of them are among the processes that are killed with it."""
+"""Keepers of the sink's log: more than can be among the killed processes."""
 
 SMALL: Final = "counting task, 2,000 lines/s"
 LARGE: Final = "counting task, 500 MB of state"
@@ -140,7 +140,7 @@ CASES: Final = (
 
 
 def run(session: Session) -> None:
-    """Each case; one that fails costs the others nothing."""
+    """Measures each case; a failed case does not stop the others."""
     kills = session.kills or (KILLS_QUICK if session.is_quick else KILLS)
     outputs: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
@@ -164,7 +164,7 @@ def run(session: Session) -> None:
                 outputs[case.name] = _record_figures(
                     session, case, *_killed(folder, pace, case, kills, seconds)
                 ).output_ms
-            except Exception as error:  # noqa: BLE001  said at the end; the other cases are worth their figures
+            except Exception as error:  # noqa: BLE001  reported at the end; other cases are still measured
                 traceback.print_exc()
                 session.fail(f"failover: {case.name}", error)
     if outputs.get(SMALL) and outputs.get(LARGE):
@@ -173,7 +173,7 @@ def run(session: Session) -> None:
 
 
 def _why_no_spark() -> str:
-    """Empty where Spark can be started."""
+    """Returns why Spark cannot run here; empty where it can."""
     if find_spec("pyspark") is None:
         return "there is no pyspark here"
     return "" if shutil.which("java") else "there is no Java here, which Spark needs"
@@ -182,7 +182,7 @@ def _why_no_spark() -> str:
 def _killed(
     folder: Path, pace: Pace, case: Case, kills: int, seconds: float
 ) -> tuple[Pace, list[Kill], Mapping[Any, Any], Status]:
-    """Runs the job, kills, waits for its end."""
+    """Runs the job, kills tasks, and waits for the end."""
     paced.begin_anew(folder)
     for path in folder.glob("filled-*"):
         path.unlink()
@@ -225,13 +225,13 @@ def _record_figures(
 
 
 def _draw(session: Session, case: Case, pace: Pace, kills: list[Kill], external: dict[str, list[Entry]]) -> None:
-    """Words outside over time: of the whole run, and around the first kill."""
+    """Plots output words over time: of the whole run, and around the first kill."""
     begun_ns = pace.begun_ns()
     rates = {task: _rates(of_task, begun_ns) for task, of_task in external.items()}
     instants = [(kill.at_ns - begun_ns) / 1e9 for kill in kills]
     labels = ("s", "words/s")
     name = re.sub(r"\W+", "-", case.name)
-    title = f"{case.name}: words outside"
+    title = f"{case.name}: output"
     plots.lines(session.results / f"failover-{name}.png", rates, title, labels, instants=instants)
     if instants:
         first, last = (instants[0] + around for around in AROUND_S)
@@ -288,21 +288,22 @@ def _found(
 
 
 def _gathered_ns(kill: Kill, recovery: RecoveryState | None) -> int:
-    """Before it nothing is the successor's: the workers of an executor live on for a while when it is killed."""
+    """Returns from when output is the successor's: workers of a killed executor live on for a while."""
     wall_ns = recovery.reached.get("gathered", kill.wall_ns) if recovery is not None else kill.wall_ns
     return kill.at_ns + wall_ns - kill.wall_ns
 
 
 def _silence_ms(instants_ns: list[int], from_ns: int, until_ns: int) -> float:
-    """The longest pause that touches a span."""
+    """Returns the longest pause that overlaps a span."""
     pauses = [b - a for a, b in itertools.pairwise(sorted(instants_ns)) if b > from_ns and a < until_ns]
     return max(pauses, default=0) / 1e6
 
 
 def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int, watched_s: int) -> float:
-    """When the last span of time was over, of those seconds behind the kill, of whose marks most took unusually long.
+    """Returns the end of the last span within ``watched_s`` after the kill in which most marks were late.
 
-    Single late marks do not count: at each checkpoint there are some, with a kill or without."""
+    Single late marks do not count, because each checkpoint has some.
+    """
     before = [(at - due) / 1e6 for at, _, due in marks if kill_ns - 10**9 < due < kill_ns - 10**8]
     usual_ms = max(NORMAL_MS, 2 * statistics.median(before)) if before else NORMAL_MS
     spans: dict[int, list[tuple[float, int]]] = {}
@@ -314,7 +315,7 @@ def _back_to_normal_ms(marks: list[tuple[int, int, int]], kill_ns: int, watched_
 
 
 def _rates(of_task: list[Entry], begun_ns: int, span_s: float = 0.05) -> list[tuple[float, float]]:
-    """Words a second in spans of time."""
+    """Returns words per second in spans of time."""
     spans: dict[int, int] = {}
     for entry in of_task:
         span = int((entry.at_ns - begun_ns) / 1e9 / span_s)

@@ -1,4 +1,4 @@
-"""What it costs to be there: the import, a slot and a standby that do nothing, the first output of a job."""
+"""Benchmark: cost of the import, of an idle slot and an idle standby, and of the first output of a job."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ TIME_OF_IMPORT: Final = "import time; begun = time.perf_counter(); import clonos
 
 
 class Silent:
-    """A source with one record, behind which there is nothing for a long time."""
+    """Source with one record, and no more for a long time."""
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """One a task."""
+        """Returns one split per task."""
         return [b"%d" % number for number in range(parallelism)]
 
     def reader(self) -> SilentReader:
-        """Of one split."""
+        """Makes the reader of a split."""
         return SilentReader()
 
 
 class SilentReader:
-    """Gives a word, then nothing."""
+    """Reader that returns a word, then nothing."""
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """The word has been given when there is a mark behind it."""
+        """Starts before or after the word, by the mark."""
         self._is_given = mark == b"1"
 
     def read(self, records_max: int) -> list[str]:
-        """The word, once."""
+        """Returns the word, once."""
         given, self._is_given = self._is_given, True
         return [] if given else ["word"]
 
     def mark(self) -> bytes:
-        """Whether it was given."""
+        """Returns whether the word was read."""
         return b"1" if self._is_given else b"0"
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 def run(session: Session) -> None:
-    """All of it."""
+    """Measures import, first output and idle slots."""
     imports = [_import_ms() for _ in range(IMPORTS)]
     session.figure("import clonos", min(imports), "ms, best", "<= 50")
     session.figure("import clonos, median", statistics.median(imports), "ms")
@@ -71,7 +71,7 @@ def _import_ms() -> float:
 
 
 def _first_output_s() -> float:
-    """From ``run`` to the first row outside."""
+    """Returns the time from ``run`` to the first output row."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         job = Job("first")
         job.source(values(["word"])).key_by(lambda word: word).count(name="count").sink(TimestampSink(name))
@@ -84,7 +84,7 @@ def _first_output_s() -> float:
 
 
 def _idle(session: Session) -> None:
-    """Memory and processor time of slots with a task, its standby and keeper that have nothing to do."""
+    """Measures memory and processor time of idle slots."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         job = Job("idle")
         job.source(Silent()).key_by(lambda word: word).count(name="count").sink(TimestampSink(name))
@@ -110,11 +110,11 @@ def _idle(session: Session) -> None:
 
 
 def pss_bytes(pid: int) -> int:
-    """The process's own memory and its share of what it has in common with others."""
+    """Returns the proportional set size of a process."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
 
 
 def _used_s(pid: int) -> float:
-    """Processor time of all threads."""
+    """Returns the processor time of all threads."""
     return sum(int(path.read_text("ascii").split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

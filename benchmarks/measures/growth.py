@@ -1,7 +1,7 @@
-"""What grows with the number of tasks: a job of four stages in the simulated world, P tasks a stage, all to all.
+"""Benchmark: growth with the number of tasks, for a simulated job of four stages, P tasks per stage, all to all.
 
-Every task reads at the same rate whatever P is. Counted, not timed, but for the coordinator's processor time: bytes of
-determinants made and sent along a record, log memory of a task, messages of a fail-over and its virtual time.
+Every task reads at the same rate for each P. All figures are counts, except the coordinator's processor time: bytes of
+determinants sent per record, log memory of a task, messages of a fail-over, and its virtual time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SETTINGS: Final = WorldSettings(
 
 @dataclass
 class Counted:
-    """What a world's network has seen."""
+    """Counters of a world's network."""
 
     messages: Counter[str] = field(default_factory=Counter)
     delta_bytes: int = 0
@@ -68,18 +68,18 @@ class Counted:
 
 
 def run(session: Session) -> None:
-    """Full sharing, one hop, one replica, by width; then the coordinator's tick."""
+    """Measures full sharing, one hop and one replica by width, then the coordinator's tick."""
     curves: dict[str, list[tuple[float, float]]] = {}
     for name, depth, replicas in SHARINGS:
         for width in WIDTHS_QUICK if session.is_quick else WIDTHS:
             session.progress(f"{name}, {width} tasks a stage")
             world, counted = _world(width, depth, replicas)
             begun_s = time.process_time()
-            outcome = world.run()  # its oracle has compared everything with what must come out
+            outcome = world.run()  # its oracle has checked the output
             taken_s = time.process_time() - begun_s
             records = STAGES * len(world.job.expected())
             figures = {
-                "determinants sent along": (counted.delta_bytes / records, "bytes a record and task"),
+                "determinants sent": (counted.delta_bytes / records, "bytes a record and task"),
                 "log memory of a task, most": (counted.log_bytes_max, "bytes"),
                 "messages of a fail-over": (counted.recovery_messages, ""),
                 "fail-over, virtual": ((counted.replayed_ns - counted.killed_ns) / 1e6, "ms"),
@@ -158,7 +158,7 @@ def _listen(world: World, counted: Counted) -> None:
 
 
 def _kill(world: World, counted: Counted) -> None:
-    """The process of a task in the middle; before that, a look at the memory of all."""
+    """Records the log memory of all tasks, then kills the process of a task in the middle."""
     for slot in world.living():
         for hosted in slot.slot.hosted.values():
             counted.log_bytes_max = max(counted.log_bytes_max, hosted.logs.size_bytes)
@@ -175,7 +175,7 @@ def _look(world: World, counted: Counted) -> None:
 
 
 def _beats_ms() -> tuple[list[float], list[float]]:
-    """Of a running job, for some seconds: each slot says how its task is, then the coordinator ticks."""
+    """Returns times of a coordinator for the statuses of all slots, and for a tick, over some seconds."""
     width = TASKS_OF_TICK // STAGES
     vertices = tuple(Vertex(f"stage{number}", width, is_source=number == 0) for number in range(STAGES))
     edges = tuple(Edge(number, number + 1, Partitioning.FORWARD, 0) for number in range(STAGES - 1))
@@ -203,7 +203,7 @@ def _beats_ms() -> tuple[list[float], list[float]]:
 
 
 def _statuses(view: View) -> list[SlotStatus]:
-    """Of all slots, when each has what the view says."""
+    """Returns the statuses of all slots once each has installed the view."""
     status_of = {
         address.slot: SlotStatus(address.slot, view.number, CheckpointId(0), (), (), ()) for address in view.slots
     }

@@ -1,6 +1,6 @@
-"""A million keys with 500 bytes each: all are written once, then once more all over, beside plain processes.
+"""Benchmark: a million keys with 500 bytes each, all written twice, compared with plain processes.
 
-Everything on means here too that each second's changes are stored, and go to the standbys.
+The changes of each second are stored, and sent to the standbys.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from benchmarks.workloads.keyed import LARGE_KEYS, LARGE_VALUE_BYTES, KeyedWorkl
 
 KEYS_QUICK = 100_000
 PAIRS_MAX = 3
-"""A run takes a while, and is long enough to be even."""
+"""A run is long, and long enough to be steady."""
 
 
 def run(session: Session) -> None:
-    """Both sides in turn."""
+    """Measures both sides in turn."""
     if "bare" not in session.against:
-        session.leave_out("large_state/bare", "there is nothing but bare to compare it with")
+        session.leave_out("large_state/bare", "it is compared with bare only")
         return
     keys = KEYS_QUICK if session.is_quick else LARGE_KEYS
     session.progress(f"{keys:,} keys, {keys * LARGE_VALUE_BYTES / 1e6:,.0f} MB")

@@ -1,4 +1,4 @@
-"""From record read to record outside, exactly-once, at half of the maximal load and at that of the peers."""
+"""Benchmark: exactly-once latency from reading a record to its external output, at two loads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PEERS_WORDS_PER_S: Final = 2_000
 
 
 def run(session: Session) -> None:
-    """Both loads."""
+    """Measures half of the maximal load, and the load of the peers."""
     seconds = SECONDS_QUICK if session.is_quick else SECONDS
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
@@ -40,7 +40,7 @@ def run(session: Session) -> None:
 
 
 def latencies_ms(folder: Path, pace: paced.Pace) -> list[float]:
-    """Of each mark that was read when the job was warm."""
+    """Returns the latency of each mark that was read after the warm-up."""
     paced.begin_anew(folder)
     options = dict(paced.OPTIONS)
     result = paced.paced_job(pace).run(store=str(folder / "store"), overwrite=True, **options)
@@ -61,6 +61,6 @@ def latencies_ms(folder: Path, pace: paced.Pace) -> list[float]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which so many in a hundred lie."""
+    """Returns the percentile ``share`` of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))]

@@ -1,4 +1,4 @@
-"""What causal logging costs: the same job with logging and without, in pairs, for each kind of determinant.
+"""Benchmark: cost of causal logging, by the same job with and without it, for each kind of determinant.
 
 Each comparison is the rate with logging to the rate without: a cost of 5 % is a ratio of 0.95.
 """
@@ -24,37 +24,37 @@ assert len(OUTCOME) == 100
 
 @service
 def looked_up(word: str) -> str:
-    """A recorded call; the world that it asks answers at once."""
+    """Makes a recorded call that is answered at once."""
     return OUTCOME
 
 
 def with_instant(word: str) -> str:
-    """One instant a step."""
+    """Reads one timestamp per step."""
     clock.time_ns()
     return word
 
 
 def with_exact_instant(word: str) -> str:
-    """One instant a record."""
+    """Reads one exact timestamp per record."""
     clock.time_ns(exact=True)
     return word
 
 
 def with_rng(word: str) -> str:
-    """One random number a record."""
+    """Draws one random number per record."""
     random.random()
     return word
 
 
 def with_call(word: str) -> str:
-    """One recorded call a record."""
+    """Makes one recorded call per record."""
     looked_up(word)
     return word
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kind of determinant. ``words_first``: of a first run, which tells how fast it is."""
+    """Kind of determinant. ``words_first``: size of the first run, which gives the size of the others."""
 
     name: str
     shape: str
@@ -76,7 +76,7 @@ BYTES_GOAL: Final = "<= 0.05"
 
 
 def run(session: Session) -> None:
-    """Each kind of determinant."""
+    """Measures each kind of determinant."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         words.prepare(Path(folder))
         for case in CASES:

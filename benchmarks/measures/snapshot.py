@@ -1,8 +1,8 @@
-"""Large keyed state: what a barrier costs the task, what its snapshot costs until it is durable, and to restore it.
+"""Benchmark: snapshots of large keyed state: pause of the task, time until the snapshot is durable, and restore.
 
-A million keys with 500 bytes each (fewer with --quick), in one process: all of the state, stored while a task goes on
-counting, then a snapshot with 1 % of the keys changed, then both restored. What is restored is compared with the state
-as it was at the barrier. Times are processor time of this process, per GB of values, but where they say otherwise.
+A million keys with 500 bytes each (fewer with --quick), in one process: the whole state is stored while a task counts
+on, then a snapshot with 1 % of the keys changed, then both are restored and compared with the state at the barrier.
+Times are processor time of this process per GB of values, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CHANGED_SHARE: Final = 0.01
 BYTES_A_GB: Final = 1e9
 NAME: Final = "count/state"
 STEP_KEYS: Final = 2_000
-"""What a step of the task that goes on meanwhile sets."""
+"""Keys that a step of the concurrent task sets."""
 
 STEPS_BEFORE: Final = 50
 STEPS_AFTER: Final = 500
 
 
 def run(session: Session) -> None:
-    """All of it, what has changed, restored."""
+    """Measures a whole snapshot, an incremental one, and their restore."""
     keys = KEYS_QUICK if session.is_quick else KEYS
     size_gb = keys * VALUE_BYTES / BYTES_A_GB
     stream = Random(5)
@@ -77,7 +77,7 @@ def run(session: Session) -> None:
 
 
 def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend, stream: Random, keys: int) -> None:
-    """All of the state is stored while a task takes steps: what is stored is what was there when it began."""
+    """Stores the whole state while a task takes steps; checks that the snapshot has the state at the barrier."""
     table = state.table(NAME)
     expected = dict(table.entries)
     plain_ms = [_step_ms(table, stream, keys, state) for _ in range(STEPS_BEFORE)]
@@ -98,12 +98,12 @@ def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend
     session.figure("a step, median", statistics.median(plain_ms), "ms")
     session.figure("a step while all is stored, median", statistics.median(beside_ms), "ms")
     session.figure("a step while all is stored, longest", max(beside_ms), "ms")
-    session.figure("a step behind that, longest", max(after_ms), "ms")
+    session.figure("a step after that, longest", max(after_ms), "ms")
     _check(_restored(store, "beside"), expected)
 
 
 def _step_ms(table: Table, stream: Random, keys: int, state: StateBackend) -> float:
-    """Of the clock on the wall."""
+    """Returns the wall-clock time of a step in ms."""
     numbers = stream.choices(range(keys), k=STEP_KEYS)
     value = stream.randbytes(VALUE_BYTES)
     begun_s = time.perf_counter()
@@ -124,7 +124,7 @@ def _whole(state: StateBackend) -> Pieces:
 
 
 def _object(changes: bytes, pieces: Pieces | None) -> Iterator[bytes]:
-    """A snapshot as the store gets it."""
+    """Encodes a snapshot as the store gets it."""
     snapshot = Snapshot(
         format=SNAPSHOT_FORMAT,
         task=TaskId(0),

@@ -20,7 +20,7 @@ SHOWN_FROM_NS: Final = 0.5
 
 
 def run(session: Session) -> None:
-    """Both shapes, each beside the processes of the bare side."""
+    """Measures both shapes, each compared with the processes of the bare side."""
     for shape in ("rows", "columns"):
         with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
             words.prepare(Path(name))
@@ -60,7 +60,7 @@ def _record_figures(session: Session, shape: str, workload: words.Workload, meas
 
 
 def _thread_name(name: str) -> str:
-    """Without what differs between tasks."""
+    """Removes what differs between tasks from the name of a thread."""
     if name.startswith("ZMQ"):
         return "of ZeroMQ"
     return {"python": "of the slot", "task": "of the task"}.get(name.split(" ")[0], name)

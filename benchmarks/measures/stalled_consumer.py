@@ -1,5 +1,5 @@
-"""A consumer that stands still for a minute while its input comes as fast as it is taken: what memory and disk do, and
-whether a task that is killed right behind it recovers."""
+"""Benchmark: a consumer that stalls for a minute under full input: memory and disk of the slots, and the recovery of a
+task that is killed right after it."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ WORDS_BEHIND: Final = 24e6
 LOOK_EVERY_S: Final = 0.25
 BUDGET_MIB: Final = 4
 MB: Final = 1e6
-WORD: Final = "stand still"
+WORD: Final = "stall"
 
 
 @dataclass(frozen=True, slots=True)
 class StalledSink(TimestampSink):
-    """A ledger that takes nothing while there is a file of this name beside it."""
+    """Sink that accepts nothing while a marker file exists."""
 
     def outside(self) -> TimestampFile:
-        """A connection to it."""
+        """Makes a connection to it."""
         return StalledFile(Path(self.folder))
 
 
 class StalledFile(TimestampFile):
-    """One registered connection."""
+    """Registered connection that can stall."""
 
     def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
-        """One entry, when it is not to stand still."""
+        """Appends one entry once the marker file is gone."""
         while (self._folder / WORD).exists():
             time.sleep(0.02)
         return super().write(first_number, rows)
@@ -50,14 +50,14 @@ class StalledFile(TimestampFile):
 
 @dataclass
 class Most:
-    """The largest that was seen, of any slot, in bytes."""
+    """Peaks of any slot, in bytes."""
 
     memory: int = 0
     inflight: int = 0
     on_disk: int = 0
 
     def look(self, handle: Handle) -> None:
-        """Takes a look at all slots."""
+        """Samples all slots."""
         status = handle.status()
         for slot in status.slots:
             try:
@@ -73,7 +73,7 @@ class Most:
 
 
 def run(session: Session) -> None:
-    """The run, and what was seen before and during the standstill."""
+    """Measures a run, before and during the stall."""
     stall_s = STALL_S_QUICK if session.is_quick else STALL_S
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
@@ -81,7 +81,7 @@ def run(session: Session) -> None:
         pace = Pace(name, 0, int(WORDS_BEHIND / 20), mark_every=100)
         paced.begin_anew(folder)
         options = {**paced.OPTIONS, "inflight_memory": f"{BUDGET_MIB}MiB", "spare_slots": 2}
-        session.progress(f"a consumer stands still for {stall_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
+        session.progress(f"a consumer stalls for {stall_s:g} s, {BUDGET_MIB} MiB for in-flight logs in a slot")
         with paced.paced_job(pace, sink_of=StalledSink).start(
             store=f"{name}/store", overwrite=True, **options
         ) as handle:
@@ -96,7 +96,7 @@ def run(session: Session) -> None:
             os.kill(next(task.pid for task in handle.status().tasks if task.name == "count/0"), signal.SIGKILL)
             status = handle.wait(300).status
             paced.written(pace, status)
-    for when, most in (("before", before), ("standing still", during)):
+    for when, most in (("before", before), ("stalled", during)):
         session.figure(f"{when}: memory of a slot (PSS), most", most.memory / MB, "MB")
         goal = f"<= {BUDGET_MIB * 2**20 / MB:.1f}"
         session.figure(f"{when}: in-flight logs in memory, most", most.inflight / MB, "MB of a slot", goal)
@@ -105,7 +105,7 @@ def run(session: Session) -> None:
     instants = recovery.reached
     for milestone, name in (("replayed", "live again"), ("caught_up", "caught up")):
         took_ms = (instants[milestone] - instants["detected"]) / 1e6
-        session.figure(f"a kill behind it: from noticed to {name}", took_ms, "ms")
+        session.figure(f"a kill after it: from detection to {name}", took_ms, "ms")
 
 
 def _watch(handle: Handle, most: Most, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Words counted in a second, in rows and in columns, with everything on, beside what else there is."""
+"""Benchmark: words counted per second, in rows and in columns, compared with plain processes and other systems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPES: Final = ("rows", "columns")
 SECONDS: Final = 3.0
 SECONDS_QUICK: Final = 1.5
 WORDS_FIRST: Final = 2e6
-"""Of the run from which the length of the others follows."""
+"""Words of the first run, which gives the length of the others."""
 
 GOALS: Final = {
     "rows/bare": ">= 0.85",
@@ -43,7 +43,7 @@ Runner = Callable[[Any], Measured]
 
 
 def run(session: Session) -> None:
-    """Each shape against each side that was asked for."""
+    """Measures each shape against each selected side."""
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
         words.prepare(folder)
@@ -66,14 +66,14 @@ def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], 
 
 
 def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
-    """A peer in turn with the job, where it is installed."""
+    """Measures a peer in turn with the job, if it is installed."""
     name = f"{shape}/{peer}"
     try:
         found = in_turn(session, name, job, partial(peers.run, peer, PEERS[peer].workload(str(folder))))
     except peers.PeerMissing as missing:
         session.leave_out(name, str(missing))
         return
-    except (peers.PeerFailed, WrongResult) as error:  # said at the end; the other sides are worth their figures
+    except (peers.PeerFailed, WrongResult) as error:  # reported at the end; the other sides are still measured
         session.fail(name, error)
         return
     record_rates(session, name, found, GOALS)
@@ -82,14 +82,14 @@ def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], M
 def sized(
     session: Session, folder: Path, runner: Runner, words_first: float = WORDS_FIRST, seconds_usual: float = SECONDS
 ) -> Callable[[], Measured]:
-    """Runs of a side, each so long as a measurement should be."""
+    """Returns a function that runs a side for about ``seconds_usual``."""
     return sized_of(session, words.Workload(str(folder)), runner, words_first, seconds_usual)
 
 
 def sized_of(
     session: Session, kind: Any, runner: Runner, words_first: float, seconds_usual: float = SECONDS
 ) -> Callable[[], Measured]:
-    """The same for any kind of workload."""
+    """Returns a function that runs a side on any kind of workload for about ``seconds_usual``."""
     workload = kind.of_words(words_first)
     seconds = SECONDS_QUICK if session.is_quick else seconds_usual
     return partial(runner, workload.of_words(max(words_first, seconds * runner(workload).words_per_s)))
@@ -98,7 +98,7 @@ def sized_of(
 def in_turn(
     session: Session, name: str, one: Callable[[], Measured], other: Callable[[], Measured], pairs: int = 0
 ) -> tuple[list[Measured], list[Measured]]:
-    """Runs of both sides, A B A B ...; they were warmed up when they were sized."""
+    """Runs both sides in turn, A B A B ...; sizing has warmed them up."""
     found: tuple[list[Measured], list[Measured]] = ([], [])
     pairs = pairs or session.pairs
     for pair in range(pairs):
@@ -112,7 +112,7 @@ def in_turn(
 def record_rates(
     session: Session, name: str, found: tuple[list[Measured], list[Measured]], goals: Mapping[str, str]
 ) -> None:
-    """The ratio, and the best rate of each side."""
+    """Records the ratio, and the best rate of each side."""
     of_one, of_other = ([run.words_per_s for run in runs] for runs in found)
     session.compared(name, of_one, of_other, goals.get(name, ""))
     for part, rates in zip(name.split("/"), (of_one, of_other), strict=True):
@@ -120,10 +120,9 @@ def record_rates(
 
 
 def record_core_rates(session: Session, name: str, found: tuple[list[Measured], list[Measured]]) -> None:
-    """The ratio of what a second of processor time did: other load on the machine disturbs it less.
+    """Records the ratio per second of processor time, which other load on the machine affects less.
 
-    With how many cores each side had: where that is less than there are, the ratio by the clock on the wall says more
-    about who else was running.
+    Also records how many cores each side had: with fewer than the machine has, the wall-clock ratio shows the load.
     """
     of_one, of_other = ([run.words_per_cpu_s for run in runs] for runs in found)
     session.compared(f"{name} per core", of_one, of_other)

@@ -1,7 +1,7 @@
-"""Rates of the codec and the router beside plain msgpack: ``python -m benchmarks.measures.values``.
+"""Rates of the codec and the router, compared with plain msgpack: ``python -m benchmarks.measures.values``.
 
-Plain msgpack is no alternative (it turns tuples into lists and fails beyond 64 bits), but says what exactness costs.
-Each figure is the best of many turns, all taken in turn, in processor time of this process.
+Plain msgpack is not an alternative (it turns tuples into lists and fails beyond 64 bits), but shows the cost of
+exactness. Each figure is the best of many interleaved turns, in processor time of this process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TURNS = 60
 
 
 def shapes() -> dict[str, list[Any]]:
-    """Batches of rows as jobs have them: words of a Zipf-like distribution, numbered."""
+    """Returns typical batches of rows: numbered words with a Zipf-like distribution."""
     stream = random.Random(1)
     known = ["".join(stream.choices("abcdefghijklmnop", k=stream.randint(2, 10))) for _ in range(10_000)]
     words = stream.choices(known, weights=[1 / rank for rank in range(1, 10_001)], k=ROWS)
@@ -39,7 +39,7 @@ def shapes() -> dict[str, list[Any]]:
 
 
 def best(steps: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Million rows a second of each step."""
+    """Returns the rate of each step in million rows per second."""
     fastest_ns = dict.fromkeys(steps, 1 << 62)
     for _ in range(TURNS):
         for name, step in steps.items():
@@ -50,7 +50,7 @@ def best(steps: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def steps_of(rows: list[Any]) -> dict[str, Callable[[], object]]:
-    """What is measured for one batch."""
+    """Returns the measured steps for one batch."""
     data, single = encode_rows(rows), [encode_value(row) for row in rows]
     steps: dict[str, Callable[[], object]] = {
         "encode_rows": lambda: encode_rows(rows),
@@ -68,7 +68,7 @@ def steps_of(rows: list[Any]) -> dict[str, Callable[[], object]]:
 
 
 def routing(keys: list[Any]) -> dict[str, Callable[[], object]]:
-    """Partitioning by keys that the router knows, for 2 and 32 tasks, and by keys that it meets for the first time."""
+    """Returns steps that partition by known keys for 2 and 32 tasks, and by new keys."""
     few, many, forgetful = Router(2, 128), Router(32, 128), Router(2, 128, cached_keys_max=1)
     return {
         "split in 2": lambda: few.split(keys, keys),

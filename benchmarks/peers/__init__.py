@@ -1,1 +1,1 @@
-"""The peers: the same word count in other systems, each in a process and an environment of its own."""
+"""Peers: the same word count in other systems, each in a separate process and environment."""

@@ -26,7 +26,7 @@ begun_ns = 0
 
 
 class Lines(FixedPartitionedSource):
-    """One part a reader."""
+    """Source with one partition per reader."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -39,7 +39,7 @@ class Lines(FixedPartitionedSource):
 
 
 class LinesPart(StatefulSourcePartition):
-    """Slices of a share."""
+    """Partition that returns slices of a share."""
 
     def __init__(self, share: Any, position: int) -> None:
         self.share, self.position = share, position
@@ -58,21 +58,21 @@ class LinesPart(StatefulSourcePartition):
 
 
 class Counted(DynamicSink):
-    """Tallies."""
+    """Sink that counts results."""
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> CountedPart:
         return CountedPart()
 
 
 class CountedPart(StatelessSinkPartition):
-    """Of the only worker."""
+    """Partition of the only worker."""
 
     def write_batch(self, items: list[tuple[str, int]]) -> None:
         counter.add(items)
 
 
 class Count(StatefulBatchLogic):
-    """A key's count; all of a batch for one key come at once."""
+    """Running count of a key; a batch has all its values."""
 
     def __init__(self, count: int | None) -> None:
         self.count = count or 0

@@ -1,4 +1,4 @@
-"""What a peer's process prints at its end, and the files that peers read which read files."""
+"""Output of a peer's process at its end, and input files for peers that read files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from benchmarks.workloads.words import Workload
 
 
 def print_result(words: int, seconds: float, finals: dict[str, int]) -> None:
-    """``words`` were counted in ``seconds``, warm; ``finals``: each word's last count."""
+    """Prints that ``words`` were counted in ``seconds`` after the warm-up. ``finals``: last count of each word."""
     print(json.dumps({"words": words, "seconds": seconds, "finals": finals}), flush=True)
 
 
 def line_files(workload: Workload, folder: Path) -> int:
-    """Writes the workload as text files, the pool as often as it is read, the words that end it last; how many."""
+    """Writes the workload as text files: the pool ``repeats`` times, then the epilogue; returns their number."""
     folder.mkdir()
     pool = folder / "00000.txt"
     lines = (Path(workload.folder) / "pool.txt").read_text("utf-8").split("\n")[: workload.lines]

@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 class Count(KeyedProcessFunction):
-    """A running count."""
+    """Running count of a word."""
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -46,7 +46,7 @@ class Count(KeyedProcessFunction):
 
 
 class Tally(MapFunction):
-    """Last counts, written at the end."""
+    """Sink that writes the last counts at the end."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ def main() -> None:
     words = lines.flat_map(str.split, Types.STRING())
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), pair)
-    results_folder = folder / f"{files.name}-told"  # of this run: the folder is that of a whole session
+    results_folder = folder / f"{files.name}-results"  # of this run: the folder belongs to the whole session
     results_folder.mkdir()
     counts.map(Tally(str(results_folder)), Types.INT()).filter(lambda _: False).print()
     environment.execute("words")

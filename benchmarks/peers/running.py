@@ -1,6 +1,6 @@
-"""Runs the word count of a peer in its own environment, and checks what it has counted.
+"""Runs the word count of a peer in its own environment, and checks the result.
 
-What a peer has started ends with it, whatever became of it: it would be in the way of the next run.
+Processes started by a peer end with it in any case, because they would disturb the next run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMIT_S: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``words``: of one run, from what it does in a second or so."""
+    """Peer. ``words``: of one run, about as many as it counts in a second."""
 
     module: str
     environment: str
@@ -36,7 +36,7 @@ class Peer:
     needs_java: bool = False
 
     def workload(self, folder: str) -> Workload:
-        """Of one run."""
+        """Returns the workload of one run."""
         return Workload(folder).of_words(self.words)
 
 
@@ -56,26 +56,26 @@ class PeerMissing(Exception):
 
 
 class PeerFailed(Exception):
-    """A peer is there, and did not count to the end."""
+    """A peer is installed, but its run failed."""
 
 
 def _reason(text: str) -> str:
-    """The line of a peer's last words that names an error; else the last one."""
+    """Returns the line of a peer's output that names an error; else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception|Missing)\b", line)]
     return (named or lines or [""])[-1]
 
 
 def run(name: str, workload: Workload) -> Measured:
-    """One run. PeerMissing; PeerFailed; WrongResult."""
+    """Runs a peer once. Raises PeerMissing, PeerFailed or WrongResult."""
     peer = PEERS[name]
     python = ENVIRONMENTS / peer.environment / "bin/python"
     if not python.exists():
         raise PeerMissing(
-            f"there is no {os.path.relpath(python, ROOT)}: benchmarks/peers/setup {peer.environment} makes it"
+            f"{os.path.relpath(python, ROOT)} is missing: benchmarks/peers/setup {peer.environment} makes it"
         )
     if peer.needs_java and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        raise PeerMissing("there is no Java here, which it needs")
+        raise PeerMissing("it needs Java, which is not installed")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="peer-", dir=workload.folder, ignore_cleanup_errors=True) as folder:
         try:
@@ -103,7 +103,7 @@ def _done(peer: Peer, python: Path, workload: Workload, folder: str) -> subproce
         cwd=ROOT,
         env=os.environ
         | {
-            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # PyFlink's workers take what is there
+            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",  # PyFlink's workers search it
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": str(python),
             MARK: folder,

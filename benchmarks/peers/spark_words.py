@@ -41,15 +41,15 @@ SETTINGS = {
 
 
 def split_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """For ``mapInArrow``."""
+    """Splits lines into words, for ``mapInArrow``."""
     for batch in batches:
         words = pyarrow.compute.list_flatten(pyarrow.compute.split_pattern(batch.column(0), " "))
         yield pyarrow.record_batch({"word": words})
 
 
 class Count(StatefulProcessor):
-    """For ``transformWithState``: a word's count in the store, told once a micro-batch. Each word costs a batch several
-    round trips, so that larger batches are better: here of a million words."""
+    """Count of a word in the state store, for ``transformWithState``, emitted once per micro-batch. Each word costs
+    several round trips per batch, so that larger batches are better: here of a million words."""
 
     def init(self, handle: Any) -> None:
         self.count = handle.getValueState("count", "count long")
@@ -61,11 +61,11 @@ class Count(StatefulProcessor):
         yield pandas.DataFrame({"word": [key[0]], "count": [count]})
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 def counts_of(lines: DataFrame, kind: str) -> DataFrame:
-    """The changed counts of each micro-batch."""
+    """Returns the changed counts of each micro-batch."""
     words = words_of(lines, kind).groupBy("word")
     if kind == "state":
         return words.transformWithStateInPandas(Count(), "word string, count long", "update", "none")
@@ -73,7 +73,7 @@ def counts_of(lines: DataFrame, kind: str) -> DataFrame:
 
 
 def words_of(lines: DataFrame, kind: str) -> DataFrame:
-    """One row a word."""
+    """Returns one row per word."""
     if kind == "arrow":
         return lines.mapInArrow(split_batches, "word string")
     if kind == "udf":

@@ -1,1 +1,1 @@
-"""What is measured: inputs and jobs."""
+"""Workloads of the benchmarks: inputs and jobs."""

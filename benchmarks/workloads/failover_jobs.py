@@ -1,4 +1,4 @@
-"""Jobs whose tasks are killed: the paced word count, with a step between, or with a large state beside the counts."""
+"""Jobs whose tasks are killed: the paced word count, with a step more, or with large state besides the counts."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Build = Callable[[Pace], Job]
 
 
 def plain(pace: Pace) -> Job:
-    """Lines, count."""
+    """Makes the job lines -> count."""
     return paced_job(pace)
 
 
 def hot(pace: Pace) -> Job:
-    """Lines, count with hot standbys, and the sink, which is a task of its own then."""
+    """Makes the job lines -> count with hot standbys -> sink, which is then a separate task."""
     return paced_job(pace, "hot")
 
 
 def same(word: str) -> str:
-    """A step that only passes on."""
+    """Returns the word unchanged."""
     return word
 
 
 def linked(pace: Pace) -> Job:
-    """Lines, pass, count: three tasks in a row."""
+    """Makes the job lines -> pass -> count, a chain of three tasks."""
     job = Job("linked")
     words = job.source(PacedLines(pace), name="lines").flat_map(str.split)
     words.rebalance().map(same, name="pass").key_by(same).count(name="count").sink(TimestampSink(pace.folder))
@@ -44,7 +44,7 @@ def linked(pace: Pace) -> Job:
 
 
 def large(pace: Pace) -> Job:
-    """Lines, count, and with the counts half a GB of values, there before the first kill."""
+    """Makes the job lines -> count with half a GB of values in its state before the first kill."""
     job = Job("large")
     values: Any = job.source(Filler(pace), name="fill").key_by(key_of)
     words: Any = job.source(PacedLines(pace), name="lines").flat_map(str.split).key_by(same)
@@ -53,23 +53,23 @@ def large(pace: Pace) -> Job:
 
 
 def is_filled(pace: Pace) -> bool:
-    """Whether all values have been read."""
+    """Returns whether all values have been read."""
     return all((Path(pace.folder) / f"filled-{reader}").exists() for reader in range(pace.readers))
 
 
 def key_of(value: tuple[str, bytes]) -> str:
-    """The first field."""
+    """Returns the first field."""
     return value[0]
 
 
 class CountOrKeep:
-    """Counts words; keeps values."""
+    """Process function that counts words and stores values."""
 
     count = ValueState("count", default=0)
     value = ValueState("value", default=b"")
 
     def process(self, value: Any, context: Context[Any, Any]) -> None:
-        """One of either."""
+        """Handles a word or a value."""
         if type(value) is tuple:
             context.state(self.value).value = value[1]
             return
@@ -80,34 +80,34 @@ class CountOrKeep:
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """A source of the values."""
+    """Source of the values."""
 
     pace: Pace
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """One a reader."""
+        """Returns one split per reader."""
         return [b"%d" % reader for reader in range(self.pace.readers)]
 
     def reader(self) -> FillReader:
-        """Of one split."""
+        """Makes the reader of a split."""
         return FillReader(self.pace)
 
 
 class FillReader:
-    """Gives its share of the values, then nothing until the lines are over."""
+    """Reader that returns its share of the values, then nothing until the lines end."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._blob = random.Random(1).randbytes(LARGE_VALUE_BYTES + KEYS_A_READ)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
+        """Starts at the mark."""
         self._reader = int(split)
         self._next = int.from_bytes(mark or b"", "big")
         self._over_ns = self._pace.begun_ns() + round(self._pace.lines / self._pace.lines_per_s * 1e9)
 
     def read(self, records_max: int) -> list[tuple[str, bytes]] | None:
-        """Values; [] when all are given."""
+        """Returns values; [] after the last one."""
         first = self._next
         end = min(first + min(records_max, KEYS_A_READ), LARGE_KEYS // self._pace.readers)
         if first == end:
@@ -118,8 +118,8 @@ class FillReader:
         return [(f"value {self._reader}/{first + at}", blob[at : at + size]) for at in range(end - first)]
 
     def mark(self) -> bytes:
-        """Values before the next one."""
+        """Returns the number of values read."""
         return self._next.to_bytes(8, "big")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""

@@ -1,7 +1,7 @@
-"""Workloads of records with integer keys and a running result for each: what is read, what is kept, what comes out.
+"""Keyed workloads: records with integer keys and a running result for each key.
 
-Both sides of a comparison read the same records and apply the same ``fold``; a sink answers for the last result of all
-its keys with one checksum, which is compared with one of plain dictionaries.
+Both sides of a comparison read the same records and apply the same ``fold``. A checksum of the last results of all keys
+of a sink is compared with the checksum of plain dictionaries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PRICE_MAX: Final = 10_000
 LARGE_KEYS: Final = 1_000_000
 LARGE_VALUE_BYTES: Final = 500
 STRIDE: Final = 611_953
-"""Coprime to the number of keys: updates go to all keys in turn, far from each other."""
+"""Distance of updated keys, coprime to their number: updates visit all keys, far from each other."""
 
 Fold = Callable[[int, Any, Any], tuple[Any, Any]]
 """(key, state or None, record) -> (state, (key, result))."""
 
 
 def fold_bid(auction: int, state: tuple[int, int, int] | None, bid: tuple[int, int, int]) -> tuple[Any, Any]:
-    """How many bids an auction has had, their sum, the highest."""
+    """Aggregates bids of an auction: count, sum and maximum."""
     price = bid[2]
     if state is None:
         state = (1, price, price)
@@ -41,7 +41,7 @@ def fold_bid(auction: int, state: tuple[int, int, int] | None, bid: tuple[int, i
 
 
 def fold_profiled(auction: int, state: tuple[int, int] | None, bid: tuple[int, int, str]) -> tuple[Any, Any]:
-    """How many bids an auction has had, and the sum of what their bidders are rated."""
+    """Aggregates bids of an auction: count, and sum of the bidders' ratings."""
     rating = int(bid[2][-2:])
     count, total = state or (0, 0)
     state = (count + 1, total + rating)
@@ -49,19 +49,19 @@ def fold_profiled(auction: int, state: tuple[int, int] | None, bid: tuple[int, i
 
 
 def fold_value(key: int, state: tuple[int, bytes] | None, record: tuple[int, bytes]) -> tuple[Any, Any]:
-    """The last value of a key, and how many it has had."""
+    """Keeps the last value of a key, and the number of its values."""
     count = 1 if state is None else state[0] + 1
     return (count, record[1]), (key, (count, record[1][0]))
 
 
 def profile(bidder: int) -> str:
-    """A hundred bytes about a bidder, the last two their rating: what the world answers when it is asked."""
+    """Returns a profile of a bidder: a hundred bytes that end with a rating of two digits."""
     return f"{bidder:098}{bidder * 7 % 100:02}"
 
 
 @cache
 def bids(records: int) -> list[tuple[int, int, int]]:
-    """(auction, bidder, price), as Nexmark has them: some auctions are hot."""
+    """Returns (auction, bidder, price) as in Nexmark: some auctions are hot."""
     stream = random.Random(SEED)
     weights = [1 / rank for rank in range(1, AUCTIONS + 1)]
     auctions = stream.choices(range(AUCTIONS), weights, k=records)
@@ -70,7 +70,7 @@ def bids(records: int) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``asks``: each record is enriched by a call on its way to its key."""
+    """Kind of workload. ``asks``: each record is enriched by a call before it is keyed."""
 
     name: str
     fold: Fold
@@ -85,7 +85,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KeyedWorkload:
-    """So many ``records`` of a kind, dealt out to the readers. ``keys``: of a large state."""
+    """Keyed workload: ``records`` of a kind, distributed over the readers. ``keys``: of the large state."""
 
     folder: str
     kind: str
@@ -95,23 +95,23 @@ class KeyedWorkload:
     is_staged: bool = False
 
     def of_words(self, records: float) -> KeyedWorkload:
-        """The same kind of work, with about so many records."""
+        """Returns the same workload with about ``records`` records."""
         return replace(self, records=max(self.readers, int(records) // self.readers * self.readers))
 
     @property
     def words(self) -> int:
-        """Results that will come out."""
+        """Returns the number of expected results."""
         return self.records
 
     def share(self, reader: int) -> BidShare | ValueShare:
-        """What one reader reads."""
+        """Returns the records of one reader."""
         size = self.records // self.readers
         if self.kind == "large_state":
             return ValueShare(reader, self.readers, size, self.keys)
         return BidShare(bids(min(POOL_RECORDS, self.records))[reader :: self.readers], size)
 
     def expected(self, target_of: Callable[[int], int]) -> tuple[list[int], Counter[str]]:
-        """Results of each sink, and its checksum, as plain dictionaries have them."""
+        """Computes the number of results of each sink and their checksums with plain dictionaries."""
         kind = KINDS[self.kind]
         states: dict[int, Any] = {}
         finals: dict[int, Any] = {}
@@ -129,39 +129,39 @@ class KeyedWorkload:
             rows[target_of(key)] += result[0]
         checksums: Counter[str] = Counter()
         for at in range(self.readers):
-            checksums[checksum_name(rows[at])] += checksum(of_sink[at])  # added up where two get equally many
+            checksums[checksum_name(rows[at])] += checksum(of_sink[at])  # added up where two sinks get equally many
         return rows, checksums
 
 
 def checksum_name(rows: int) -> str:
-    """Sinks are told apart by what they get."""
+    """Returns the name of a checksum: sinks differ by their number of results."""
     return f"checksum of {rows} results"
 
 
 def checksum(finals: dict[int, Any]) -> int:
-    """Of the last result of each key, which must not depend on how readers interleave."""
+    """Returns the checksum of the last result of each key, which must not depend on how readers interleave."""
     return zlib.crc32(repr(sorted(finals.items())).encode("ascii"))
 
 
 def enriched(records: Iterable[Any]) -> list[Any]:
-    """With the profile in place of the price."""
+    """Replaces the price of each bid by the bidder's profile."""
     return [(auction, bidder, profile(bidder)) for auction, bidder, _ in records]
 
 
 class BidShare:
-    """A pool of bids, read over and over: taken in slices."""
+    """Share of a reader: a pool of bids, read repeatedly, in slices."""
 
     def __init__(self, pool: list[Any], size: int) -> None:
         self._pool, self.size = pool, size
 
     def after(self, position: int, records_max: int) -> list[Any]:
-        """At least one from a position on; [] at the end."""
+        """Returns at least one record from a position on; [] at the end."""
         at = position % len(self._pool)
         return self._pool[at : at + min(records_max, self.size - position)]
 
 
 class ValueShare:
-    """(key, value) pairs: each key once, then updates all over."""
+    """Share of a reader: (key, value) pairs, each key once, then updates of all keys."""
 
     def __init__(self, reader: int, readers: int, size: int, keys: int) -> None:
         self.size = size
@@ -169,7 +169,7 @@ class ValueShare:
         self._blob = random.Random(SEED).randbytes(LARGE_VALUE_BYTES + 256)
 
     def after(self, position: int, records_max: int) -> list[Any]:
-        """At least one from a position on; [] at the end."""
+        """Returns at least one record from a position on; [] at the end."""
         blob, keys, bytes_each = self._blob, self._keys, LARGE_VALUE_BYTES
         numbers = range(
             self._first + position * self._step,

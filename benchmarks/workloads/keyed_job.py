@@ -1,4 +1,4 @@
-"""The keyed workloads as jobs of Clonos, with everything on, on slot processes."""
+"""Keyed workloads as Clonos jobs on slot processes, with checkpoints and standbys."""
 
 from __future__ import annotations
 
@@ -18,68 +18,68 @@ MAX_PARALLELISM = 128
 
 @service
 def profile_of(bidder: int) -> str:
-    """The recorded call."""
+    """Returns the profile of a bidder by a recorded call."""
     return profile(bidder)
 
 
 def with_profile(bid: tuple[int, int, int]) -> tuple[int, int, str]:
-    """The profile in place of the price."""
+    """Replaces the price by the bidder's profile."""
     return bid[0], bid[1], profile_of(bid[1])
 
 
 def key_of(record: tuple[Any, ...]) -> Any:
-    """The first field."""
+    """Returns the first field."""
     return record[0]
 
 
 @dataclass
 class KeyedSink:
-    """A transactional sink: tallies in the task's process. ``rows``: of each task."""
+    """Transactional sink that counts results in the task's process. ``rows``: of each task."""
 
     rows: list[int]
     parts: list[SinkResult] = field(default_factory=list)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """Nothing is there yet."""
+        """Removes earlier results."""
         self.parts.clear()
 
     def writer(self) -> KeyedWriter:
-        """Of one task."""
+        """Makes the writer of a task."""
         return KeyedWriter(self.rows)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """In the driver."""
+        """Collects the results in the driver."""
         self.parts += [SinkResult.decoded(part) for part in parts]
 
 
 class KeyedWriter:
-    """Hands batches to a tally, and over what it says when all has come."""
+    """Writer that counts results, and hands over its count when all have come."""
 
     def __init__(self, rows: list[int]) -> None:
         self._rows = rows
         self._is_reported = False
 
     def open(self, context: Any) -> None:
-        """Takes the number of rows of its task."""
+        """Sets the number of rows of its task."""
         self._counter = KeyedResultCounter(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
-        """A batch of results."""
+        """Counts a batch of results."""
         self._counter.add(rows)
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """The whole tally, once."""
+        """Returns the count, once."""
         if self._is_reported or not self._counter.is_complete:
             return None
         self._is_reported = True
         return self._counter.part().encoded()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 def job_of(workload: KeyedWorkload, sink: Any) -> Job:
-    """Read, ask if the kind asks, fold by key."""
+    """Makes the job: read, enrich if the kind does, fold by key."""
     kind = KINDS[workload.kind]
     job = Job(workload.kind)
     records: Any = job.source(PreparedLines(workload, False), name="records")
@@ -90,7 +90,7 @@ def job_of(workload: KeyedWorkload, sink: Any) -> Job:
 
 
 def run(workload: KeyedWorkload, **options: Any) -> Measured:
-    """One run, checked."""
+    """Runs the job once and checks the result."""
     rows, finals = workload.expected(Router(workload.readers, MAX_PARALLELISM).target)
     sink = KeyedSink(rows)
     folder = Path(workload.folder)

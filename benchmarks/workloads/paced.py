@@ -1,7 +1,7 @@
-"""The word count at a given rate into an immediate sink, with marks among the words: when was what read, when outside.
+"""Word count at a fixed rate into an immediate sink, with marks among the words that give input and output times.
 
-Line k of a reader is due at the beginning + k / rate, whatever happens: a source that stood still has to catch up, and
-what came late by that counts. Every so many lines one begins with a mark, a word of its own that comes only once.
+Line k of a reader is due at the start + k / rate in any case: a source that stalled has to catch up, and its delay
+counts. One in ``mark_every`` lines begins with a mark, a unique word.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from clonos.status import Status
 MARK_BYTES: Final = 8
 FIRST_INSTANT: Final = "begun"
 LEAD_NS: Final = 200_000_000
-"""From the first open of a reader to the instant at which line 0 is due."""
+"""Time from the first open of a reader to line 0."""
 
 OPTIONS: Final[Mapping[str, Any]] = {"checkpoint_every": "1s", "standbys": 1, "parallelism": 2, "slots": "process"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``lines_per_s``: of each reader; 0 is as fast as can be. ``lines``: of each reader. Marks: one in ``mark_every``
-    lines."""
+    """Rate of the input. ``lines_per_s`` and ``lines``: of each reader; a rate of 0 is unlimited. Marks: one in
+    ``mark_every`` lines."""
 
     folder: str
     lines_per_s: float
@@ -42,7 +42,7 @@ class Pace:
     readers: int = 2
 
     def begun_ns(self) -> int:
-        """When line 0 was due, for all readers and incarnations alike."""
+        """Returns when line 0 was due, equal for all readers and incarnations."""
         path = Path(self.folder) / FIRST_INSTANT
         try:
             with open(path, "x", encoding="ascii") as file:
@@ -54,11 +54,11 @@ class Pace:
         return int(path.read_text("ascii"))
 
     def due_ns(self, mark: int) -> int:
-        """When a mark's line was due."""
+        """Returns when the line of a mark was due."""
         return self.begun_ns() + round(mark * self.mark_every / self.lines_per_s * 1e9)
 
     def expected(self) -> tuple[int, int]:
-        """Rows that will be outside, and the sum of their counts."""
+        """Returns the number of output rows, and the sum of their counts."""
         counted: Counter[str] = Counter()
         for reader in range(self.readers):
             pool = Workload(self.folder).share(reader).lines
@@ -72,35 +72,35 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class PacedLines:
-    """A source."""
+    """Source of lines at a fixed rate."""
 
     pace: Pace
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """One a reader."""
+        """Returns one split per reader."""
         return [b"%d" % reader for reader in range(self.pace.readers)]
 
     def reader(self) -> PacedReader:
-        """Of one split."""
+        """Makes the reader of a split."""
         return PacedReader(self.pace)
 
 
 class PacedReader:
-    """Gives what is due. At the end it leaves in a file which lines it gave when."""
+    """Reader of the lines that are due. At the end it writes to a file when it read which lines."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._given: list[tuple[int, int]] = []  # (line after the last, ns)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
+        """Starts at the mark."""
         self._reader = int(split)
         self._pool = Workload(self._pace.folder).share(self._reader).lines
         self._next = int.from_bytes(mark or b"", "big")
         self._begun_ns = self._pace.begun_ns()
 
     def read(self, records_max: int) -> list[str] | None:
-        """What is due by now, at most so many."""
+        """Returns the lines that are due, at most ``records_max``."""
         pace, first = self._pace, self._next
         if first >= pace.lines:
             data = msgspec.msgpack.encode(self._given)
@@ -122,15 +122,15 @@ class PacedReader:
         return lines
 
     def mark(self) -> bytes:
-        """Lines before the next one."""
+        """Returns the number of lines read."""
         return self._next.to_bytes(MARK_BYTES, "big")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 def paced_job(pace: Pace, standby: Following = "passive", sink_of: type[TimestampSink] = TimestampSink) -> Job:
-    """Word count into a ledger. ``standby``: of the counting tasks; what is followed hot is no task with its sink."""
+    """Makes a word count into a timestamp sink. ``standby``: of the counting tasks; if hot, the sink is separate."""
     job = Job("paced")
     lines = job.source(PacedLines(pace), name="lines")
     counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count", standby=standby)
@@ -139,7 +139,7 @@ def paced_job(pace: Pace, standby: Following = "passive", sink_of: type[Timestam
 
 
 def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
-    """Per task that has the outside what it wrote. WrongResult: that is not what was to be counted, exactly once."""
+    """Returns the entries of each sink task. Raises WrongResult: the output is not exactly-once."""
     names = [task.name for task in status.tasks]
     step = "sink" if any(name.startswith("sink") for name in names) else "count"
     tasks = [name for name in names if name.startswith(step)]
@@ -151,15 +151,15 @@ def written(pace: Pace, status: Status) -> dict[str, list[Entry]]:
     every = [entry for of_task in found.values() for entry in of_task]
     seen = (sum(entry.rows for entry in every), sum(entry.weight for entry in every))
     if seen != pace.expected():
-        raise WrongResult(f"(rows, sum of counts) outside are {seen}, not {pace.expected()}")
+        raise WrongResult(f"(rows, sum of counts) of the output are {seen}, not {pace.expected()}")
     marks = Counter(mark for entry in every for mark in entry.marks)
     if set(marks.values()) != {1}:
-        raise WrongResult("a mark is outside more than once")
+        raise WrongResult("a mark was written more than once")
     return found
 
 
 def maximal_words_per_s(folder: Path, words: float, build: Callable[[Pace], Job] = paced_job) -> float:
-    """The rate of the same job when its source gives as much as is taken."""
+    """Measures the rate of a job whose source is not limited."""
     lines = int(words / 20)
     pace = Pace(str(folder), 0, lines, mark_every=100)
     begin_anew(folder)
@@ -174,14 +174,14 @@ def maximal_words_per_s(folder: Path, words: float, build: Callable[[Pace], Job]
 
 
 def begin_anew(folder: Path) -> None:
-    """Forgets what an earlier run has left."""
+    """Removes the files of an earlier run."""
     for pattern in ("ledger-*", "given-*", FIRST_INSTANT):
         for path in folder.glob(pattern):
             path.unlink()
 
 
 def at_rate(pace: Pace, words_per_s: float, seconds: float, marks_per_s: float) -> Pace:
-    """So many words a second over all readers, ten a line, for so long."""
+    """Returns a pace of ``words_per_s`` over all readers, ten words per line, for ``seconds``."""
     lines_per_s = words_per_s / 10 / pace.readers
     mark_every = max(1, round(lines_per_s * pace.readers / marks_per_s))
     return replace(pace, lines_per_s=lines_per_s, lines=int(lines_per_s * seconds), mark_every=mark_every)

@@ -1,4 +1,4 @@
-"""The word count as a job of Clonos, with everything on, on slot processes: what is compared with the other sides."""
+"""Word count as a Clonos job on slot processes, with checkpoints and standbys, for comparisons."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from clonos import Job
 from clonos.core.values.keys import Router
 
 ALL_ON: Final[Mapping[str, object]] = {"checkpoint_every": "1s", "standbys": 1, "parallelism": 2}
-"""Besides the defaults: causal logging, shared as far as it goes."""
+"""Options besides the defaults, which include causal logging with full sharing."""
 
 MARK_BYTES: Final = 8
 COLUMN_OPTIONS: Final[Mapping[str, object]] = {"step_records_max": 1 << 16}
 
 
 def stages_of(workload: Any) -> Any:
-    """The module that measures stages, where that is asked for: one for all of a slot's process, hence by its name."""
+    """Returns the module that measures stages, if requested: one per slot process, hence found by name."""
     return import_module("benchmarks.harness.stage_clock") if workload.is_staged else None
 
 
 def targets(words: Sequence[str], width: int) -> dict[str, int]:
-    """The task that each word belongs to."""
+    """Returns the task of each word."""
     router = Router(width, 128)
     return {word: router.target(word) for word in words}
 
 
 @dataclass(frozen=True)
 class PreparedLines:
-    """A source of a workload's lines, in rows or in columns; of its records, if it is a keyed one."""
+    """Source of a workload's lines, in rows or in columns, or of its keyed records."""
 
     workload: Any
     is_columnar: bool
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """One a reader."""
+        """Returns one split per reader."""
         return [b"%d" % reader for reader in range(self.workload.readers)]
 
     def reader(self) -> LineReader:
-        """Reads one share."""
+        """Makes the reader of a share."""
         return LineReader(self.workload, self.is_columnar)
 
 
 class LineReader:
-    """Has its share in memory before the first read. Leaves in a file when it began, and what that cost."""
+    """Reader with its share in memory before the first read. It writes its start and processor time to a file."""
 
     def __init__(self, workload: Any, is_columnar: bool) -> None:
         self._workload = workload
@@ -59,7 +59,7 @@ class LineReader:
         self._begun_ns = self._cpu_ns = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
+        """Starts at the mark."""
         if self._stages is not None:
             self._stages.begin()
         self._report = Path(self._workload.folder) / f"read-{split.decode()}"
@@ -68,7 +68,7 @@ class LineReader:
         self._next = int.from_bytes(mark or b"", "big")
 
     def read(self, records_max: int) -> Any:
-        """A slice; None at the end."""
+        """Returns a slice; None at the end."""
         if not self._begun_ns:
             self._begun_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
         lines = self._after(self._next, records_max)
@@ -82,16 +82,16 @@ class LineReader:
         return lines
 
     def mark(self) -> bytes:
-        """Lines before the next one."""
+        """Returns the number of lines read."""
         return self._next.to_bytes(MARK_BYTES, "big")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 @dataclass
 class CountingSink:
-    """A transactional sink: tallies in the task's process, commits what was tallied with its checkpoint."""
+    """Transactional sink that counts results in the task's process, and commits the count with its checkpoint."""
 
     workload: Workload
     rows: list[int]
@@ -99,20 +99,20 @@ class CountingSink:
     committed: dict[int, list[SinkResult]] = field(default_factory=dict)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """Nothing is there yet."""
+        """Removes earlier results."""
         self.committed.clear()
 
     def writer(self) -> CountingWriter:
-        """Of one task."""
+        """Makes the writer of a task."""
         return CountingWriter(self.workload, self.rows)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
-        """In the driver. Each part holds all since its task began, so that the last of each counts."""
+        """Collects the results in the driver. Each has all results of its task, so that the last one counts."""
         self.committed[checkpoint] = [SinkResult.decoded(part) for part in parts]
 
 
 class CountingWriter:
-    """Hands batches to a tally."""
+    """Writer that counts batches of results."""
 
     def __init__(self, workload: Workload, rows: list[int]) -> None:
         self._workload = workload
@@ -121,21 +121,21 @@ class CountingWriter:
         self._seen = 0
 
     def open(self, context: Any) -> None:
-        """Takes the number of rows of its task."""
+        """Sets the number of rows of its task."""
         if self._stages is not None:
             self._stages.begin()
         self._counter = ResultCounter(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
-        """A batch of counts."""
+        """Counts a batch of results."""
         self._counter.add(rows)
 
     def write_columns(self, batch: Any) -> None:
-        """A batch of counts."""
+        """Counts a batch of results."""
         self._counter.add_columns(batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """What this task has seen, if there is more than at the last time."""
+        """Returns the result of this task, if it has changed."""
         part = self._counter.part()
         if part.rows == self._seen:
             return None
@@ -145,11 +145,11 @@ class CountingWriter:
         return part.encoded()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
 
 def split_words(batch: Any) -> Any:
-    """The words of a batch of lines."""
+    """Splits a batch of lines into words."""
     import pyarrow
     import pyarrow.compute
 
@@ -158,7 +158,7 @@ def split_words(batch: Any) -> Any:
 
 
 def word_count(workload: Workload, shape: str, sink: Any, touch: Callable[[str], str] | None = None) -> Job:
-    """The job: ``shape`` is rows or columns. ``touch``: a further step in rows, for each word."""
+    """Makes the job. ``shape``: rows or columns. ``touch``: another step for each word, in rows."""
     job = Job("words")
     lines = job.source(PreparedLines(workload, shape == "columns"), name="lines")
     if shape == "columns":
@@ -171,7 +171,7 @@ def word_count(workload: Workload, shape: str, sink: Any, touch: Callable[[str],
 
 
 def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = None, **options: Any) -> Measured:
-    """One run, checked."""
+    """Runs the job once and checks the result."""
     rows = [0] * workload.readers
     finals = workload.finals()
     for word, task in targets(list(finals), workload.readers).items():
@@ -188,7 +188,7 @@ def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = Non
 
 
 def _last_of_each(parts: list[SinkResult]) -> list[SinkResult]:
-    """A task's parts have their beginning in common; the last has the most rows."""
+    """Returns the last result of each task: results of a task have the same begin, and the last has the most rows."""
     last: dict[int, SinkResult] = {}
     for part in sorted(parts, key=lambda part: part.rows):
         last[part.begun_ns] = part

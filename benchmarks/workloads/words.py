@@ -1,7 +1,7 @@
-"""The words that are counted: prepared once from a seed, kept in a folder, read by both sides of every comparison.
+"""Words to count: generated once from a seed, stored in a folder, read by both sides of every comparison.
 
-A pool of lines is read ``repeats`` times over, dealt out line by line to the readers. Behind them each reader gives
-every word once more: so the last rows of a sink hold every word's final count, and a sink need keep no more than those.
+A pool of lines is read ``repeats`` times, distributed line by line over the readers. After it each reader returns every
+word once more: the last rows of a sink then have every word's final count, and a sink keeps only those.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ POOL_LINES: Final = 50_000
 LINES_MIN: Final = 1_000
 SEED: Final = 20
 FINAL_ROWS: Final = 60_000
-"""Of a sink's last rows: more than all that can come after the first of the words that end a reader's share."""
+"""Last rows that a sink keeps: more than can come after the first word of an epilogue."""
 
 
 def vocabulary() -> list[str]:
-    """Words of two to ten letters, each different."""
+    """Returns different words of two to ten letters."""
     stream = random.Random(SEED)
     found: dict[str, None] = {}
     while len(found) < DISTINCT:
@@ -31,7 +31,7 @@ def vocabulary() -> list[str]:
 
 
 def pool() -> list[str]:
-    """The lines, their words distributed as Zipf found."""
+    """Returns lines of words with a Zipf distribution."""
     stream = random.Random(SEED + 1)
     words = vocabulary()
     drawn = stream.choices(words, weights=[1 / rank for rank in range(1, DISTINCT + 1)], k=POOL_LINES * WORDS_A_LINE)
@@ -39,7 +39,7 @@ def pool() -> list[str]:
 
 
 def epilogue() -> list[str]:
-    """Every word once, in lines."""
+    """Returns lines with every word once."""
     words = vocabulary()
     return [" ".join(words[at : at + WORDS_A_LINE]) for at in range(0, DISTINCT, WORDS_A_LINE)]
 
@@ -52,7 +52,7 @@ def prepare(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How much is counted, by how many readers: the first ``lines`` of the pool, ``repeats`` times over.
+    """Workload of the word count: the first ``lines`` of the pool, ``repeats`` times.
 
     ``is_staged``: the time of each stage is measured, too.
     """
@@ -64,18 +64,18 @@ class Workload:
     is_staged: bool = False
 
     def of_words(self, words: float) -> Workload:
-        """The same kind of work, of about so many words."""
+        """Returns the same workload with about ``words`` words."""
         repeats = max(1, round(words / (POOL_LINES * WORDS_A_LINE)))
         lines = min(POOL_LINES, max(LINES_MIN, round(words / WORDS_A_LINE)))
         return replace(self, repeats=repeats, lines=lines)
 
     @property
     def words(self) -> int:
-        """All that will be counted."""
+        """Returns the number of words."""
         return (self.lines * self.repeats + self.readers * DISTINCT // WORDS_A_LINE) * WORDS_A_LINE
 
     def finals(self) -> Counter[str]:
-        """Each word's final count, worked out by nothing but ``split`` and a Counter."""
+        """Computes the final count of each word with ``split`` and a Counter."""
         counted: Counter[str] = Counter()
         for word, count in Counter(" ".join(self._pool()).split()).items():
             counted[word] = count * self.repeats
@@ -84,7 +84,7 @@ class Workload:
         return counted
 
     def share(self, reader: int) -> Share:
-        """What one reader reads."""
+        """Returns the lines of one reader."""
         lines = self._pool()[reader :: self.readers]
         return Share(lines, (Path(self.folder) / "epilogue.txt").read_text("utf-8").split("\n"), self.repeats)
 
@@ -93,14 +93,14 @@ class Workload:
 
 
 class Share:
-    """One reader's lines, all in memory: taken in slices, which never cross the end of a turn through the pool."""
+    """Lines of one reader in memory, read in slices that do not cross the end of the pool."""
 
     def __init__(self, lines: list[str], epilogue: list[str], repeats: int) -> None:
         self.lines, self.epilogue, self.repeats = lines, epilogue, repeats
         self.size = len(lines) * repeats + len(epilogue)
 
     def after(self, position: int, lines_max: int) -> list[str]:
-        """At least one line from a position on; [] at the end."""
+        """Returns at least one line from a position on; [] at the end."""
         turn, at = divmod(position, len(self.lines))
         if turn < self.repeats:
             return self.lines[at : at + lines_max]
@@ -108,12 +108,12 @@ class Share:
         return self.epilogue[at : at + lines_max]
 
     def columns(self) -> ColumnShare:
-        """The same as Arrow arrays."""
+        """Returns the share as record batches."""
         return ColumnShare(self)
 
 
 class ColumnShare:
-    """One reader's lines as record batches with one column, ``line``."""
+    """Lines of one reader as record batches with one column, ``line``."""
 
     def __init__(self, share: Share) -> None:
         import pyarrow
@@ -123,7 +123,7 @@ class ColumnShare:
         self.repeats = share.repeats
 
     def after(self, position: int, lines_max: int) -> Any:
-        """A slice from a position on; None at the end."""
+        """Returns a slice from a position on; None at the end."""
         turn, at = divmod(position, self.lines.num_rows)
         if turn < self.repeats:
             return self.lines.slice(at, lines_max)

@@ -87,7 +87,7 @@ def test_g37_a_sink_that_dies_with_its_keeper_rolls_the_job_back() -> None:
         assert world.outcome.rollbacks >= 1
 
 
-@pytest.mark.parametrize("name", ["sink dies while its keeper is replaced", "sink dies while its keeper has not heard"])
+@pytest.mark.parametrize("name", ["sink dies while its keeper is replaced", "sink dies while its keeper is behind"])
 def test_g37_a_live_keeper_prevents_a_rollback(name: str) -> None:
     for world in played(37, name):
         assert world.outcome.rollbacks == 0
@@ -177,7 +177,7 @@ def test_g47_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key(scene: 
         assert world.outcome.rollbacks == 0
 
 
-@pytest.mark.parametrize("told", [", and the outside is asked", ", and nobody may call again"])
+@pytest.mark.parametrize("told", [", and the external system is asked", ", and is not repeated"])
 def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(told: str) -> None:
     for world in played(47, f"task dies between the call and CALL{told}"):
         counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)
@@ -185,7 +185,7 @@ def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(to
 
 
 def test_g47_a_call_that_never_took_place_is_made_after_reconcile_reports_so() -> None:
-    for world in played(47, "task dies between the acknowledgement and the call, and the outside is asked"):
+    for world in played(47, "task dies between the acknowledgement and the call, and the external system is asked"):
         service = world.job.service
         assert isinstance(service, SimService)
         assert len(service.never_happened) == 1
@@ -205,7 +205,7 @@ def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
 
 
 def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> None:
-    for world in played(48, "all that knew of a later generation die, and one that did not hear of it wakes up"):
+    for world in played(48, "all that know a later generation die, and a slot that does not know it resumes"):
         generations = [view.generation for view in world.oracle.views]
         forgotten = max(index for index, one in enumerate(generations) if one >> 32 == 2)
         assert generations[forgotten + 1] < generations[forgotten] < generations[-1]
@@ -213,7 +213,7 @@ def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> 
 
 
 def test_g48_a_sink_fenced_by_an_unknown_incarnation_is_restarted() -> None:
-    worlds = played(48, "all that knew of a sink's later life die, and the coordinator")
+    worlds = played(48, "all that know a later incarnation of a sink die, and the coordinator")
     assert all(lives(world, "sink/0") >= 2 for world in worlds)
     assert any(
         "its external system has registered a later incarnation" in line for world in worlds for line in world.event_log

@@ -160,26 +160,26 @@ def _keep_only_what_is_new(mutation: Mutation) -> None:
 
 WRONG: dict[Callable[[Mutation], None], JournalTest] = {
     _release_at_once: SURVIVED["the source dies when bytes have come in"],
-    _adopt_nothing: SURVIVED["the source dies when the pusher is told"],
-    _adopt_half: SURVIVED["the source dies when the pusher is told"],
+    _adopt_nothing: SURVIVED["the source dies when the producer gets an acknowledgement"],
+    _adopt_half: SURVIVED["the source dies when the producer gets an acknowledgement"],
     _read_what_was_found_at_once: SURVIVED[
-        "the source dies, and then its successor with the one keeper that had more than the other"
+        "the source dies, then its successor with the keeper that had more than the other"
     ],
     _tell_the_pusher_of_what_was_found_at_once: SURVIVED[
-        "the source dies, and then its successor with the one keeper that had more than the other"
+        "the source dies, then its successor with the keeper that had more than the other"
     ],
     _forget_at_a_rollback: ROLLED_BACK["an immediate sink, its keeper and the source die together"],
     _leave_nothing_for_the_successor_here: ROLLED_BACK[
         "an immediate sink, its keeper and that of the source die together"
     ],
     _leave_what_is_unread_out_of_the_snapshot: SURVIVED["the keeper, then the source, dies when records are read"],
-    _truncate_at_the_barrier: SURVIVED["the source dies, and nobody has heard of its snapshot"],
-    _keep_only_what_is_new: SURVIVED["the source dies when the pusher is told"],
+    _truncate_at_the_barrier: SURVIVED["the source dies, and its snapshot is never acknowledged"],
+    _keep_only_what_is_new: SURVIVED["the source dies when the producer gets an acknowledgement"],
 }
 """Each with a scene that shows it."""
 
 
-@pytest.mark.parametrize("plant", WRONG, ids=lambda apply: apply.__name__.removeprefix("_"))
+@pytest.mark.parametrize("apply", WRONG, ids=lambda apply: apply.__name__.removeprefix("_"))
 def test_a_mutated_rule_of_journals_is_caught(apply: Callable[[Mutation], None]) -> None:
     mutation = Mutation()
     apply(mutation)

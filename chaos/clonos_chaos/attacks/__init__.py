@@ -1,1 +1,1 @@
-"""Attacks on a running job: strangers, wrong keys, lying slots."""
+"""Attacks on a running job: unknown peers, wrong keys, lying slots."""

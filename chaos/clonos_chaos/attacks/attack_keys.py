@@ -1,6 +1,6 @@
-"""Keys for an attack: the processes of an attacked job write down their own, and whom they know.
+"""Keys for an attack: the processes of an attacked job write their keys and peers into a folder.
 
-A liar has the key of a slot, as hostile user code in that slot would. Nothing of this is in a job that is not attacked.
+A liar has the key of a slot, as hostile user code in that slot would. Jobs that are not attacked do not run this code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clonos.io.net.transport import Transport
 
 
 class StolenPeer(msgspec.Struct, frozen=True):
-    """A process of the job, as one of its slots knows it."""
+    """Process of the job, as one of its slots knows it."""
 
     slot: int
     data_address: str
@@ -26,7 +26,7 @@ class StolenPeer(msgspec.Struct, frozen=True):
 
 
 class Loot(msgspec.Struct, frozen=True):
-    """The keys of a slot, and the peers that it has connected to."""
+    """Keys of a slot, and the peers that it has connected to."""
 
     slot: int
     public_key: bytes
@@ -35,14 +35,14 @@ class Loot(msgspec.Struct, frozen=True):
 
 
 class Thief:
-    """An address rewriter that rewrites nothing: it writes the keys of its process into ``folder``."""
+    """Address rewriter that changes nothing, but writes the keys of its process into ``folder``."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._peers: dict[int, StolenPeer] = {}
 
     def __reduce__(self) -> tuple[type[Thief], tuple[str]]:
-        return type(self), (self.folder,)  # what one process knows is no other's
+        return type(self), (self.folder,)  # each process has its own peers
 
     def __call__(self, peer: SlotId, address: str) -> str:
         transport = _caller(sys._getframe(1))
@@ -71,6 +71,6 @@ def _caller(frame: FrameType | None) -> Transport:
 
 
 def read_loot(folder: Path) -> list[Loot]:
-    """What the slots have written, by slot."""
+    """Returns the keys that the slots have written, by slot."""
     decode = msgspec.msgpack.Decoder(Loot).decode
     return [decode(path.read_bytes()) for path in sorted(folder.glob("*.loot"))]

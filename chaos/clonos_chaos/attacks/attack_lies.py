@@ -1,4 +1,4 @@
-"""Lies that a slot can tell with its own key: each must cost its connection, or mean nothing."""
+"""Forged messages of a slot with a valid key: each must cost its connection, or have no effect."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyU
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 FAR: Final = 1 << 40
-"""A number that nothing of the job has reached."""
+"""Number beyond all numbers of the job."""
 
 LATER_TERM: Final = 1 << 20
 FORGED: Final = "text\n2026-01-01 00:00:00,000 CRITICAL clonos.coordinator: forged \x1b[31m"
 
 
 class TaskLocation(NamedTuple):
-    """A task of the job: its incarnation, and the slot in which it lives."""
+    """Location of a task: its incarnation, and the slot in which it runs."""
 
     task: int
     incarnation: int
@@ -67,16 +67,16 @@ class TaskLocation(NamedTuple):
 
 
 class AttackedJob(NamedTuple):
-    """What a liar has to know: tasks by number, and the tasks at both ends of each channel (None: outside)."""
+    """Knowledge of a liar: tasks by number, and the tasks at both ends of each channel (None: external)."""
 
     assignment: list[TaskLocation]
     channels: list[tuple[int, int | None]]
 
 
 def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Message]:
-    """What only a coordinator says, what other slots say, and what nobody says.
+    """Yields messages that only a coordinator sends, messages of other slots, and invalid messages.
 
-    Nothing about the liar's own tasks: what a slot says of those is believed.
+    None is about the liar's own tasks, because reports of a slot about its own tasks are trusted.
     """
     yield Release(victim, "your neighbour says so")
     yield View(view_number(LATER_TERM, 1), 1, "job", (), ())
@@ -124,9 +124,9 @@ def _as_receiver(channel: ChannelId, incarnation: int) -> Message:
 
 
 def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
-    """What slots say to each other, what other slots say, and what nobody says."""
+    """Yields messages between slots, messages of other slots, and invalid messages."""
     yield Batch(ChannelId(0), Incarnation(1), Incarnation(1), 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
-    yield Release(liar, "to whom it may concern")
+    yield Release(liar, "forged")
     yield Completed(CheckpointId(FAR), 1, ())
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
     yield Warned(liar, FORGED, (("field", FORGED),))

@@ -42,7 +42,7 @@ JUNK: Final = random.Random(1).randbytes(PIECE_BYTES)
 def _connected(
     context: Context, addresses: Iterable[str], server: bytes = b"", public: bytes = b"", secret: bytes = b""
 ) -> Iterator[list[zmq.Socket[bytes]]]:
-    """A socket to each address; without a server's key it is not encrypted."""
+    """Opens a socket to each address; without a server's key it is not encrypted."""
     made: list[zmq.Socket[bytes]] = []
     try:
         for address in addresses:
@@ -63,7 +63,7 @@ def _connect(context: Context, address: str, server: bytes, public: bytes, secre
 
 
 def refused(addresses: list[str], until_s: float, server: bytes, count: Callable[[], None]) -> None:
-    """Connects with this server key, empty for none at all, and goes on trying; each refusal counts."""
+    """Connects with this server key (empty: no encryption) and keeps trying; counts each refusal."""
     keys = new_keys() if server else (b"", b"")
     message = encode_message(Suspicion(STRANGER, STRANGER, ViewNumber(1), True))
     with zmq.Context() as context, _connected(context, addresses, server, *keys) as sockets:
@@ -84,8 +84,8 @@ def refused(addresses: list[str], until_s: float, server: bytes, count: Callable
 
 
 def flood(driver: StolenPeer, loot: Loot, until_s: float, count: Callable[[], None]) -> None:
-    """Messages, registrations, pieces and garbage, as fast as they are taken: by somebody with the driver's public key,
-    and with the key of a slot."""
+    """Sends messages, registrations, pieces and garbage as fast as they are accepted, with the driver's public key and
+    with the key of a slot."""
     with zmq.Context() as context:
         for sender, keys in cycle(((STRANGER, None), (SlotId(loot.slot), (loot.public_key, loot.secret_key)))):
             for frames in _flood_of(sender):
@@ -113,12 +113,12 @@ def _pour(flooding: zmq.Socket[bytes], frames: list[bytes], count: Callable[[], 
         try:
             flooding.send_multipart(frames, copy=False)
             count()
-        except zmq.Again:  # it is not read so fast, or nobody was let in
+        except zmq.Again:  # the receiver is slower, or refuses the connection
             return
 
 
 def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
-    """With a slot's key: pieces of messages that never end, by connections that do; and frames that are too long."""
+    """Sends pieces of messages that never end and frames that are too long, with the key of a slot."""
     with zmq.Context() as context:
         for turn in cycle(range(4)):
             if time.monotonic() >= until_s:
@@ -139,7 +139,7 @@ def unfinished(loot: Loot, until_s: float, count: Callable[[], None]) -> None:
 
 
 def lie(loot: Loot, job: AttackedJob, until_s: float, count: Callable[[], None]) -> None:
-    """With a slot's key: whatever a slot may not say, by a new connection each, in any order."""
+    """Sends messages that a slot may not send, with its key, on a new connection each, in random order."""
     order, liar = random.Random(loot.slot), SlotId(loot.slot)
     while time.monotonic() < until_s:
         lies: list[tuple[StolenPeer, list[bytes]]] = []
@@ -156,7 +156,7 @@ def lie(loot: Loot, job: AttackedJob, until_s: float, count: Callable[[], None])
 def _send_lies(
     loot: Loot, lies: list[tuple[StolenPeer, list[bytes]]], until_s: float, count: Callable[[], None]
 ) -> None:
-    """Waits at the end until all of them have left."""
+    """Sends forged messages, and waits until all of them have left."""
     with zmq.Context() as context:
         for peer, frames in lies:
             if time.monotonic() >= until_s:

@@ -1,4 +1,4 @@
-"""Attacks by bare TCP: connections that never finish a handshake. All of them are to ports on this machine."""
+"""Attacks by plain TCP: connections that never finish a handshake, to ports of this machine only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 AT_ONCE_MAX: Final = 300
-"""Connections of an attack that is not a crowd."""
+"""Simultaneous connections of attacks other than a crowd."""
 
 LONG_AT_ONCE: Final = 8
 CLAIMED_BYTES: Final = 256 << 20
@@ -24,7 +24,7 @@ SLOW_EVERY_S: Final = 0.5
 
 
 def greeting(mechanism: bytes) -> bytes:
-    """Of ZMTP 3.1, as a client."""
+    """Returns the greeting of a ZMTP 3.1 client."""
     return b"\xff" + bytes(8) + b"\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
@@ -42,7 +42,7 @@ HALVES: Final = (
 
 
 def half_handshakes(ports: list[int], until_s: float, count: Callable[[], None]) -> None:
-    """Connects, sends the beginning of a handshake or garbage, and waits to be dropped; each end counts."""
+    """Connects, sends the beginning of a handshake or garbage, and counts dropped connections."""
     beginnings = cycle(HALVES)
     _keep_open(ports, until_s, AT_ONCE_MAX, lambda: next(beginnings), count)
 
@@ -55,7 +55,7 @@ def crowd(ports: list[int], until_s: float, in_all: int, at_once: int, count: Ca
 
 
 def long_frames(ports: list[int], until_s: float, count: Callable[[], None]) -> None:
-    """Claims frames of 256 MiB before any key is shown, and sends as much of them as is taken; a refusal counts."""
+    """Announces frames of 256 MiB before authentication, sends as much as is accepted, and counts refusals."""
     threads = [
         threading.Thread(
             target=_long_frames, name=f"long frames {number}", args=(ports[number:] + ports[:number], until_s, count)
@@ -90,9 +90,9 @@ def _keep_open(
     in_all: int = 0,
     slow: bytes = b"",
 ) -> None:
-    """Keeps ``at_once`` connections open, opening others for those that are dropped, until ``in_all`` were made.
+    """Keeps ``at_once`` connections open, replacing dropped ones, until ``in_all`` were made.
 
-    Of a crowd each connection that was made counts, of half handshakes each that was dropped.
+    Counts the connections made by a crowd, and those dropped in half a handshake.
     """
     sent: dict[socket.socket, int] = {}
     places: Iterator[int] = cycle(ports)
@@ -126,7 +126,7 @@ def _keep_open(
 
 
 def _open(port: int, beginning: bytes) -> socket.socket | None:
-    """A connection that is made without waiting; none if this machine has no more at the moment."""
+    """Opens a connection without waiting; returns None if this machine has no free port or file."""
     try:
         made = socket.socket()
     except OSError as error:
@@ -138,7 +138,7 @@ def _open(port: int, beginning: bytes) -> socket.socket | None:
     if code not in (0, errno.EINPROGRESS):
         made.close()
         return None
-    if beginning:  # on this machine the connection is there at once, or waits to be accepted and then says nothing
+    if beginning:  # on this machine it is connected at once, or waits to be accepted and then sends nothing
         _try_to_send(made, beginning)
     return made
 
@@ -146,12 +146,12 @@ def _open(port: int, beginning: bytes) -> socket.socket | None:
 def _try_to_send(stranger: socket.socket, data: bytes) -> None:
     try:
         stranger.send(data)
-    except OSError:  # it has been dropped, or its other end reads nothing
+    except OSError:  # it was dropped, or the peer does not read
         return
 
 
 def _drain(stranger: socket.socket) -> bool:
-    """Reads what has come; whether the connection is still there."""
+    """Reads what has come; returns whether the connection is open."""
     try:
         return bool(stranger.recv(1 << 16))
     except BlockingIOError:

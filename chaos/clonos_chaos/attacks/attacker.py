@@ -1,6 +1,6 @@
-"""The process that attacks: ``python -m clonos_chaos.attacks.attacker SPEC``. It reports how often it struck with what.
+"""Attacking process: ``python -m clonos_chaos.attacks.attacker SPEC``. It reports the number of attacks by weapon.
 
-It has its own limit of file descriptors, and ends when its standard input does.
+It has its own limit of file descriptors, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from clonos_chaos.attacks.attack_sockets import crowd, half_handshakes, long_fra
 from clonos_chaos.scenario.scenario import Weapon
 
 FILES_OF_OURS: Final = 200
-"""That the attacker needs for other things than connections."""
+"""File descriptors of the attacker besides its connections."""
 
 NICE: Final = 10
-"""The attacker shall not win by taking the processor from those whom it attacks."""
+"""Nice level: the attack must not succeed by taking the processor."""
 
 FULL_TABLE_AT_ONCE: Final = 2_000
-"""More than a driver without free files has room for, and than may wait to be accepted."""
+"""Connections: more than a driver without free files accepts and its backlog holds."""
 
 A_SLOT_S: Final = 0.5
 Count = Callable[[], None]
@@ -40,7 +40,7 @@ AttackFunction = Callable[[float, Count], None]
 
 
 class AttackOrders(msgspec.Struct, frozen=True):
-    """What to attack, and how. ``at_once``: connections that a crowd may keep open."""
+    """Orders of an attack. ``at_once``: connections that a crowd may keep open."""
 
     weapons: list[Weapon]
     seconds: float
@@ -50,7 +50,7 @@ class AttackOrders(msgspec.Struct, frozen=True):
     driver_ports: list[int]
     job: AttackedJob
     loot: str
-    tally: str
+    counts: str
 
 
 def _attack_functions(orders: AttackOrders) -> dict[Weapon, AttackFunction]:
@@ -94,7 +94,7 @@ def _slots(loot: Loot) -> list[StolenPeer]:
 
 
 def main() -> None:
-    """Attacks with one weapon after the other, each for its share of the time."""
+    """Attacks with each weapon in turn, for an equal share of the time."""
     orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=AttackOrders)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = orders.at_once + FILES_OF_OURS
@@ -103,7 +103,7 @@ def main() -> None:
     os.nice(NICE)
     threading.Thread(target=_end_with_the_runner, name="end with the runner", daemon=True).start()
     attack_functions = _attack_functions(orders)
-    with open(orders.tally, "w", encoding="ascii") as tally:
+    with open(orders.counts, "w", encoding="ascii") as counts:
         for weapon in orders.weapons:
             counted = [0]
 
@@ -111,8 +111,8 @@ def main() -> None:
                 counted[0] += 1
 
             attack_functions[weapon](time.monotonic() + orders.seconds / len(orders.weapons), count)
-            tally.write(f"{weapon} {counted[0]}\n")
-            tally.flush()
+            counts.write(f"{weapon} {counted[0]}\n")
+            counts.flush()
 
 
 def _end_with_the_runner() -> None:

@@ -1,4 +1,4 @@
-"""Attacks on a running job, as a runner orders them: which ports, how many connections, what has been struck."""
+"""Attacks as a runner starts them: ports, numbers of connections, and the count of attacks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clonos_chaos.real.driver_process import child_environment
 from clonos_chaos.scenario.scenario import FaultSpec, Weapon
 
 FILES_FOR_WORK: Final = 300
-"""That a crowd leaves to each process that it attacks: without any, user code could not open its own files."""
+"""File descriptors that a crowd leaves to each attacked process, so that user code can open files."""
 
 FILES_OF_FULL_TABLE: Final = 40
-"""That the driver may have more than it has, while its table is full."""
+"""File descriptors left to the driver while its table is full."""
 
 WAIT_S: Final = 20.0
 
 
 class Attack:
-    """One attack. ``end`` ends it."""
+    """Running attack. ``end`` ends it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Attack:
     ) -> None:
         self.weapons: list[Weapon] = [fault.weapon] if fault.weapon is not Weapon.ALL else _ALL
         file = folder / f"attack-{len(list(folder.glob('attack-*.json')))}.json"
-        self._tally = file.with_suffix(".tally")
+        self._counts_file = file.with_suffix(".counts")
         self._driver_files: tuple[int, tuple[int, int]] | None = None
         pids = [driver_pid, *(slot.pid for slot in status.slots if slot.pid)]
         driver_ports = _ports([driver_pid])
@@ -56,7 +56,7 @@ class Attack:
                 [TaskLocation(n, task.incarnation, task.slot) for n, task in enumerate(status.tasks)], channels
             ),
             loot=str(loot),
-            tally=str(self._tally),
+            counts=str(self._counts_file),
         )
         file.write_bytes(msgspec.json.encode(orders))
         if self.weapons == [Weapon.FULL_TABLE]:
@@ -78,23 +78,23 @@ class Attack:
         self._driver_files = pid, before
 
     def effect_count(self) -> int:
-        """How often the weapon that has struck least often did; 0 while one has not had its turn."""
-        return min((self.tally().get(weapon, 0) for weapon in self.weapons), default=0)
+        """Returns the lowest number of attacks of any weapon; 0 while one has not had its turn."""
+        return min((self.counts().get(weapon, 0) for weapon in self.weapons), default=0)
 
-    def tally(self) -> dict[Weapon, int]:
-        """Strikes by weapon, of those that have had their turn."""
-        if not self._tally.exists():
+    def counts(self) -> dict[Weapon, int]:
+        """Returns the number of attacks by weapon, for weapons that have had their turn."""
+        if not self._counts_file.exists():
             return {}
-        lines = self._tally.read_text("ascii").splitlines(keepends=True)
+        lines = self._counts_file.read_text("ascii").splitlines(keepends=True)
         pairs = [line.split() for line in lines if line.endswith("\n")]
         return {Weapon(weapon): int(count) for weapon, count in pairs}
 
     def detail_at_end(self) -> str:
-        """The same in words."""
-        return ", ".join(f"{weapon} {count:,}" for weapon, count in self.tally().items())
+        """Formats the number of attacks by weapon."""
+        return ", ".join(f"{weapon} {count:,}" for weapon, count in self.counts().items())
 
     def end(self) -> None:
-        """Ends the attacker, and gives the driver its files back."""
+        """Ends the attacker, and restores the file limit of the driver."""
         assert self._process.stdin is not None, "it was opened as a pipe"
         self._process.stdin.close()
         try:
@@ -108,16 +108,16 @@ class Attack:
 
 
 _ALL: Final[list[Weapon]] = [weapon for weapon in Weapon if weapon not in (Weapon.ALL, Weapon.FULL_TABLE)]
-"""A full table is a separate attack: a driver that may open nothing does not do what the others are to disturb."""
+"""Weapons of ``all``. A full table is a separate attack: a driver that may open no file does too little to disturb."""
 
 
 def _ports(pids: Collection[int]) -> list[int]:
-    """Ports of this machine at which these processes listen."""
+    """Returns the ports at which these processes listen."""
     found = [connection for pid in pids for connection in psutil.Process(pid).net_connections("tcp")]
     return sorted({each.laddr.port for each in found if each.status == psutil.CONN_LISTEN})
 
 
 def _room(pids: Collection[int], connections: int) -> int:
-    """How many of a crowd there may be at once, with some files left to each process."""
+    """Returns the size of a crowd that leaves some files to each process."""
     rooms = [resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] - FILES_FOR_WORK for pid in pids]
     return max(len(pids), min(connections, len(pids) * min(rooms)))

@@ -1,7 +1,6 @@
-"""Checks that the coordinator places missing standbys and keepers in other processes without delay.
+"""Oracle of assignments: the coordinator places missing standbys and keepers in other processes without delay.
 
-What two losses can cost depends on it: until another process keeps a task's log again, the task's next death may cost
-a rollback. Tasks stay where they are.
+Until another process keeps a task's log again, the next death of the task may cost a rollback. Tasks do not move.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ TICKS_MAX = 1
 
 
 class AssignmentWatch:
-    """Compares the placement that a world's coordinator has issued with the slots that it knows."""
+    """Oracle that compares the assignment of a world's coordinator with the slots that it knows."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._lacking_ns = -1  # since when a standby or keeper has been missing that could be placed
 
     def look(self) -> None:
-        """Fails the world when one has been missing for too long."""
+        """Fails the world when a standby or keeper has been missing for too long."""
         world, now_ns = self._world, self._world.clock.now_ns
         state = world.coordinator.machine._state
         if not self._is_free(state):
@@ -44,7 +43,7 @@ class AssignmentWatch:
             world.fail(f"{names} could have standbys and keepers in other processes, and no view names them")
 
     def _is_free(self, state: CoordinatorState) -> bool:
-        """True when the coordinator could issue a view now."""
+        """Returns whether the coordinator could issue a view now."""
         coordinator = self._world.coordinator
         is_awake = not coordinator.is_dead and coordinator.paused_until_ns <= self._world.clock.now_ns
         is_waiting = isinstance(state.checkpoints, checkpoint_machine.Committing)
@@ -52,7 +51,7 @@ class AssignmentWatch:
 
 
 def _lacking(state: CoordinatorState) -> list[int]:
-    """Tasks with fewer standbys or keepers in other processes, or domains, than they want and could have."""
+    """Returns tasks with fewer standbys or keepers in other processes or domains than they need and could have."""
     domains = state.domains()
     found = []
     for task, (targets, placed) in enumerate(zip(state.targets, state.assignment, strict=True)):

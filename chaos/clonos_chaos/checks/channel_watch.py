@@ -1,8 +1,7 @@
-"""Watches over the elements of channels while a world runs.
+"""Oracle of channels: an element keeps its content as long as the receiver lives that has accepted it.
 
-An element has one content under its number as long as the receiver lives that has taken it in: what the sender's
-present incarnation keeps in its in-flight log under that number is the same, though its forerunner has made it. How
-many of them travel together may be another number.
+The in-flight log of the sender's current incarnation holds the same content under the same number, even if an earlier
+incarnation sent it. Elements may be batched differently.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ SAME = "the same chunk"
 
 
 class TakenElements(NamedTuple):
-    """What one incarnation of a receiver has taken in from one channel: per number of a chunk's first element."""
+    """Chunks that one incarnation of a receiver has accepted from one channel, by the number of their first element."""
 
     receiver: Incarnation
     chunks: dict[int, Content]
 
 
 class ChannelWatch:
-    """Remembers what was taken in, and compares it with what senders keep."""
+    """Oracle that records accepted chunks and compares them with the in-flight logs of senders."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._taken: dict[ChannelId, TakenElements] = {}
-        self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # up to which chunk
+        self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # last chunk compared
 
     def receiving(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
-        """The end of the channel that a batch is for, if it has one in this slot."""
+        """Returns the receiver that a batch is for, if this slot has it."""
         hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiving_task)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None
@@ -55,7 +54,7 @@ class ChannelWatch:
         return receiving
 
     def took(self, batch: Batch, payload: Any, first_seq: int) -> None:
-        """A batch was accepted that had something new behind ``first_seq``."""
+        """Records an accepted batch with new elements from ``first_seq`` on."""
         taken = self._taken.get(batch.channel)
         if taken is None or taken.receiver != batch.receiver:
             taken = self._taken[batch.channel] = TakenElements(batch.receiver, {})
@@ -64,7 +63,7 @@ class ChannelWatch:
             self.world.outcome.reached["batch cut by its receiver"] = 1
 
     def look(self, view: View) -> None:
-        """Compares what has been made since the last look."""
+        """Compares all chunks made since the last call."""
         for channel_id, taken in self._taken.items():
             channel = self.world.plan.channels[channel_id]
             if view.placements[channel.receiving_task].incarnation != taken.receiver:
@@ -80,7 +79,7 @@ class ChannelWatch:
         return hosted if hosted is not None and hosted.incarnation == placement.incarnation else None
 
     def _shared(self, taken: TakenElements, first_seq: int, now: Content) -> tuple[list[str], list[str]]:
-        """Of what a chunk holds, all that was taken in: as it was then, and as it is now."""
+        """Returns the accepted elements of a chunk: as they were accepted, and as the sender has them now."""
         if taken.chunks.get(first_seq) == now:
             return [SAME], [SAME]
         end_seq = first_seq + now[1]

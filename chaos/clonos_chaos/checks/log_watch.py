@@ -1,7 +1,7 @@
-"""Watches over causal logs and in-flight logs while a world runs.
+"""Oracle of causal logs and in-flight logs.
 
-Every replica is a byte prefix of the log of its owner, who goes on where its forerunner was last seen; and nothing is
-kept from before the last completed checkpoint that a slot and those who told it anything had heard of.
+Every replica is a byte prefix of the log of its owner, whose later incarnations continue where the earlier one was last
+seen. No log reaches back beyond the last completed checkpoint that a slot and the senders of its messages knew.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ if TYPE_CHECKING:
 
 
 class LogWatch:
-    """Looks at all logs of all living slots at one instant."""
+    """Oracle that checks the logs of all living slots at one instant."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
         self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
-        self._known_completed: dict[SlotId, CheckpointId] = {}  # what a slot had heard of at the last look
-        self._floors: dict[SlotId, CheckpointId] = {}  # what all had heard of before a slot truncated last
-        self._floors_before: dict[SlotId, CheckpointId] = {}  # and before it truncated before: whoever rides with a
-        # task may get a copy from one that was slow to hear, or begin at a barrier behind which it needs the log, and
-        # whoever succeeds the task gathers what those who ride with it have
+        self._known_completed: dict[SlotId, CheckpointId] = {}  # checkpoint that a slot knew at the last check
+        self._floors: dict[SlotId, CheckpointId] = {}  # checkpoint that all slots knew before a slot truncated last
+        self._floors_before: dict[SlotId, CheckpointId] = {}  # and before the truncation before that: a backup of
+        # a task may get its copy from a slot with an older checkpoint, or begin at an earlier barrier; a successor of
+        # the task gathers what its backups hold
         self._links: dict[str, tuple[CheckpointId, CheckpointId | None]] = {}  # per object of the store
         self._floor = CheckpointId(0)
-        self._floor_before = CheckpointId(0)  # the one before it: a copy that was handed on may be one checkpoint older
+        self._floor_before = CheckpointId(0)  # the previous floor: a forwarded copy may be one checkpoint older
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
-        self._must_know = CheckpointId(0)  # what was complete long ago
-        self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in the views without a break
+        self._must_know = CheckpointId(0)  # checkpoint that every slot must know by now
+        self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in all views
 
     def completed(self, metadata: CheckpointMetadata) -> None:
-        """Remembers where logs may be truncated."""
+        """Records where logs may be truncated."""
         positions: dict[ChannelId, int] = {}
         for entry in metadata.tasks:
             name = entry.objects[-1]
             positions.update(decode_snapshot(self.world.store[name][0], name).outputs)
             for before, name in pairwise(entry.objects):
                 if self._link(name)[1] != self._link(before)[0]:
-                    self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, and stands behind {before}")
+                    self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, but follows {before}")
         self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
         self._positions[metadata.checkpoint] = positions
         self._offsets[metadata.checkpoint] = {log_of(entry.task): entry.log_offset_bytes for entry in metadata.tasks}
 
     def _link(self, name: str) -> tuple[CheckpointId, CheckpointId | None]:
-        """(checkpoint, previous) of a stored snapshot."""
+        """Returns (checkpoint, previous) of a stored snapshot."""
         if name not in self._links:
             found = decode_snapshot(self.world.store[name][0], name)
             self._links[name] = found.checkpoint, found.previous
         return self._links[name]
 
     def look(self, view: View) -> None:
-        """One look at everything."""
+        """Checks all logs."""
         if not view.number:
             return
         self._check_completions_known(view)
@@ -76,7 +76,7 @@ class LogWatch:
             self._floor_before, self._floor = self._floor, floor
 
     def _check_completions_known(self, view: View) -> None:
-        """Whoever has been there for long has heard of what was complete long ago, or it would keep logs for ever."""
+        """Checks that slots learn of completed checkpoints in time; otherwise they would keep logs for ever."""
         now_ns = self.world.clock.now_ns
         long_ns = self.world.settings.patience_ms * MILLISECOND_NS // 3
         while self._completions and self._completions[0][0] < now_ns - long_ns:
@@ -86,12 +86,12 @@ class LogWatch:
             slot = self.world.slots[slot_id]
             if since_ns < now_ns - long_ns and not slot.is_dead and slot.slot.completed < self._must_know:
                 self.world.fail(
-                    f"slot {slot_id} knows of checkpoint {slot.slot.completed} only, {self._must_know} was complete"
+                    f"slot {slot_id} knows checkpoint {slot.slot.completed} only; {self._must_know} was complete"
                     f" {long_ns // MILLISECOND_NS} ms ago"
                 )
 
     def _owners(self, view: View) -> dict[LogId, Replica]:
-        """The logs and journals of tasks whose present incarnation has gathered its log."""
+        """Returns the logs and journals of tasks whose current incarnation has gathered its log."""
         owners: dict[LogId, Replica] = {}
         for placement in view.placements:
             slot = self.world.slot_at(placement.slot)
@@ -129,7 +129,7 @@ class LogWatch:
                 self._compare(who, shadow.logs.replicas, known, floors)
 
     def _known(self, installed: View, view: View, owners: dict[LogId, Replica]) -> dict[LogId, Replica]:
-        """Of the tasks whose incarnation is that of the latest view also by the view that a slot has installed."""
+        """Keeps the tasks that have the same incarnation in the latest view and in the view installed by a slot."""
         return {
             log: owner
             for log, owner in owners.items()
@@ -141,12 +141,12 @@ class LogWatch:
     ) -> None:
         for log, replica in replicas.items():
             if replica.data and replica.start_bytes < floors.get(log, 0):
-                self._complain(who, log, f"keeps it from {replica.start_bytes}, before {floors[log]}")
+                self._complain(who, log, f"holds it from {replica.start_bytes} on, below {floors[log]}")
             owner = owners.get(log)
             if owner is None or owner is replica:
                 continue
             if replica.data and replica.end_bytes > owner.end_bytes:
-                self._complain(who, log, f"has it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
+                self._complain(who, log, f"holds it up to {replica.end_bytes}, its owner up to {owner.end_bytes}")
             first = max(replica.start_bytes, owner.start_bytes)
             ours = replica.data[first - replica.start_bytes :]
             theirs = owner.data[first - owner.start_bytes : max(first, replica.end_bytes) - owner.start_bytes]
@@ -162,12 +162,12 @@ class LogWatch:
         for channel, sending in hosted.outputs.sendings.items():
             if sending.log.start_seq < positions.get(channel, 0):
                 self.world.fail(
-                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, though those before"
-                    f" {positions[channel]} belong to a completed checkpoint that it has heard of"
+                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, but those below"
+                    f" {positions[channel]} belong to a completed checkpoint that it knows"
                 )
 
     def _next_floor(self, view: View) -> CheckpointId:
-        """The lowest checkpoint that anybody who takes part has heard of: as old as that may be what somebody sends."""
+        """Returns the lowest checkpoint that a slot of the view knows: messages may carry logs that old."""
         lowest = max(self._offsets)
         for placement in view.placements:
             for slot_id in (placement.slot, *placement.keepers):
@@ -177,6 +177,6 @@ class LogWatch:
 
 
 def _has_gathered(hosted: HostedTask) -> bool:
-    """Whether it has its log; one that has found a hole in it goes back, and pieces behind the hole stay till then."""
+    """Returns whether a task has gathered its log without a hole; a task with a hole rolls back soon."""
     has_hole = hosted.found_bytes > hosted.logs.end_bytes(hosted.own_log)
     return not isinstance(hosted.state, Recovering) and not has_hole

@@ -1,8 +1,8 @@
-"""What must hold in every world (``docs/protocol.md``, section 10), and who watches over it.
+"""Oracle of simulated worlds: invariants that must hold in every world (protocol 10).
 
-This file hears of everything that happens and hands it on: ``log_watch`` compares causal logs and bounds what is kept,
-``channel_watch`` compares elements, ``survival`` knows which failures may cost a log, ``verdict`` reads what has left
-the job. A complaint ends the world.
+It receives all events and delegates: ``log_watch`` compares causal logs and bounds their length, ``channel_watch``
+compares elements, ``survival`` knows which failures may cost a log, ``verdict`` reads the output of the job. A
+complaint ends the world.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """Watches a world and judges its end."""
+    """Oracle that checks a world while it runs and judges its output."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.view = View(ViewNumber(0), 0, "", (), ())  # the latest one that was issued
-        self.views: list[View] = []  # all that were issued
+        self.view = View(ViewNumber(0), 0, "", (), ())  # the latest view issued
+        self.views: list[View] = []  # all views issued
         self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
-        self.is_over = False  # the job has ended: who dies from now on is no failure
+        self.is_over = False  # the job has ended: later deaths are not failures
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
         self.survival = Survival(world)
         self.assignment = AssignmentWatch(world)
         self.situations = Situations(world)
-        self.is_lost = False  # in this generation a task has reported LOST
-        self._progress_ns = 0  # when something has happened that a stuck job does not do
+        self.is_lost = False  # a task has reported a lost log in this generation
+        self._progress_ns = 0  # last event that a stuck job does not have
         self._died_at: Counter[tuple[TaskId, ChannelId | None, int]] = (
             Counter()
         )  # (task, channel, seq) that the coordinator may know
-        self._completed = CheckpointId(0)  # the highest number that is durable
+        self._completed = CheckpointId(0)  # highest durable checkpoint
         self._until_look = world.settings.look_every
 
-    # ------------------------------------------------------------------ hears
+    # ------------------------------------------------------------------ events
 
     def started(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
-        """An incarnation is started once, in one slot."""
+        """Checks that an incarnation starts once, in one slot."""
         lives = self.lives.setdefault(task, {})
         if incarnation in lives:
             self.world.fail(f"task {task} was started twice as incarnation {incarnation:x}")
@@ -62,11 +62,11 @@ class Oracle:
         self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {host.id}")
 
     def viewed(self, view: View) -> bool:
-        """Views grow; a new generation needs a lost log. Whether it is a rollback."""
+        """Checks a view: a new generation needs a lost log. Returns whether the view is a rollback."""
         before = self.view
         is_rollback = bool(before.number) and view.generation > before.generation
         if is_rollback and not self.is_lost and self._is_anybody_left(before):
-            self.world.fail(f"generation {view.generation} begins, but nobody has reported LOST")
+            self.world.fail(f"generation {view.generation} begins, but no task has reported a lost log")
         self.look()
         self.view = view
         self.views.append(view)
@@ -84,7 +84,7 @@ class Oracle:
         return is_rollback
 
     def _is_anybody_left(self, view: View) -> bool:
-        """Whether the coordinator must know of some task of a view. If a new one knows of none, it begins anew."""
+        """Returns whether the coordinator must know a task of a view. A new coordinator that knows none starts anew."""
         return any(
             (slot := self.world.slot_of(placement.task)) is not None
             and placement.task in slot.slot.hosted
@@ -93,9 +93,10 @@ class Oracle:
         )
 
     def _must_be_known(self, slot: SimSlot) -> bool:
-        """Whether a slot has told this coordinator what it hosts and could answer it since, or had the time to tell it.
+        """Returns whether a slot has reported its tasks to this coordinator since it could, or had the time to.
 
-        A connection that is there again just before the new one has listened for a lease comes too late."""
+        A connection that is restored just before the new coordinator has listened for a lease comes too late.
+        """
         world, coordinator = self.world, self.world.coordinator
         whole_ns = world.network.whole_since_ns(slot.id, COORDINATOR)
         if whole_ns is None or slot.paused_until_ns > world.clock.now_ns:
@@ -106,7 +107,7 @@ class Oracle:
         return has_reported or (has_had_time and not world.network.loss)
 
     def dying(self, slots: list[SlotId]) -> None:
-        """These processes are about to die."""
+        """Records that these processes are about to die."""
         if self.is_over:
             return
         self._progress_ns = self.world.clock.now_ns
@@ -118,7 +119,7 @@ class Oracle:
         self.situations.dying(slots)
 
     def lost(self, message: LogLost | JournalLost | SinkFenced) -> None:
-        """A task has told the coordinator that the generation must end."""
+        """Checks a report that the generation must end: a failure must have permitted the loss."""
         if self.view.placements[message.task].incarnation != message.incarnation or self.is_lost:
             return
         self.is_lost = True
@@ -126,15 +127,15 @@ class Oracle:
         if not self.survival.why_permitted:
             what = type(message).__name__
             if isinstance(message, LogLost):
-                what = f"LOST at {message.position} of channel {message.channel} behind {message.claim}"
+                what = f"LogLost at {message.position} of channel {message.channel} behind {message.claim}"
             self.world.fail(
                 f"{self.world.plan.task_name(message.task)} reports {what}, though no failure so far may cost a log"
             )
 
     def acknowledged(self, message: Snapshotted) -> None:
-        """A task has told the coordinator that its snapshot is durable: it is."""
+        """Checks that an acknowledged snapshot is in the store."""
         if message.checkpoint <= self._completed:
-            return  # repeated, because the task has not heard yet that it is over
+            return  # repeated, because the task does not know yet that the checkpoint has ended
         self.situations.acknowledged(message, self.view)
         missing = [name for name in message.objects if name not in self.world.store]
         if missing and self.view.placements[message.task].incarnation == message.incarnation:
@@ -143,14 +144,14 @@ class Oracle:
             )
 
     def completed(self, metadata: CheckpointMetadata) -> None:
-        """A checkpoint is durable."""
+        """Records that a checkpoint is durable."""
         self._progress_ns = self.world.clock.now_ns
         self._completed = max(self._completed, metadata.checkpoint)
         self.logs.completed(metadata)
         self.situations.completed(metadata)
 
     def delivered(self) -> None:
-        """A message was taken in by a slot: now and then all logs are looked at, and whether anything moves."""
+        """Counts a delivered message; now and then checks all logs, and that the job makes progress."""
         self._until_look -= 1
         if self._until_look <= 0:
             self._until_look = self.world.settings.look_every
@@ -160,7 +161,7 @@ class Oracle:
                 self.world.fail(f"stuck: no view, checkpoint or fault for {silent_ns / SECOND_NS:.1f} virtual seconds")
 
     def look(self) -> None:
-        """At all logs and channels."""
+        """Checks all logs, channels and assignments."""
         if self.view.number:
             self.logs.look(self.view)
             self.channels.look(self.view)
@@ -173,8 +174,8 @@ class Oracle:
 
     # ------------------------------------------------------------------ the end
 
-    def _is_unlucky(self, failed: JobFailed) -> bool:
-        """Chance has killed so often at one element that nobody can tell it from a poison record."""
+    def _looks_like_poison(self, failed: JobFailed) -> bool:
+        """Returns whether random deaths at one element could not be told from a poison record."""
         tasks = [task for task in self.world.plan.tasks if self.world.plan.task_name(task) == failed.task_name]
         at = failed.at
         return at is not None and any(
@@ -182,9 +183,9 @@ class Oracle:
         )
 
     def judge(self) -> None:
-        """The job has ended: its output is that of some run without failures."""
+        """Checks at the end of the job that its output is that of a run without failures."""
         world = self.world
-        if isinstance(world.ending, JobFailed) and self._is_unlucky(world.ending):
+        if isinstance(world.ending, JobFailed) and self._looks_like_poison(world.ending):
             self._count("three deaths at one element")
             return
         if not isinstance(world.ending, JobDone):

@@ -1,8 +1,8 @@
-"""Which failures may cost a log (``docs/protocol.md``, section 3), so that every other rollback is a bug.
+"""Model of the failures that may cost a log (protocol 3): every other rollback is a bug.
 
-With full sharing depth a log is lost only when some task whose effects leave the job dies together with all its
-keepers. With depth d also when d + 1 consecutive tasks of a path are down at once. *Down* lasts from a death until the
-successor holds again what was held: it has gathered and has had a message from each input.
+With full sharing depth a log is lost only when a task whose effects leave the job dies together with all its keepers.
+With depth d also when d + 1 consecutive tasks of a path are down at once. A task is *down* from its death until its
+successor has gathered the logs and has had a message from each input.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Survival:
-    """Follows who holds what. Errs on the side of permission where an instant was not looked at."""
+    """Model of which slot holds which logs. It permits too much rather than too little between two checks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.why_permitted = ""  # in this generation
-        self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, ever
-        self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all they should
-        self._keepers: dict[TaskId, set[SlotId]] = {}  # that hold all of what their task has let out
-        self._filled: dict[TaskId, set[SlotId]] = {}  # and those that did when they died, of which nobody knows yet
-        self._staying: set[TaskId] = set()  # sources whose journal is safe in their slot while they begin anew
+        self.effects_exposed: set[TaskId] = set()  # tasks with effects that died with their keepers, in any generation
+        self._up: dict[TaskId, Incarnation] = {}  # incarnations that have held all logs that they should
+        self._keepers: dict[TaskId, set[SlotId]] = {}  # keepers that hold the causes of all output of their task
+        self._filled: dict[TaskId, set[SlotId]] = {}  # the same, with keepers that died unnoticed
+        self._staying: set[TaskId] = set()  # sources whose journal is safe in their slot while they restart
         self._dead: set[SlotId] = set()
         self._down: dict[
             str, set[TaskId]
-        ] = {}  # per domain that lost a slot: tasks that do not hold again what they did
+        ] = {}  # by domain that lost a slot: tasks that do not hold their logs again yet
 
     def begin(self, view: View) -> None:
-        """A generation begins: nothing has been let out yet. A journal stays with those that keep it, and with the
-        source itself where it lives on in its slot."""
+        """Begins a generation without output. A journal survives at its keepers, and at the source itself where that
+        lives on in its slot."""
         named = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
         self._staying.clear()
         for task, complete in self._keepers.items():
@@ -53,7 +53,7 @@ class Survival:
         self._filled = {task: set(keepers) for task, keepers in named.items()}
 
     def _stays(self, task: TaskId, view: View) -> bool:
-        """Whether a new generation finds the journal of a source where its last incarnation lived."""
+        """Returns whether a new generation finds the journal of a source where its last incarnation ran."""
         slot = self.world.slot_at(view.placements[task].slot)
         if slot is None or slot.is_dead or slot.slot.view.number != view.number - 1:
             return False
@@ -61,7 +61,7 @@ class Survival:
         return hosted is not None and not isinstance(hosted.state, Recovering)
 
     def look(self, view: View) -> None:
-        """Who holds everything now."""
+        """Updates which incarnations and keepers hold everything."""
         for placement in view.placements:
             task = placement.task
             hosted = self._hosted(task, placement.slot, placement.incarnation)
@@ -74,7 +74,7 @@ class Survival:
             placement = view.placements[task]
             for slot_id in placement.keepers:
                 slot = self.world.slot_at(slot_id)
-                # One that was let go and is named again may have heard of neither: what it has is old.
+                # A keeper that was dropped and is named again may know neither view: its logs are old.
                 has_view = slot is not None and slot.slot.view.number >= placement.is_keeper_since(slot_id)
                 keeper = (
                     slot.slot.backups.keepers.get(task) if slot is not None and has_view and not slot.is_dead else None
@@ -84,13 +84,13 @@ class Survival:
                     self._filled[task].add(slot_id)
 
     def _falls(self, slots: list[SlotId], view: View) -> None:
-        """What these slots hold by this view is gone."""
+        """Records that the logs of these slots are gone."""
         for slot in slots:
             down = self._down.setdefault(self.world.slots[slot].domain, set())
             down |= {p.task for p in view.placements if slot == p.slot or slot in p.keepers}
 
     def _update_domains_down(self, view: View) -> None:
-        """Where sharing stops: a domain is down until each task that it held a log of is up, with keepers enough."""
+        """Updates the domains that are down: until each task that they held a log of is up, with enough keepers."""
         for domain, tasks in list(self._down.items()):
             tasks -= {task for task in tasks if self._is_covered_again(view, task)}
             if not tasks:
@@ -117,7 +117,7 @@ class Survival:
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
     def dying(self, slots: list[SlotId], view: View) -> None:
-        """These processes are about to die, or count as dead from now on."""
+        """Records that these processes are about to die, or count as dead from now on."""
         if not view.number:
             return
         self.look(view)
@@ -126,29 +126,29 @@ class Survival:
         self._judge(view)
 
     def viewed(self, before: View, view: View) -> None:
-        """Another view: incarnations that it ends are dead, keepers that it does not name are gone."""
+        """Applies a view: incarnations that it ends are dead, keepers that it does not name are gone."""
         if before.number:
             self.look(before)
         present = {address.slot for address in view.slots}
         self._falls([address.slot for address in before.slots if address.slot not in present], before)
         for old, new in zip(before.placements, view.placements, strict=False):
-            if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its own copy went with it
+            if old.incarnation != new.incarnation and old.slot in present:  # it raised, and its copy of the log is gone
                 self._down.setdefault(self.world.slots[old.hosting_slot].domain, set()).add(old.task)
         here = {task for task in self._staying if before.placements[task].slot == view.placements[task].slot}
         self._staying = {task for task in here if self._has_installed(task, before)}
         for task, complete in self._keepers.items():
             named = set(view.placements[task].keepers)
-            let_go = {slot for slot in complete - named if slot in present}
+            dropped = {slot for slot in complete - named if slot in present}
             complete &= named
             self._filled[task] &= named
-            # Others may be dead, which nobody knows yet: they do where their task has all itself, and lives.
+            # Other keepers may be dead unnoticed; they count while their task lives and has all logs itself.
             lives = before.placements[task].incarnation, view.placements[task].incarnation
             is_begun = len(set(lives)) > 1 and view.generation == before.generation
-            if let_go and (is_begun or not self._filled[task]):
+            if dropped and (is_begun or not self._filled[task]):
                 name, what = self.world.plan.task_name(task), "keepers" if is_begun else "the last keepers"
-                self.world.fail(f"view {view.number:x} lets {what} go that hold all of {name}: {let_go}")
+                self.world.fail(f"view {view.number:x} drops {what} that hold all logs of {name}: {dropped}")
         if view.generation < before.generation:
-            self._permit("a generation was begun by a coordinator that died, and so have all that knew of it")
+            self._permit("the coordinator that began a generation is dead, and so are all slots that knew it")
         self._judge(view)
 
     def _has_installed(self, task: TaskId, view: View) -> bool:

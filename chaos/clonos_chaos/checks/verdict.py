@@ -1,4 +1,4 @@
-"""Reads what has left a job: rows of immediate and transactional sinks, calls of the service, alarms."""
+"""Oracle of a job's output: rows of immediate and transactional sinks, calls of the service, alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def complaints_of(world: World) -> list[str]:
-    """What is wrong with the output of a job that has ended well; empty when nothing."""
+    """Returns what is wrong with the output of a job that has ended well; empty when nothing is."""
     immediate = [row for external in world.outsides.values() for row in external.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
     for external in world.outsides.values():
@@ -24,7 +24,7 @@ def complaints_of(world: World) -> list[str]:
     if any(vertex.is_transactional for vertex in world.plan.vertices):
         complaints += _counted_wrongly(world, "transactional", transactional)
     if world.outcome.rollbacks and not all(external.withdraws for external in world.outsides.values()):
-        # What had left before the rollback may differ from what the next generation has drawn; nothing else may.
+        # Output from before the rollback may differ from what the next generation has drawn; other output may not.
         complaints += contradictions(transactional)
     else:
         complaints += contradictions([*immediate, *transactional])
@@ -37,7 +37,7 @@ def complaints_of(world: World) -> list[str]:
 
 
 def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
-    """Every input has its effect once on every path."""
+    """Checks that every input has its effect once on every path."""
     counted = Counter(row[0] for row in rows)
     copies, expected = world.job.copies, world.job.expected()
     wrong = {offset: counted[offset] for offset in expected if counted[offset] != copies}
@@ -48,7 +48,7 @@ def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
 
 
 def contradictions(rows: list[Any]) -> list[str]:
-    """What a vertex drew for an offset is the same on every path on which it left, and no state was reached twice."""
+    """Returns draws of a vertex for one offset that differ between paths, and states that were reached twice."""
     drawn: dict[tuple[Any, ...], Any] = {}
     found = []
     for offset, lineage, *_ in rows:
@@ -68,7 +68,7 @@ def contradictions(rows: list[Any]) -> list[str]:
 
 
 def _never_given(world: World, rows: list[Any]) -> list[str]:
-    """Every answer that is visible was given, to just this question."""
+    """Checks that every visible answer was given to exactly this question."""
     given = {asked.answer: asked.question for asked in world.job.service.answers}
     found = []
     for offset, lineage, *_ in rows:
@@ -82,7 +82,7 @@ def _never_given(world: World, rows: list[Any]) -> list[str]:
 
 
 def _asked_wrongly(world: World) -> list[str]:
-    """How often the service may be asked the same, and with which key."""
+    """Checks how often the service was asked the same question, and with which key."""
     calls: dict[tuple[Any, int], list[SimAsked]] = {}
     for asked in world.job.service.answers:
         if asked.task_name:
@@ -91,7 +91,7 @@ def _asked_wrongly(world: World) -> list[str]:
     exposed = {world.plan.task_name(task) for task in world.oracle.survival.effects_exposed}
     found = []
     for (question, generation), asked_all in calls.items():
-        names = sorted({asked.task_name for asked in asked_all})  # what nobody had heard of may take another way
+        names = sorted({asked.task_name for asked in asked_all})  # a row that was not replicated may take another path
         name, most = " or ".join(names), sum(lives[one] for one in names)
         if len(asked_all) > most:
             found.append(f"{name} has asked {question} {len(asked_all)} times in {most} lives")
@@ -104,14 +104,16 @@ def _asked_wrongly(world: World) -> list[str]:
         if any(
             asked.is_reconciled and asked.key in {one.key for one in asked_all[:n]} for n, asked in enumerate(asked_all)
         ):
-            found.append(f"{name} has made the call {question} again, although the outside knew of it: {asked_all}")
+            found.append(
+                f"{name} has made the call {question} again, although the service knew its outcome: {asked_all}"
+            )
         if len({asked.key for asked in asked_all}) > 1:
             found.append(f"{name} has repeated the call {question} with another key: {asked_all}")
     return found
 
 
 def _alarms_missing(world: World) -> list[str]:
-    """For what an immediate sink had let out behind the checkpoint of a rollback: an alarm with just these numbers."""
+    """Checks for an alarm with the exact numbers of output that an immediate sink wrote after a restored checkpoint."""
     alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
     return [
         f"{external.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"

@@ -1,1 +1,1 @@
-"""Directed tests: one named fault at one named moment."""
+"""Directed tests: named faults at named points of the protocol."""

@@ -1,4 +1,4 @@
-"""What aimed cases are built from: small jobs to order, a calm world, and strikes at whoever a point is about."""
+"""Building blocks of directed tests: small jobs, worlds without random faults, and faults targeted at a point."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.recovery.recovery_machine import Recovering
 from clonos.core.wire.messages import Message
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault, Where, everywhere, loses, sent
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldSettings
+
+EXTERNAL_OPENED, EXTERNAL_WRITTEN = FaultPoint.OUTSIDE_OPENED, FaultPoint.OUTSIDE_WRITTEN
 
 RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
 PLAIN = Work(ports=(0,))
@@ -50,13 +53,13 @@ SETTINGS = WorldSettings(
 
 Build = Callable[[FuzzJob], None]
 DirectedTest = Callable[[int], World]
-"""From a seed to a world that has not run."""
+"""Makes the world of a seed; the world has not run."""
 
 DIRECTED_TESTS: dict[str, DirectedTest] = {}
 
 
 def directed_test(name: str) -> Callable[[DirectedTest], DirectedTest]:
-    """Registers a scene under its name: the number in the conformance list, then what strikes where."""
+    """Registers a directed test under its name: the number in the conformance list, then the fault and the place."""
 
     def register(make: DirectedTest) -> DirectedTest:
         assert name not in DIRECTED_TESTS, name
@@ -69,7 +72,7 @@ def directed_test(name: str) -> Callable[[DirectedTest], DirectedTest]:
 def line(
     *works: Work, sink: Work = BOTH, widths: Sequence[int] = (), partitioning: Partitioning = Partitioning.HASH
 ) -> Build:
-    """One vertex after another: ``source``, ``a``, ``b``, ... and ``sink``."""
+    """Builds a chain of vertices: ``source``, ``a``, ``b``, ... and ``sink``."""
 
     def build(job: FuzzJob) -> None:
         names = ("source", "a", "b", "c", "d")
@@ -86,7 +89,7 @@ def line(
 
 
 def diamond(left: Work = RICH, right: Work = RICH, join: Work = RICH, sink: Work = BOTH) -> Build:
-    """``source`` feeds ``left`` and ``right``, which meet in ``join``."""
+    """Builds a diamond: ``source`` feeds ``left`` and ``right``, which meet in ``join``."""
 
     def build(job: FuzzJob) -> None:
         source = job.add("source", replace(RICH, ports=(0, 1)))
@@ -110,7 +113,7 @@ def directed(
     records: int = 90,
     external: ExternalKind = ExternalKind.ALARMING,
 ) -> World:
-    """A world in which nothing goes wrong but what the aims say. ``external``: what immediate sinks write to."""
+    """Makes a world with these faults only. ``external``: kind of system that immediate sinks write to."""
     chosen = replace(OPTIONS, **(options or {}))
 
     def job(rng: Random) -> FuzzJob:
@@ -132,12 +135,12 @@ def at(point: str, action: FaultAction, where: Where = everywhere, nth: int = 1,
 
 
 def about(*names: str) -> Where:
-    """The point is reached by one of these tasks; a message is about it, or goes along its output channel."""
+    """Holds where one of these tasks reaches the point, or the message is about it or on its output channel."""
     return lambda world, reached: reached.name_in(world) in names
 
 
 def received_by(name: str) -> Where:
-    """The message goes to the slot where the latest view has this task."""
+    """Holds for messages to the slot to which the latest view assigns this task."""
 
     def where(world: World, reached: PointReached) -> bool:
         return reached.receiver == world.oracle.view.placements[world.job.task(name)].slot  # type: ignore[union-attr]
@@ -146,7 +149,7 @@ def received_by(name: str) -> Where:
 
 
 def along(sender: str, receiver: str) -> Where:
-    """The message travels on a channel between these two tasks."""
+    """Holds for messages of a channel between these two tasks."""
 
     def where(world: World, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
@@ -156,7 +159,7 @@ def along(sender: str, receiver: str) -> Where:
 
 
 def by_receiver_of(name: str) -> Where:
-    """A statement is made by this task."""
+    """Holds for handshakes that this task sends as a receiver."""
 
     def where(world: World, reached: PointReached) -> bool:
         channel = world.plan.channels[reached.message.channel]  # type: ignore[union-attr, index]
@@ -170,36 +173,36 @@ def _name(world: World, task: TaskId | None) -> str:
 
 
 def both(one: Where, other: Where) -> Where:
-    """Both hold."""
+    """Holds where both conditions hold."""
     return lambda world, reached: one(world, reached) and other(world, reached)
 
 
 def after(targeted: TargetedFault) -> Where:
-    """That aim has struck."""
+    """Holds once a fault has been injected."""
     return lambda world, reached: targeted.injected > 0
 
 
 def before(targeted: TargetedFault) -> Where:
-    """That aim has not struck yet."""
+    """Holds until a fault has been injected."""
     return lambda world, reached: targeted.injected == 0
 
 
 def by_successor(world: World, reached: PointReached) -> bool:
-    """The task's present incarnation is not its first one."""
+    """Holds when the current incarnation of the task is not its first."""
     view = world.oracle.view
     return reached.task is not None and view.placements[reached.task].incarnation & 0xFFFFFFFF > 1
 
 
 def message_has(check: Callable[[World, Any], bool]) -> Where:
-    """The message is as it should be."""
+    """Holds for messages that pass a check."""
     return lambda world, reached: check(world, reached.message)
 
 
-# ------------------------------------------------------------------ strikes
+# ------------------------------------------------------------------ actions
 
 
 def kills(*names: str) -> FaultAction:
-    """The slots of these tasks die at one instant."""
+    """Kills the slots of these tasks at one instant."""
     return lambda world, reached: world.faults.kill_tasks([_task(world, name) for name in names])
 
 
@@ -208,12 +211,12 @@ def _task(world: World, name: str) -> TaskId:
 
 
 def kills_it(world: World, reached: PointReached) -> None:
-    """The slot of the task that has reached the point dies."""
+    """Kills the slot of the task that has reached the point."""
     world.faults.kill_tasks([reached.known_task])
 
 
 def kills_with_keepers(name: str) -> FaultAction:
-    """A task's slot and those of its keepers die at one instant."""
+    """Kills the slot of a task and the slots of its keepers at one instant."""
 
     def inject(world: World, reached: PointReached) -> None:
         world.faults.kill_tasks_with_keepers([_task(world, name)])
@@ -222,7 +225,7 @@ def kills_with_keepers(name: str) -> FaultAction:
 
 
 def kills_all_but(name: str) -> FaultAction:
-    """One process is left: that of a task."""
+    """Kills all processes but that of a task."""
 
     def inject(world: World, reached: PointReached) -> None:
         left = world.slot_of(_task(world, name))
@@ -232,7 +235,7 @@ def kills_all_but(name: str) -> FaultAction:
 
 
 def kills_standbys(name: str, with_task: bool = False) -> FaultAction:
-    """The slots of a task's standbys die, perhaps with its own."""
+    """Kills the slots of a task's standbys; with ``with_task`` also its own."""
 
     def inject(world: World, reached: PointReached) -> None:
         placement = world.oracle.view.placements[_task(world, name)]
@@ -243,7 +246,7 @@ def kills_standbys(name: str, with_task: bool = False) -> FaultAction:
 
 
 def kills_domain_of(name: str) -> FaultAction:
-    """All slots of the domain that a task lives in die at one instant."""
+    """Kills all slots of a task's domain at one instant."""
 
     def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
@@ -254,12 +257,12 @@ def kills_domain_of(name: str) -> FaultAction:
 
 
 def kills_sender_and_receiver(world: World, reached: PointReached) -> None:
-    """Both ends of a message die."""
+    """Kills both ends of a message."""
     world.faults.kill_together([world.slots[s] for s in (reached.sender, reached.receiver) if s in world.slots])
 
 
 def pauses(name: str, pause_ms: int) -> FaultAction:
-    """A task's process stands still for a while."""
+    """Pauses the process of a task."""
 
     def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
@@ -270,7 +273,7 @@ def pauses(name: str, pause_ms: int) -> FaultAction:
 
 
 def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> FaultAction:
-    """No connection between the slots of two tasks for a while, or only one way."""
+    """Cuts the connection between the slots of two tasks for a while, or drops one direction of it."""
 
     def inject(world: World, reached: PointReached) -> None:
         here, there = world.slot_of(_task(world, one)), world.slot_of(_task(world, other))
@@ -281,7 +284,7 @@ def cuts(one: str, other: str, cut_ms: int, half_open: bool = False) -> FaultAct
 
 
 def suspects(name: str, lives_ms: int) -> FaultAction:
-    """The coordinator believes that a task's slot is gone; it lives on for a while."""
+    """Reports the slot of a task as gone to the coordinator, while it lives on for a while."""
 
     def inject(world: World, reached: PointReached) -> None:
         slot = world.slot_of(_task(world, name))
@@ -292,17 +295,17 @@ def suspects(name: str, lives_ms: int) -> FaultAction:
 
 
 def restarts_coordinator(down_ms: int) -> FaultAction:
-    """The coordinator dies and another one takes over."""
+    """Kills the coordinator; another one takes over."""
     return lambda world, reached: world.restart_coordinator(down_ms)
 
 
 def replaces_coordinator(pause_ms: int) -> FaultAction:
-    """Another coordinator takes over while the old one stands still, and wakes up later."""
+    """Pauses the coordinator while another one takes over; the old one resumes later."""
     return lambda world, reached: world.replace_coordinator(pause_ms)
 
 
 def in_turn(*actions: tuple[int, FaultAction]) -> FaultAction:
-    """Several strikes, each some milliseconds after the point."""
+    """Performs several actions, each some milliseconds after the point."""
 
     def inject(world: World, reached: PointReached) -> None:
         for delay_ms, then in actions:
@@ -312,21 +315,21 @@ def in_turn(*actions: tuple[int, FaultAction]) -> FaultAction:
 
 
 def nothing(world: World, reached: PointReached) -> None:
-    """To see that a point is reached."""
+    """Does nothing: the fault only counts that the point is reached."""
 
 
 def lost(message: type[Message], where: Where, nth: int = 1, times: int = 1) -> TargetedFault:
-    """Loses messages of this type, from the ``nth`` one that ``where`` holds for."""
+    """Loses ``times`` messages of this type where ``where`` holds, from the ``nth`` on."""
     return TargetedFault(sent(message), loses, where, nth, times, is_loss=True)
 
 
 def is_recovering(world: World, task: TaskId) -> bool:
-    """The task's present incarnation is gathering or restoring."""
+    """Returns whether the current incarnation of a task is gathering or restoring."""
     slot = world.slot_of(task)
     hosted = slot.slot.hosted.get(task) if slot is not None else None
     return hosted is not None and isinstance(hosted.state, Recovering)
 
 
 def not_injected(world: World) -> list[str]:
-    """Points of aims that were never reached: the case has not shown what it is for."""
+    """Returns the points whose faults were not injected: this world has not tested its case."""
     return [targeted.point for targeted in world.faults.targeted_faults if not targeted.injected]

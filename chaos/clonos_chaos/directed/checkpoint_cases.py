@@ -1,4 +1,4 @@
-"""Aimed cases 31 to 35 of the conformance list: around a checkpoint, and what the dead have sent."""
+"""Directed tests 31 to 35 of the conformance list: around a checkpoint, and messages of dead incarnations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from clonos.core.wire.control_messages import Completed, Snapshotted, View
 from clonos.core.wire.replication_messages import AppendAck, StandbyUpdate
 from clonos_chaos.directed.building_blocks import (
+    EXTERNAL_OPENED,
     IMMEDIATE,
     RICH,
     TIMED,
@@ -34,8 +35,6 @@ from clonos_chaos.directed.building_blocks import (
 from clonos_chaos.sim.targeted_faults import PointReached, delivered
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World
-
-# ------------------------------------------------------------------ 31-35: checkpoints and the dead
 
 
 @directed_test("31 sink dies behind a complete checkpoint")
@@ -88,7 +87,7 @@ def _standby_is_ahead(seed: int) -> World:
 
 @directed_test("33 standby has changes of a dead incarnation")
 def _standby_of_the_dead(seed: int) -> World:
-    """Nobody has seen the barrier to which they belong, so the successor makes another one of the same number."""
+    """No receiver has seen the barrier of these changes, so the successor makes another one with the same number."""
     alone = at("aligned", cuts("a/0", "b/0", 2_000), about("a/0"), nth=2)
     killed = at(delivered(StandbyUpdate), kills("a/0"), both(about("a/0"), after(alone)))
     again = at("complete", in_turn((20, kills("a/0"))), after(killed), nth=2)
@@ -180,11 +179,11 @@ def _late_acknowledgement_of_a_sink(seed: int) -> World:
     )
 
 
-@directed_test("35 confirmation of the outside for a dead incarnation")
+@directed_test("35 confirmation of the external system for a dead incarnation")
 def _late_confirmation(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, sink=replace(IMMEDIATE, fails_once=25)),
-        [at("outside opened", nothing, by_successor)],
+        [at(EXTERNAL_OPENED, nothing, by_successor)],
         settings={"outside_ns_max": 60 * MILLISECOND_NS},
     )

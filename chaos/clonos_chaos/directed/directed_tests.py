@@ -1,8 +1,8 @@
-"""Aimed cases by name: worlds in which faults strike at named transitions of the protocol.
+"""Directed tests by name: worlds with faults injected at named transitions of the protocol.
 
-The numbers are those of the conformance list: part G (transitions that random kills rarely reach), part E (several
-failures) and part F (output). A scene is a world that has not run; ``tests/worlds`` runs it, sees that every aim has
-struck, and looks at what came of it. Wrong rules are planted in them too.
+Numbers refer to the conformance list: part G (transitions that random kills rarely reach), part E (several failures)
+and part F (output). A directed test makes a world; ``tests/worlds`` runs it, checks that every fault was injected, and
+judges the result. Mutants are tested in them too.
 """
 
 from __future__ import annotations

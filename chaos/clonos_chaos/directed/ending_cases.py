@@ -1,4 +1,4 @@
-"""Aimed cases 43 to 49 of the conformance list: budgets, views, the end, quarrels, calls, coordinators, poison."""
+"""Directed tests 43 to 49 of the conformance list: budgets, views, end of job, suspicions, calls, terms, poison."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from clonos_chaos.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_OPENED,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     PLAIN,
     RICH,
@@ -111,7 +113,7 @@ _END_POINTS: dict[str, tuple[TargetedFault, ...]] = {
 
 def _ends(name: str) -> DirectedTest:
     def make(seed: int) -> World:
-        targeted_faults = [replace(targeted) for targeted in _END_POINTS[name]]  # an aim counts for one world
+        targeted_faults = [replace(targeted) for targeted in _END_POINTS[name]]  # a targeted fault counts for one world
         return directed(seed, line(RICH, RICH, RICH), targeted_faults, settings={"outside_ns_max": 20_000_000})
 
     return make
@@ -160,7 +162,7 @@ _CALL_POINTS: dict[str, TargetedFault] = {
 }
 
 
-_DOUBTS = {"again": "", "reconcile": ", and the outside is asked", "raise": ", and nobody may call again"}
+_DOUBTS = {"again": "", "reconcile": ", and the external system is asked", "raise": ", and is not repeated"}
 
 
 def _calls(when: str, doubt: str) -> DirectedTest:
@@ -172,7 +174,7 @@ for _when in _CALL_POINTS:
         DIRECTED_TESTS[f"47 task dies {_when}{reports}"] = _calls(_when, _doubt)
 
 
-@directed_test("47 task dies while its keeper has not heard of INTENT")
+@directed_test("47 task dies while its keeper lacks INTENT")
 def _keeper_is_behind(seed: int) -> World:
     late = lost(AppendLog, about("a/0"), nth=10, times=3)
     return directed(seed, line(PLAIN, EFFECTS, RICH), [late, at("called", kills_it, both(about("a/0"), after(late)))])
@@ -192,7 +194,7 @@ def _old_coordinator_wakes(seed: int) -> World:
     return directed(seed, line(RICH, RICH, RICH), [at("metadata begun", replaces_coordinator(300), nth=2)], records=90)
 
 
-@directed_test("48 all that knew of a later generation die, and one that did not hear of it wakes up")
+@directed_test("48 all that know a later generation die, and a slot that does not know it resumes")
 def _later_generation_is_forgotten(seed: int) -> World:
     asleep: list[SimSlot] = []
 
@@ -205,12 +207,12 @@ def _later_generation_is_forgotten(seed: int) -> World:
         world.restart_coordinator(20)
         world.faults.kill_together([slot for slot in world.living() if slot is not asleep[0]])
 
-    first = at("outside written", all_but_one, nth=4)
-    again = at("outside written", kills_all_others, after(first))
+    first = at(EXTERNAL_WRITTEN, all_but_one, nth=4)
+    again = at(EXTERNAL_WRITTEN, kills_all_others, after(first))
     return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [again, first])
 
 
-@directed_test("48 all that knew of a sink's later life die, and the coordinator")
+@directed_test("48 all that know a later incarnation of a sink die, and the coordinator")
 def _later_life_is_forgotten(seed: int) -> World:
     def in_the_know(world: World) -> set[SlotId]:
         placement = world.oracle.view.placements[world.job.task("sink/0")]  # type: ignore[union-attr]
@@ -220,8 +222,8 @@ def _later_life_is_forgotten(seed: int) -> World:
         world.restart_coordinator(20)
         world.faults.kill_together([world.slots[slot] for slot in sorted(in_the_know(world))])
 
-    first = at("outside written", suspects("sink/0", 60_000), nth=4)
-    second = at("outside opened", forgets, both(about("sink/0"), by_successor))
+    first = at(EXTERNAL_WRITTEN, suspects("sink/0", 60_000), nth=4)
+    second = at(EXTERNAL_OPENED, forgets, both(about("sink/0"), by_successor))
     unheard = both(
         after(first), both(before(second), lambda world, reached: reached.receiver not in in_the_know(world))
     )

@@ -1,4 +1,4 @@
-"""Aimed cases 20 to 26 of the conformance list: several failures, together and one after the other."""
+"""Directed tests 20 to 26 of the conformance list: several failures, simultaneous and in sequence."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos_chaos.directed.building_blocks import (
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     RICH,
     TIMED,
@@ -132,8 +133,7 @@ def _downstream_of_replay(seed: int) -> World:
 
 
 def _pairs(job: FuzzJob) -> None:
-    """Two lanes that cross before ``b``: with two domains ``source/0`` and ``a/0`` sit in one, and feed ``b/1`` in the
-    other."""
+    """Builds lanes that cross before ``b``: of two domains, one hosts ``source/0`` and ``a/0``, the other ``b/1``."""
     before = job.add("source", RICH, 2)
     for name, partitioning in (("a", Partitioning.FORWARD), ("b", Partitioning.HASH)):
         vertex = job.add(name, RICH, 2)
@@ -143,7 +143,7 @@ def _pairs(job: FuzzJob) -> None:
 
 
 def _linked(replicas_missing: int, **settings: int) -> DirectedTest:
-    """What ``a/0`` has of ``source/0`` is in one domain only, so it has ridden on to ``b/1``."""
+    """Delays the keeper: the log of ``source/0`` at ``a/0`` is in one domain only, so it was also sent to ``b/1``."""
 
     def make(seed: int) -> World:
         kill = at("batch delivered", kills_domain_of("a/0"), along("a/0", "b/1"), nth=5)
@@ -154,22 +154,22 @@ def _linked(replicas_missing: int, **settings: int) -> DirectedTest:
     return make
 
 
-DIRECTED_TESTS["22 linked tasks die before the keeper has heard of one"] = _linked(0)
-DIRECTED_TESTS["22 linked tasks die while the keeper has heard of a part"] = _linked(
+DIRECTED_TESTS["22 linked tasks die before the keeper has any of their logs"] = _linked(0)
+DIRECTED_TESTS["22 linked tasks die while the keeper has a part of their logs"] = _linked(
     2, network_ns_max=10 * MILLISECOND_NS
 )
 
 
 def _lanes(job: FuzzJob) -> None:
-    """Two lanes: with two domains ``source/0`` and ``sink/0`` sit in one."""
+    """Builds two lanes: of two domains, one hosts ``source/0`` and ``sink/0``."""
     source = job.add("source", RICH, 2)
     job.connect(source, job.add_sink(IMMEDIATE, 2), Partitioning.FORWARD)
 
 
-@directed_test("22 linked tasks die, and a keeper that heard of both is let go")
-def _keeper_of_both_is_let_go(seed: int) -> World:
-    """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. The sink's successor sits there
-    with another keeper beside it, and the other successor's questions to the first one are lost until that is gone."""
+@directed_test("22 linked tasks die, and the keeper with both logs is dropped")
+def _keeper_of_both_is_dropped(seed: int) -> World:
+    """Only the keeper of ``sink/0`` holds the end of the log of ``source/0``. The successor of the sink runs beside it,
+    with another keeper; log requests to the first keeper are lost until it is gone."""
 
     def is_to_the_first_keeper(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
@@ -184,10 +184,10 @@ def _keeper_of_both_is_let_go(seed: int) -> World:
     return directed(seed, _lanes, [late, kill, deaf], options, {"domains": 2})
 
 
-@directed_test("22 linked tasks die behind the keeper that had heard of both")
+@directed_test("22 linked tasks die after the keeper with both logs")
 def _keeper_of_both_dies_first(seed: int) -> World:
-    """Of the end of the log of ``source/0`` only the keeper of ``sink/0`` has heard. It dies alone; both tasks die when
-    another one is ready, and nothing has been drawn since."""
+    """Only the keeper of ``sink/0`` holds the end of the log of ``source/0``. It dies alone; both tasks die when
+    another keeper is ready, and no determinant was recorded since."""
 
     def keeper(world: World, number: int) -> SlotId:
         return world.oracle.views[number].placements[world.job.task("sink/0")].keepers[0]  # type: ignore[union-attr]
@@ -208,9 +208,8 @@ def _keeper_of_both_dies_first(seed: int) -> World:
 
 @directed_test("22 sink dies with its old keeper when the new one is ready")
 def _sink_with_its_old_keeper(seed: int) -> World:
-    """The domain of its first keeper has died. It sits in one domain with the second one, and dies when the third one,
-    elsewhere, has just got ready, which the coordinator does not know: it believes in the second one, which sits
-    well."""
+    """The domain of the first keeper has died. The sink shares a domain with its second keeper, and dies when the third
+    one has just become ready, which the coordinator does not know: it relies on the second one."""
 
     def keepers(world: World) -> tuple[SlotId, ...]:
         return world.oracle.view.placements[world.job.task("sink/0")].keepers  # type: ignore[union-attr]
@@ -225,12 +224,12 @@ def _sink_with_its_old_keeper(seed: int) -> World:
         slot = world.slot_of(reached.known_task)
         world.faults.kill(world.slots[keepers(world)[0]])
         if slot is not None:
-            world.faults.suspect(slot, 0)  # so that the coordinator hears of this one first
+            world.faults.suspect(slot, 0)  # so that the coordinator learns of this death first
 
     def domain_dies(world: World, reached: PointReached) -> None:
         world.faults.kill_domain(world.slots[keepers(world)[0]].domain)
 
-    first = at("outside written", domain_dies, nth=6)
+    first = at(EXTERNAL_WRITTEN, domain_dies, nth=6)
     late = lost(AppendLog, both(after(first), is_to_the_new_one), times=3)
     return directed(
         seed,
@@ -244,7 +243,7 @@ def _sink_with_its_old_keeper(seed: int) -> World:
 
 @directed_test("36 log has a hole where more domains die than there are replicas")
 def _hole(seed: int) -> World:
-    """The successor of ``a/0`` has got what the keeper of ``source/0`` did not have yet, and nothing before."""
+    """The successor of ``a/0`` holds the end of the log of ``source/0``, which its keeper lacks, but no more."""
 
     def is_to_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message
@@ -296,7 +295,7 @@ for _name, _pause_ms in _PAUSES_MS.items():
 
 @directed_test("24 suspected sink writes on")
 def _suspected_sink(seed: int) -> World:
-    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", suspects("sink/0", 300), nth=6)])
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at(EXTERNAL_WRITTEN, suspects("sink/0", 300), nth=6)])
 
 
 @directed_test("24 suspected task sends on")
@@ -352,7 +351,7 @@ def _reset_with_a_batch(seed: int) -> World:
 
 @directed_test("26 connection is reset with deltas on their way, then their owner dies")
 def _reset_with_deltas(seed: int) -> World:
-    """The heartbeat bears deltas of the source; what comes next on the channel bears none of it."""
+    """The heartbeat carries deltas of the source; the next message of the channel does not."""
 
     def has_deltas_of_the_source(world: World, message: Any) -> bool:
         return any(owner_of(delta.log) == world.job.task("source/0") for delta in message.deltas)  # type: ignore[union-attr]
@@ -377,7 +376,7 @@ def _suspected_caller(seed: int) -> World:
     return directed(seed, line(RICH, EFFECTS, RICH), [at("called", suspects("a/0", 300), about("a/0"), nth=6)])
 
 
-@directed_test("24 suspected task sends on to a slot that has not heard")
+@directed_test("24 suspected task sends on to a slot with an older view")
 def _suspected_task_is_received(seed: int) -> World:
     suspected = at("batch delivered", suspects("a/0", 300), along("a/0", "b/0"), nth=6)
     deaf = lost(View, both(after(suspected), received_by("b/0")), times=2)

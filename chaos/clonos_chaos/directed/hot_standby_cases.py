@@ -1,4 +1,4 @@
-"""Aimed cases 50: tasks that a shadow follows, which takes over or does not."""
+"""Directed tests 50: tasks with hot standbys, whose shadows take over or do not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS = 300
 
 
 def followed(*names: str) -> Where:
-    """Each of these tasks has a shadow that could be its next life."""
+    """Holds while each of these tasks has a shadow that could take over."""
 
     def where(world: World, reached: PointReached) -> bool:
         placements = world.oracle.view.placements
@@ -53,7 +53,7 @@ def _is_followed(world: World, placement: Placement) -> bool:
 
 
 def _hit(*names: str, nth: int = 3) -> TargetedFault:
-    """They die together while each of them is followed."""
+    """Kills these tasks together while each has a shadow that could take over."""
     return at("batch delivered", kills(*names), followed(*names), nth=nth)
 
 
@@ -64,7 +64,7 @@ def _takes_over(seed: int) -> World:
 
 @directed_test("50 hot standbys take over again and again")
 def _again_and_again(seed: int) -> World:
-    """So often that the last ones are cautious."""
+    """Kills the task so often that the last incarnations replay in single-step mode."""
     kills_all = at("batch delivered", kills("a/0"), followed("a/0"), nth=3, times=4)
     return directed(
         seed, line(RICH, HOT_TIMED, RICH), [kills_all], options={"checkpoint_every_ms": 60}, records=2 * RECORDS
@@ -82,7 +82,7 @@ def _ended(seed: int) -> World:
     return directed(seed, line(RICH, HOT, HOT), [kill], records=RECORDS)
 
 
-@directed_test("50 task dies with all who hold its log and that of its input")
+@directed_test("50 task dies with all holders of its log and of its input's log")
 def _with_holders(seed: int) -> World:
     kill = at("emission", kills("source/0", "a/0", "b/0", "sink/0"), both(about("a/0"), followed("a/0")), nth=4)
     return directed(
@@ -113,7 +113,7 @@ def _successor_dies(seed: int) -> World:
 
 @directed_test("50 task dies behind a barrier that its shadow has passed")
 def _pending(seed: int) -> World:
-    """The snapshot that the shadow has made stands for that of the dead one, and the next builds on it."""
+    """The snapshot of the shadow replaces that of the dead incarnation, and the next one builds on it."""
     first = at("aligned of a shadow", kills("a/0"), both(about("a/0"), followed("a/0")), nth=2)
     again = at("complete", kills("a/0"), after(first), nth=3)
     return directed(

@@ -1,6 +1,6 @@
-"""Aimed cases of sources that cannot be read again: source, keeper and both die around each step of a record's way.
+"""Directed tests of sources that cannot be re-read: source, keeper or both die at each step of a record's way.
 
-By name like ``directed.DIRECTED_TESTS``, but apart from them: here the pusher's own account is what counts.
+They are separate from ``DIRECTED_TESTS``, because here the oracle compares with what the producer has sent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from clonos.core.wire.control_messages import Snapshotted
 from clonos.core.wire.replication_messages import AppendLog
 from clonos_chaos.directed.building_blocks import (
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     OPTIONS,
     PLAIN,
@@ -39,11 +40,11 @@ PUSHED = replace(RICH, is_pushed=True)
 SLOW_CHECKPOINTS = {"checkpoint_every_ms": 5_000}
 
 JournalTest = Callable[[int, bool], World]
-"""From a seed, and whether the pusher goes back to where the job says, to a world that has not run."""
+"""(seed, whether the producer goes back to where the job asks) -> a world that has not run."""
 
 
 def kills_keepers(world: World, reached: PointReached) -> None:
-    """The slots of the source's keepers die at one instant."""
+    """Kills the slots of the source's keepers at one instant."""
     keepers = world.oracle.view.placements[reached.known_task].keepers
     world.faults.kill_together([world.slots[slot] for slot in keepers if slot in world.slots])
 
@@ -56,7 +57,7 @@ def journal_world(
     options: dict[str, Any] | None = None,
     spare_slots: int = SETTINGS.spare_slots,
 ) -> World:
-    """``source``, ``a`` and ``sink`` in a world in which nothing goes wrong but what the aims say."""
+    """Makes a world with ``source``, ``a`` and ``sink`` and these faults only."""
     chosen = replace(OPTIONS, **(options or {}))
     build = line(PUSHED, PLAIN, sink=sink)
     return World(
@@ -80,7 +81,7 @@ SURVIVED: dict[str, JournalTest] = {
         ("bytes have come in", "taken in", 9),
         ("they are on their way to the keeper", sent(AppendLog), 9),
         ("the keeper has them", delivered(AppendLog), 9),
-        ("the pusher is told", "acknowledged", 9),
+        ("the producer gets an acknowledgement", "acknowledged", 9),
         ("records are read", "emission", 9),
         ("a barrier leaves", "aligned", 1),
         ("its snapshot is written", "snapshot written", 1),
@@ -94,12 +95,12 @@ SURVIVED: dict[str, JournalTest] = {
         ("the source and the task behind it", kills(SOURCE, "a/0")),
     )
 }
-"""What is survived without a rollback."""
+"""Failures that are survived without a rollback."""
 
-SURVIVED["the source dies, and nobody has heard of its snapshot"] = lambda seed, goes_back: journal_world(
+SURVIVED["the source dies, and its snapshot is never acknowledged"] = lambda seed, goes_back: journal_world(
     seed, goes_back, [TargetedFault(sent(Snapshotted), kills_it, about(SOURCE), is_loss=True)]
 )
-SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back: journal_world(
+SURVIVED["the successor dies when the producer gets an acknowledgement"] = lambda seed, goes_back: journal_world(
     seed,
     goes_back,
     [
@@ -110,13 +111,13 @@ SURVIVED["the successor dies when the pusher is told"] = lambda seed, goes_back:
 
 
 def _to_one_that_lags(world: World, reached: PointReached) -> bool:
-    """A message of the source, before its second death, to another keeper than the first, who sits with its standby."""
+    """Holds, until the second death of the source, for its messages to keepers other than the first."""
     keepers = world.oracle.view.placements[reached.known_task].keepers
     return reached.receiver not in keepers[:1] and world.faults.killed < 2
 
 
-SURVIVED["the source dies, and then its successor with the one keeper that had more than the other"] = (
-    lambda seed, goes_back: journal_world(
+SURVIVED["the source dies, then its successor with the keeper that had more than the other"] = lambda seed, goes_back: (
+    journal_world(
         seed,
         goes_back,
         [
@@ -136,26 +137,26 @@ LOST: dict[str, JournalTest] = {
         options=SLOW_CHECKPOINTS,
     ),
 }
-"""What loses the journal."""
+"""Failures that lose the journal."""
 
 
 def kills_all_but_the_sources_keepers(world: World, reached: PointReached) -> None:
-    """The slots of an immediate sink, of its keepers and of the source die at one instant."""
+    """Kills the slots of an immediate sink, of its keepers and of the source at one instant."""
     source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
     slots = dict.fromkeys((source.hosting_slot, sink.hosting_slot, *sink.keepers))
     world.faults.kill_together([world.slots[slot] for slot in slots if slot not in source.keepers])
 
 
 def kills_all_but_the_source(world: World, reached: PointReached) -> None:
-    """The slots of an immediate sink, of its keepers and of the source's die at one instant."""
+    """Kills the slots of an immediate sink, of its keepers and of the source's keepers at one instant."""
     source, sink = (world.oracle.view.placements[world.job.task(name)] for name in (SOURCE, "sink/0"))  # type: ignore[union-attr]
     slots = dict.fromkeys((sink.slot, *sink.keepers, *source.keepers))
     world.faults.kill_together([world.slots[slot] for slot in slots if slot != source.slot and slot in world.slots])
 
 
 def _injected_at_the_sink(action: FaultAction) -> JournalTest:
-    """With two spare slots, so that the keepers of source and sink are apart."""
-    targeted = at("outside written", action, about("sink/0"), 9)
+    """Injects a fault at the sink. Two spare slots keep the keepers of source and sink apart."""
+    targeted = at(EXTERNAL_WRITTEN, action, about("sink/0"), 9)
     return lambda seed, goes_back: journal_world(
         seed, goes_back, [replace(targeted)], sink=IMMEDIATE, options=SLOW_CHECKPOINTS, spare_slots=2
     )
@@ -170,4 +171,4 @@ ROLLED_BACK: dict[str, JournalTest] = {
         kills_all_but_the_sources_keepers
     ),
 }
-"""What costs another log, but no journal."""
+"""Failures that lose another log, but no journal."""

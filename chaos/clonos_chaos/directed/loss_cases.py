@@ -1,4 +1,4 @@
-"""Aimed cases 36 to 42 of the conformance list: lost logs, keepers, lost messages, who asks whom, batches."""
+"""Directed tests 36 to 42 of the conformance list: lost logs, keepers, lost messages, mutual requests, batches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clonos_chaos.directed.building_blocks import (
     BOTH,
     DIRECTED_TESTS,
     EFFECTS,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     RICH,
     TRANSACTIONAL,
@@ -63,7 +64,7 @@ def _log_is_lost_with_output_on_its_way(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [at("outside written", kills("source/0", "a/0"), nth=4)],
+        [at(EXTERNAL_WRITTEN, kills("source/0", "a/0"), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 100 * MILLISECOND_NS},
     )
@@ -74,7 +75,7 @@ def _log_is_lost_and_a_sink_writes_on(seed: int) -> World:
     return directed(
         seed,
         line(RICH, RICH, RICH, sink=IMMEDIATE),
-        [at("outside written", in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
+        [at(EXTERNAL_WRITTEN, in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
         options={"sharing_depth": 1},
         settings={"outside_ns_max": 200 * MILLISECOND_NS},
     )
@@ -90,10 +91,10 @@ def _log_is_lost_in_a_diamond(seed: int) -> World:
     )
 
 
-@directed_test("37 sink dies while its keeper has not heard")
+@directed_test("37 sink dies while its keeper is behind")
 def _keeper_is_behind(seed: int) -> World:
     late = lost(AppendLog, about("sink/0"), nth=10, times=3)
-    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at("outside written", kills("sink/0"), after(late))])
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [late, at(EXTERNAL_WRITTEN, kills("sink/0"), after(late))])
 
 
 @directed_test("37 all but the keeper die")
@@ -101,7 +102,7 @@ def _all_but_the_keeper(seed: int) -> World:
     return directed(
         seed,
         line(RICH, sink=IMMEDIATE),
-        [at("outside written", kills("source/0", "sink/0"), nth=8)],
+        [at(EXTERNAL_WRITTEN, kills("source/0", "sink/0"), nth=8)],
         options={"standbys": 0},
         settings={"spare_slots": 2},
     )
@@ -109,9 +110,7 @@ def _all_but_the_keeper(seed: int) -> World:
 
 @directed_test("37 sink and keeper die together")
 def _sink_and_keeper(seed: int) -> World:
-    return directed(
-        seed, line(RICH, RICH, sink=IMMEDIATE), [at("outside written", kills_with_keepers("sink/0"), nth=8)]
-    )
+    return directed(seed, line(RICH, RICH, sink=IMMEDIATE), [at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=8)])
 
 
 @directed_test("37 message to the keeper is lost that had the causes of the next one")
@@ -140,7 +139,7 @@ def _causes_are_lost_on_their_way_to_the_keeper(seed: int) -> World:
 
 @directed_test("37 sink dies while its keeper is replaced")
 def _sink_during_keeper_change(seed: int) -> World:
-    """Its successor has to sit in its keeper's domain, so another keeper is named beside the old one."""
+    """The successor has to run in the keeper's domain, so that another keeper is named beside the old one."""
 
     def keepers_change(world: World, reached: PointReached) -> bool:
         task = world.job.task("sink/0")  # type: ignore[union-attr]
@@ -151,7 +150,7 @@ def _sink_during_keeper_change(seed: int) -> World:
             and earlier.keepers != now.keepers
         )
 
-    first = at("outside written", kills("sink/0"), nth=6)
+    first = at(EXTERNAL_WRITTEN, kills("sink/0"), nth=6)
     return directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
@@ -265,7 +264,7 @@ def _lost_is_lost(seed: int) -> World:
         seed,
         line(RICH, RICH, sink=IMMEDIATE),
         [
-            at("outside written", kills_with_keepers("sink/0"), nth=8),
+            at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=8),
             lost(LogLost, lambda world, reached: True, times=2),
         ],
     )
@@ -287,9 +286,9 @@ for _when, (_point, _where) in _TRIGGER_POINTS.items():
     DIRECTED_TESTS[f"39 trigger dies with its source {_when}"] = _loses_trigger(_point, _where)
 
 
-@directed_test("39 one source hears of a later trigger only")
+@directed_test("39 one source receives a later trigger only")
 def _later_trigger_only(seed: int) -> World:
-    """Its barrier stands for the one that the other source has sent long ago, and whose input is held for it."""
+    """Its barrier stands for the earlier barrier of the other source, for which the input is held."""
     deaf = lost(Trigger, about("source/1"), nth=2, times=4)
     return directed(seed, line(RICH, RICH, widths=(2, 1)), [deaf], settings={"patience_ms": 1_000}, records=200)
 
@@ -337,7 +336,7 @@ def _two_ask_each_other(seed: int) -> World:
 
 @directed_test("41 second death before replicas are refilled")
 def _second_death(seed: int) -> World:
-    """What the first one held of the log of ``a`` it has got from holders that die now, and from ``a`` nothing yet."""
+    """The first successor has the log of ``a`` only from holders that die now, and nothing from ``a`` itself yet."""
 
     def is_sent_by_the_successor(world: World, reached: PointReached) -> bool:
         message: Any = reached.message

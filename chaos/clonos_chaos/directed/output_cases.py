@@ -1,4 +1,4 @@
-"""Aimed cases 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, and what befalls sinks."""
+"""Directed tests 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, failures of sinks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos_chaos.directed.building_blocks import (
     DIRECTED_TESTS,
+    EXTERNAL_WRITTEN,
     IMMEDIATE,
     RICH,
     TRANSACTIONAL,
@@ -37,20 +38,20 @@ def _within_the_depth(seed: int) -> World:
 
 @directed_test("37 all processes but one die, and others come")
 def _all_but_one(seed: int) -> World:
-    """The sink lives on and has the logs of all. Tasks crowd in what is left, until there are other processes."""
-    targeted = at("outside written", kills_all_but("sink/0"), nth=20)
+    """The sink survives with the logs of all tasks. The tasks share its process until other processes come."""
+    targeted = at(EXTERNAL_WRITTEN, kills_all_but("sink/0"), nth=20)
     return directed(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [targeted], records=150)
 
 
 @directed_test("29 writer of a table dies")
 def _writer_dies(seed: int) -> World:
-    targeted_faults = [at("outside written", kills("sink/0"), nth=nth) for nth in (4, 12)]
+    targeted_faults = [at(EXTERNAL_WRITTEN, kills("sink/0"), nth=nth) for nth in (4, 12)]
     return directed(seed, line(RICH, RICH, sink=IMMEDIATE), targeted_faults, external=ExternalKind.SQLITE)
 
 
 def _writer_dies_with_keepers(kind: ExternalKind) -> DirectedTest:
-    """Twice: the second time in the generation that the first has begun."""
-    targeted_faults = [at("outside written", kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
+    """Kills the sink with its keepers twice: the second time in the generation that began with the first."""
+    targeted_faults = [at(EXTERNAL_WRITTEN, kills_with_keepers("sink/0"), nth=nth) for nth in (6, 14)]
     return lambda seed: directed(
         seed,
         line(RICH, RICH, sink=IMMEDIATE, widths=(1, 2, 2)),
@@ -69,9 +70,9 @@ def _sink_dies(point: str, sink: Work, **options: Any) -> DirectedTest:
 
 for _point in (*_SNAPSHOT, "committed"):
     DIRECTED_TESTS[f"28 transactional sink dies at {_point}"] = _sink_dies(_point, TRANSACTIONAL)
-for _point in (*_SNAPSHOT, "outside written"):
+for _point in (*_SNAPSHOT, EXTERNAL_WRITTEN):
     DIRECTED_TESTS[f"29 immediate sink dies at {_point}"] = _sink_dies(_point, IMMEDIATE)
-DIRECTED_TESTS["30 immediate sink without keepers dies"] = _sink_dies("outside written", IMMEDIATE, keepers=0)
+DIRECTED_TESTS["30 immediate sink without keepers dies"] = _sink_dies(EXTERNAL_WRITTEN, IMMEDIATE, keepers=0)
 for _kind in ExternalKind:
     if _kind is not ExternalKind.ALARMING:
         DIRECTED_TESTS[f"30 writer of a table dies with its keepers: {_kind}"] = _writer_dies_with_keepers(_kind)

@@ -30,7 +30,7 @@ Row = tuple[int, tuple[Any, ...]]
 
 
 class Offsets:
-    """A source of the rows ``(offset, ())``; a split is a range of offsets."""
+    """Source of the rows ``(offset, ())``; a split is a range of offsets."""
 
     def __init__(self, records: int) -> None:
         self.records = records
@@ -44,7 +44,7 @@ class Offsets:
 
 
 class OffsetsReader:
-    """Reads a range."""
+    """Reader of a range of offsets."""
 
     def open(self, split: bytes, mark: bytes | None) -> None:
         bounds: Any = decode_value(split)
@@ -65,7 +65,7 @@ class OffsetsReader:
 
 
 class Parts:
-    """A transactional sink whose parts are the rows; the world commits them itself."""
+    """Transactional sink whose parts are the rows; the world commits them itself."""
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         pass
@@ -78,7 +78,7 @@ class Parts:
 
 
 class FuzzPartsWriter:
-    """Collects rows until the barrier."""
+    """Writer that collects rows until the barrier."""
 
     def open(self, context: WriterContext) -> None:
         self._rows: list[Any] = []
@@ -98,14 +98,14 @@ class FuzzPartsWriter:
 
 
 class Immediate:
-    """Marks a sink as immediate; the world's outside stands behind it."""
+    """Marker of an immediate sink; the world's external system takes its output."""
 
     def outside(self) -> UnusedExternal:
         return UnusedExternal()
 
 
 class UnusedExternal:
-    """Never connected to: the simulated slot writes to the world's outside."""
+    """Placeholder that is never connected to: the simulated slot writes to the world's external system."""
 
     def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
         raise AssertionError(identity)
@@ -132,7 +132,7 @@ def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) 
 
 
 class CountPerKey:
-    """Counts per key, and holds a row back by a timer now and then."""
+    """Process function that counts per key, and delays every third row by a timer."""
 
     seen = ValueState[int]("seen", default=0)
     held = ValueState[list[Row]]("held", default=[])
@@ -159,7 +159,7 @@ class CountPerKey:
 
 
 class ApiJob:
-    """What ``World`` needs of a job, made with the API. Offers the same names as ``FuzzJob``."""
+    """Fuzz job made with the API, with the interface of ``FuzzJob`` that ``World`` needs."""
 
     def __init__(self, name: str, rng: Random, records: int, sharing_depth: int | None) -> None:
         self.name = name
@@ -168,7 +168,7 @@ class ApiJob:
         self.copies = 1
         self.ordered: list[str] = []  # keys of calls with an effect
         self.producers: dict[TaskId, SimProducer] = {}
-        self.chains_open = 0  # not counted: the operators' own tests see to their resources
+        self.chains_open = 0  # not counted: the operators' own tests check their resources
         graph = JobGraph("fuzz-api")
         self._build(graph, rng)
         options = Options(sharing_depth=sharing_depth)
@@ -197,7 +197,7 @@ class ApiJob:
             last.sink(Parts())
 
     def _drawn_order(self, rng: Random) -> Callable[[Any], int] | None:
-        """A call with an effect that nobody repeats: without doubt, or asked for."""
+        """Draws a call with an effect that is never repeated in doubt: it is left, or looked up."""
         kind = int(1e9 * next_of(rng)) % 6
         if kind > 1:
             return None
@@ -217,11 +217,11 @@ class ApiJob:
         return self.service.reconcile(key)
 
     def expected(self) -> Sequence[int]:
-        """The offsets that must have come out, each ``copies`` times."""
+        """Returns the offsets that must come out, each ``copies`` times."""
         return range(self.records)
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """Orders that were made twice: a task that died with its keeper may have, and one that asked too early."""
+        """Returns orders made twice, unless a task died with its keeper or looked a call up too early."""
         if exposed:
             return []
         counted = Counter(self.ordered)
@@ -229,16 +229,16 @@ class ApiJob:
         return [f"the order {key} was made {counted[key]} times, though it is not in doubt" for key in twice]
 
     def new_chain(self, vertex: int) -> Chain:
-        """A chain for one incarnation."""
+        """Makes a chain for one incarnation."""
         return self._image.new_chain(vertex)
 
     def new_mirror(self, vertex: int) -> Mirror:
-        """An empty image of its state."""
+        """Makes an empty mirror of its state."""
         return self._image.new_mirror(vertex)
 
 
 def _or_none(order: Callable[[Any], int], question: Any) -> int:
-    """An order of which nobody knows has no answer."""
+    """Places an order; returns 0 for an order in doubt."""
     try:
         return order(question)
     except CallInDoubt:

@@ -1,4 +1,4 @@
-"""Fuzz jobs whose calls wait side by side (map_async): whatever dies, every record has one answer, given to it."""
+"""Fuzz jobs with concurrent calls (``map_async``): whatever dies, every record has the one answer given to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clonos_chaos.jobs.fuzz_chain import KEYS
 
 
 class AsideJob(ApiJob):
-    """A source, calls aside in order or as they are answered, state by key behind them, calls aside again."""
+    """Job with concurrent calls, ordered or not, keyed state after them, and concurrent calls again."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))

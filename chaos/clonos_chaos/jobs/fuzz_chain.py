@@ -1,8 +1,8 @@
-"""A chain whose rows tell their own story: what each vertex drew for them, so that any contradiction shows.
+"""Operator chain whose rows carry their lineage: what each vertex drew for them, so that any contradiction shows.
 
-A row is ``(offset, story, stamp)``. Every vertex appends ``(vertex, task, state, instant, luck, answer)`` to the story;
-the stamp is ``(vertex, task, serial)`` of whoever sent it last, so that the next one sees a gap, a repeat or a change
-of order in its own input. Written on the core alone, so that the core's worlds do not depend on the operators.
+A row is ``(offset, lineage, stamp)``. Every vertex appends ``(vertex, task, state, instant, random, answer)`` to the
+lineage. The stamp is ``(vertex, task, serial)`` of the last sender, so that the next vertex detects a gap, a repeat or
+a change of order in its input. It uses the core alone, so that the core's worlds do not depend on the operators.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ KEYS = 7
 
 @dataclass(frozen=True)
 class Work:
-    """What a vertex of a fuzz job does with each row."""
+    """Work of a vertex of a fuzz job on each row."""
 
-    calls: bool = False  # asks the service
+    calls: bool = False  # calls the service
     effects: bool = False  # with an effect: INTENT
-    doubt: str = "again"  # one in doubt is made again under its key; or "reconcile": asked for; or "raise"
+    doubt: str = "again"  # in doubt, a call is repeated under its key; "reconcile": looked up first; "raise": fails
     draws: bool = False  # random numbers
     reads_clock: bool = False
     windows_ns: int = 0  # holds rows back until a processing-time window ends
@@ -47,21 +47,21 @@ class Work:
     poison: int | None = None  # raises at this offset, in every incarnation
     fails_once: int | None = None  # raises at this offset, in the first one
     is_pushed: bool = False  # a source that cannot be re-read
-    is_hot: bool = False  # its standbys follow it
+    is_hot: bool = False  # has hot standbys
     fails_in_shadow: int | None = None  # raises at this offset in its shadow only
-    padding: tuple[int, int] | None = None  # (offset, bytes): this row is one huge element from here on
+    padding: tuple[int, int] | None = None  # (offset, bytes): makes this row a huge element
 
 
 class Disorder(AssertionError):
-    """An operator has seen a gap, a repeat or another order in its input."""
+    """A gap, a repeat or another order in the input of an operator."""
 
 
 class Poisoned(Exception):
-    """Raised by user code at a poison record."""
+    """Error of user code at a poison record."""
 
 
 class FuzzMirror:
-    """State of a fuzz chain: key -> value."""
+    """Mirror of the state of a fuzz chain: key -> value."""
 
     def __init__(self) -> None:
         self.state: dict[Any, Any] = {}
@@ -74,7 +74,7 @@ class FuzzMirror:
 
 
 class FuzzChain:
-    """Implements ``clonos.core.ports.operator_chain.Chain``."""
+    """Implementation of ``clonos.core.ports.operator_chain.Chain``."""
 
     def __init__(self, job: FuzzJob, vertex: int) -> None:
         self.job, self.work = job, job.works[vertex]
@@ -103,12 +103,12 @@ class FuzzChain:
         raise AssertionError("fuzz jobs have rows only")
 
     def _check_order(self, port: int, vertex: int, task: int, serial: int) -> None:
-        """What one task sends arrives in its order, once; all of it where nobody else gets a part."""
+        """Checks that rows of one task arrive in order, once, and without gaps where this is the only receiver."""
         sender = (port, vertex, task)
         last = self.received.get(sender, 0)
         is_next = serial == last + 1 if self.context.parallelism == 1 else serial > last
         if not is_next:
-            raise Disorder(f"{self.context.task_name} got row {serial} of {sender} behind row {last}")
+            raise Disorder(f"{self.context.task_name} got row {serial} of {sender} after row {last}")
         self.received[sender] = serial
 
     def _process(self, rows: list[Any]) -> None:

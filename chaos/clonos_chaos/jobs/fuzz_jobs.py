@@ -1,4 +1,4 @@
-"""Fuzz jobs: a few topologies with parameters drawn from the world's luck, or a job built to order."""
+"""Fuzz jobs: a few topologies with random parameters, or a job built by hand."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
 DOUBTS = ("again", "reconcile", "raise")
-"""What becomes of a call in doubt: ``Work.doubt``."""
+"""Treatments of a call in doubt: ``Work.doubt``."""
 
 _SPREAD = (Partitioning.HASH, Partitioning.HASH, Partitioning.REBALANCE)
 
 
 class FuzzJob:
-    """A plan, what its vertices do, its input, and how often each offset must come out of the sink."""
+    """Job with a plan, the work of its vertices, its input, and how often each offset must come out of the sink."""
 
     def __init__(
         self, name: str, rng: Random, records: int, sharing_depth: int | None, build: Callable[[FuzzJob], None]
@@ -41,7 +41,7 @@ class FuzzJob:
         self.failed_once: list[int] = []  # offsets
         self.is_uneven = False  # the first of two sources has little to read
         self.producers: dict[TaskId, SimProducer] = {}
-        self.external_kind = ExternalKind.ALARMING  # where the world does not draw it
+        self.external_kind = ExternalKind.ALARMING  # where the world does not draw one
         build(self)
         sources = self.vertices[0].parallelism
         self.inputs = [list(range(first, records, sources)) for first in range(sources)]
@@ -50,29 +50,29 @@ class FuzzJob:
         self.plan = Plan(name, tuple(self.vertices), tuple(self.edges), 128, sharing_depth)
 
     def new_chain(self, vertex: int) -> Chain:
-        """A chain for one incarnation."""
+        """Makes a chain for one incarnation."""
         return FuzzChain(self, vertex)
 
     def new_mirror(self, vertex: int) -> Mirror:
-        """An empty image of its state."""
+        """Makes an empty mirror of its state."""
         return FuzzMirror()
 
     def expected(self) -> Sequence[int]:
-        """The offsets that must have come out, each ``copies`` times."""
+        """Returns the offsets that must come out, each ``copies`` times."""
         return range(self.records)
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """What the world around the source has to say, given the alarms and the tasks that died with their keepers."""
+        """Returns complaints about the source, given the alarms and the tasks that died with their keepers."""
         return []
 
     def task(self, name: str) -> TaskId:
-        """The task of this name, ``map/0``."""
+        """Returns the task of this name, such as ``map/0``."""
         return next(task for task in self.plan.tasks if self.plan.task_name(task) == name)
 
-    # ------------------------------------------------------------------ built to order
+    # ------------------------------------------------------------------ built by hand
 
     def add(self, name: str, work: Work, parallelism: int = 1) -> int:
-        """A vertex; the first one is the source."""
+        """Adds a vertex; the first one is the source."""
         is_source = not self.vertices
         self.works.append(work)
         vertex = Vertex(
@@ -87,7 +87,7 @@ class FuzzJob:
         return len(self.vertices) - 1
 
     def add_sink(self, work: Work, parallelism: int = 1) -> int:
-        """The last vertex: immediate where its work has a port, transactional where ``is_sink``."""
+        """Adds the last vertex: immediate where its work has a port, transactional where ``is_sink``."""
         immediate = bool(work.ports)
         self.works.append(work)
         self.vertices.append(
@@ -99,13 +99,13 @@ class FuzzJob:
         return number
 
     def connect(self, source: int, target: int, partitioning: Partitioning = Partitioning.HASH, port: int = 0) -> None:
-        """An edge."""
+        """Adds an edge."""
         self.edges.append(Edge(source, target, partitioning, port))
 
     # ------------------------------------------------------------------ drawn
 
     def vertex(self, name: str, parallelism: int, ports: tuple[int, ...]) -> int:
-        """A vertex that does a random selection of nondeterministic things."""
+        """Adds a vertex with a random selection of nondeterministic work."""
         rng = self.rng
         windows_ns = rng.choice((0, 0, 0, 20, 100)) * MILLISECOND_NS
         has_effects = rng.random() < 0.1
@@ -121,7 +121,7 @@ class FuzzJob:
         return self.add(name, work, parallelism)
 
     def sink(self, parallelism: int) -> int:
-        """The last vertex: transactional, immediate, or both."""
+        """Adds the last vertex: transactional, immediate, or both."""
         kind = self.rng.choice(("transactional", "immediate", "both"))
         work = Work(
             calls=self.rng.random() < 0.3,
@@ -132,14 +132,14 @@ class FuzzJob:
         return self.add_sink(work, parallelism)
 
     def edge(self, source: int, target: int, port: int = 0) -> None:
-        """An edge with a random partitioning that fits."""
+        """Adds an edge with a random partitioning that fits."""
         same = self.vertices[source].parallelism == self.vertices[target].parallelism
         kinds = (*_SPREAD, Partitioning.FORWARD) if same else _SPREAD
         self.connect(source, target, self.rng.choice(kinds), port)
 
 
 def _shuffle(job: FuzzJob) -> None:
-    """Two-level shuffle."""
+    """Builds a two-level shuffle."""
     width = job.rng.choice((1, 2, 2, 3))
     source = job.vertex("source", job.rng.choice((1, 2)), (0,))
     first = job.vertex("map", width, (0,))
@@ -150,7 +150,7 @@ def _shuffle(job: FuzzJob) -> None:
 
 
 def _diamond(job: FuzzJob) -> None:
-    """Two paths that meet again: each offset comes out twice."""
+    """Builds two paths that meet again: each offset comes out twice."""
     source = job.vertex("source", job.rng.choice((1, 2)), (0, 1))
     left = job.vertex("left", job.rng.choice((1, 2)), (0,))
     right = job.vertex("right", 1, (0,))
@@ -164,7 +164,7 @@ def _diamond(job: FuzzJob) -> None:
 
 
 def _chain(job: FuzzJob) -> None:
-    """Five in a row."""
+    """Builds a chain of five vertices."""
     previous = job.vertex("source", 1, (0,))
     for name in ("a", "b", "c"):
         vertex = job.vertex(name, 1, (0,))
@@ -174,7 +174,7 @@ def _chain(job: FuzzJob) -> None:
 
 
 def next_of(rng: Random) -> float:
-    """What luck would give next, without taking it: the worlds of all seeds stay what they were."""
+    """Returns the next random number without consuming it, so that the worlds of all seeds stay the same."""
     peeked = Random()
     peeked.setstate(rng.getstate())
     return peeked.random()
@@ -185,11 +185,11 @@ FUZZ_TOPOLOGIES = tuple(_TOPOLOGIES)
 
 
 def draw_job(topology: str, rng: Random, records: int, sharing_depth: int | None) -> FuzzJob:
-    """A job of a topology."""
+    """Draws a job of a topology."""
     return FuzzJob(topology, rng, records, sharing_depth, _TOPOLOGIES[topology])
 
 
 def with_replicas(plan: Plan, seed: int, options: Options | None) -> Plan:
-    """Where sharing stops by the options; without them drawn, of a luck of its own: the rest is drawn as it was."""
+    """Sets ``replicas`` by the options; without options draws it from a separate random stream."""
     drawn = Random(f"replicas of {seed}").choice((None, None, 1, 2))
     return replace(plan, replicas=drawn if options is None else options.replicas)

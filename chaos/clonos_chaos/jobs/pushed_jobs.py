@@ -1,4 +1,4 @@
-"""Fuzz jobs whose source cannot be read again: a pusher sends lines, the real ``JournalHead`` reads the journal."""
+"""Fuzz jobs whose source cannot be re-read: a producer sends lines, the real ``JournalHead`` reads the journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clonos_chaos.sim.producers import SimProducer
 
 
 class PushedOffsets:
-    """Lines of offsets. The simulated slot feeds them, so nobody connects here."""
+    """Source of lines of offsets. The simulated slot feeds them, so that no connection is made."""
 
     def feed(self, offset_bytes: int) -> Feed:
         raise AssertionError(offset_bytes)
@@ -32,7 +32,7 @@ class PushedOffsets:
 
 
 class PushedChain(FuzzChain):
-    """A fuzz chain that reads a journal."""
+    """Fuzz chain that reads a journal."""
 
     def __init__(self, job: PushedJob, vertex: int) -> None:
         super().__init__(job, vertex)
@@ -61,7 +61,7 @@ class PushedChain(FuzzChain):
         self._head.read(split, count)
 
     def take(self, rows: list[Any]) -> None:
-        """What the head has read."""
+        """Processes the rows that the journal head has read."""
         self._process(rows)
 
 
@@ -74,7 +74,7 @@ class _Into(Operator):
 
 
 class PushedJob(FuzzJob):
-    """A job with one pusher a source task. ``goes_back``: pushers send again what is not kept."""
+    """Job with one producer per source task. ``goes_back``: producers resend what was not replicated."""
 
     def __init__(
         self,
@@ -93,20 +93,20 @@ class PushedJob(FuzzJob):
         }
 
     def new_chain(self, vertex: int) -> FuzzChain:
-        """A chain for one incarnation."""
+        """Makes a chain for one incarnation."""
         return PushedChain(self, vertex) if self.works[vertex].is_pushed else FuzzChain(self, vertex)
 
     def expected(self) -> Sequence[int]:
-        """What the keepers had, and nothing else."""
+        """Returns the offsets that the keepers held, and no others."""
         return sorted(offset for producer in self.producers.values() for offset in producer.retained())
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """What the pushers have to say."""
+        """Returns the complaints of the producers."""
         return [text for producer in self.producers.values() for text in producer.complaints_of(alarms, exposed)]
 
 
 def _drawn(job: FuzzJob) -> None:
-    """One vertex with an outside, or two or three in a row."""
+    """Draws one vertex with an external system, or two or three in a row."""
     rng = job.rng
     length = rng.choice((1, 2, 2, 3))
     calls_with_effect = rng.random() < 0.2

@@ -1,4 +1,4 @@
-"""All wrong rules by name: ``with planted("no_fencing"): World(seed).run()`` must fail for some seed."""
+"""Mutants by name: ``with mutated("no_fencing"): World(seed).run()`` must fail for some seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong rules of channels: sessions, statements, claims, credit, deltas, in-flight logs."""
+"""Mutants of channels: sessions, handshakes, received positions, credit, deltas, in-flight logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def deltas_one_message_late(mutation: Mutation) -> None:
 
 @mutant("3")
 def deltas_are_not_passed_on(mutation: Mutation) -> None:
-    """Deltas travel on from a task that has got them."""
+    """A task forwards the deltas that it has received."""
 
     def grown(right: Any, self: HostedTask, task: Any) -> None:
         if task == self.task:
@@ -60,7 +60,7 @@ def gaps_in_elements_pass(mutation: Mutation) -> None:
 
 @mutant("4")
 def gaps_in_ordinals_pass(mutation: Mutation) -> None:
-    """A message that does not follow the last one of its session is refused, be it only deltas that are missing."""
+    """A message that does not follow the last one of its session is refused, even if only deltas are missing."""
 
     def has_gap(right: Any, self: ChannelReceiver, message: Any, logs: CausalLogs) -> bool:
         first = getattr(message, "first_seq", None)
@@ -72,7 +72,7 @@ def gaps_in_ordinals_pass(mutation: Mutation) -> None:
 
 @mutant("4")
 def known_elements_are_taken_again(mutation: Mutation) -> None:
-    """Elements below next_seq are dropped, a batch is cut where it has new ones."""
+    """Elements below next_seq are dropped; a batch is cut where its new elements begin."""
 
     def accept(right: Any, self: ChannelReceiver, batch: Any, payload_bytes: int) -> int | None:
         skip = right(self, batch, payload_bytes)
@@ -83,7 +83,7 @@ def known_elements_are_taken_again(mutation: Mutation) -> None:
 
 @mutant("4")
 def messages_of_earlier_sessions_count(mutation: Mutation) -> None:
-    """Only messages of this session are taken in."""
+    """Only messages of this session are accepted."""
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
         receiving = self.receivings.get(message.channel)
@@ -109,7 +109,7 @@ def messages_of_dead_senders_count(mutation: Mutation) -> None:
 
 @mutant("4")
 def handshake_does_not_reset_what_was_sent(mutation: Mutation) -> None:
-    """A new session resets what counts as sent, elements and deltas, to the statement."""
+    """A new session resets what counts as sent, elements and deltas, to the handshake."""
 
     def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         cursor, shipped = self.cursor, dict(self.shipped)
@@ -123,7 +123,7 @@ def handshake_does_not_reset_what_was_sent(mutation: Mutation) -> None:
 
 @mutant("4")
 def handshake_does_not_reset_deltas(mutation: Mutation) -> None:
-    """A new session resets what deltas count as sent to the lengths of the statement."""
+    """A new session resets what deltas count as sent to the lengths of the handshake."""
 
     def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         shipped = dict(self.shipped)
@@ -137,19 +137,19 @@ def handshake_does_not_reset_deltas(mutation: Mutation) -> None:
 
 @mutant("4, 6.8")
 def no_received_position(mutation: Mutation) -> None:
-    """A statement bears the claim."""
+    """A handshake carries the received position."""
     mutation.swap(ChannelReceiver, "claim", property(lambda self: 0))
 
 
 @mutant("4, 6.8")
 def no_received_position_from_the_own_log(mutation: Mutation) -> None:
-    """The claim covers the steps of the receiver's own log too."""
+    """The received position covers the steps of the receiver's own log too."""
     mutation.swap(ChannelReceiver, "claim", property(lambda self: self.next_seq))
 
 
 @mutant("4")
 def credit_is_never_renewed(mutation: Mutation) -> None:
-    """Credit is granted anew as the task consumes."""
+    """Credit is renewed as the task consumes."""
 
     def grant(right: Any, self: ChannelReceiver) -> bool:
         return bool(right(self)) if not self.granted_bytes else False
@@ -159,13 +159,13 @@ def credit_is_never_renewed(mutation: Mutation) -> None:
 
 @mutant("4")
 def replay_keeps_to_the_credit_window(mutation: Mutation) -> None:
-    """A replaying task grants until what its next STEP needs is there, whatever the window."""
+    """A replaying task grants credit until the input of its next STEP is there, whatever the window."""
     mutation.swap(InputChannels, "on_needs", lambda self, channel, next_seq: None)
 
 
 @mutant("4")
 def credit_outlives_the_session(mutation: Mutation) -> None:
-    """Credit is counted anew in each session."""
+    """Credit is counted from zero in each session."""
 
     def open_session(right: Any, self: ChannelSender, handshake: Any, logs: CausalLogs) -> None:
         sent_bytes = self.sent_bytes
@@ -180,16 +180,16 @@ def credit_outlives_the_session(mutation: Mutation) -> None:
 @mutant("4")
 def no_positions_at_the_heartbeat(mutation: Mutation) -> None:
     """The sender repeats its position at the heartbeat, so that a lost tail is noticed."""
-    mutation.wrap(OutputChannels, "tick", _without_sending("Position"))
+    mutation.wrap(OutputChannels, "tick", _without_message("Position"))
 
 
 @mutant("4")
 def no_repeated_handshakes(mutation: Mutation) -> None:
-    """The receiver repeats its statement at the heartbeat until something comes."""
-    mutation.wrap(InputChannels, "tick", _without_sending("ChannelHandshake"))
+    """The receiver repeats its handshake at the heartbeat until a message comes."""
+    mutation.wrap(InputChannels, "tick", _without_message("ChannelHandshake"))
 
 
-def _without_sending(word: str) -> Any:
+def _without_message(word: str) -> Any:
     def tick(right: Any, self: InputChannels | OutputChannels) -> None:
         earlier = self.shell.take()
         right(self)
@@ -241,7 +241,7 @@ def snapshots_are_settled_one_checkpoint_early(mutation: Mutation) -> None:
 
 @mutant("5")
 def whole_states_count_before_they_are_stored(mutation: Mutation) -> None:
-    """Snapshots build on all of a state behind which they come only when that is durable."""
+    """A snapshot builds on a whole state only when that is durable."""
 
     def begin_whole(right: Any, self: PendingSnapshots, snapshot: Snapshot) -> tuple[str, Snapshot]:
         name, head = right(self, snapshot)

@@ -1,4 +1,4 @@
-"""Wrong rules of the coordinator: acknowledgements, committing, views, repeats, garbage, poison, terms."""
+"""Mutants of the coordinator: acknowledgements, committing, views, repeats, garbage, poison records, terms."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def one_acknowledgement_is_enough(mutation: Mutation) -> None:
 
 
 class _AlmostAll(dict[Any, Any]):
-    """A table of acknowledgements that counts one more than it has; whoever is missing is given the last one's."""
+    """Table of acknowledgements that counts one too many; a missing task gets the acknowledgement of another one."""
 
     def __len__(self) -> int:
         return super().__len__() + 1
@@ -135,25 +135,25 @@ def no_repeated_triggers(mutation: Mutation) -> None:
 
 @mutant("4")
 def no_repeated_completions(mutation: Mutation) -> None:
-    """Completions are repeated until a slot has heard of them."""
+    """Completions are repeated until a slot knows them."""
     _repeat_without(mutation, "Completed")
 
 
 @mutant("4")
 def no_repeated_acknowledgements(mutation: Mutation) -> None:
-    """Acknowledgements of checkpoints are repeated until the checkpoint is over."""
+    """Acknowledgements of checkpoints are repeated until the checkpoint ends."""
 
     def tick(right: Any, self: HostedTask) -> None:
-        told, self.acknowledge_snapshots = self.acknowledge_snapshots, lambda: None  # type: ignore[method-assign]
+        acknowledge, self.acknowledge_snapshots = self.acknowledge_snapshots, lambda: None  # type: ignore[method-assign]
         right(self)
-        self.acknowledge_snapshots = told  # type: ignore[method-assign]
+        self.acknowledge_snapshots = acknowledge  # type: ignore[method-assign]
 
     mutation.wrap(HostedTask, "tick", tick)
 
 
 @mutant("6.2")
 def views_name_an_older_checkpoint(mutation: Mutation) -> None:
-    """A successor restores the last completed checkpoint, no earlier one."""
+    """A successor restores the last completed checkpoint, not an earlier one."""
 
     def begun(right: Any, number: Any, task: Any, assigned: Any, completed: Any, *arguments: Any) -> Any:
         return right(number, task, assigned, _previous.get(id(completed), completed), *arguments)
@@ -172,8 +172,8 @@ def views_name_an_older_checkpoint(mutation: Mutation) -> None:
 
 
 @mutant("7")
-def keepers_that_were_let_go_count_as_ready(mutation: Mutation) -> None:
-    """Only what a keeper says under the view that stands counts: one that was let go has thrown away what it held."""
+def dropped_keepers_count_as_ready(mutation: Mutation) -> None:
+    """Only a keeper's status under the current view counts: a keeper that was dropped has deleted its logs."""
 
     ever: dict[Any, Any] = {}
 
@@ -189,8 +189,8 @@ def keepers_that_were_let_go_count_as_ready(mutation: Mutation) -> None:
 
 
 @mutant("7")
-def keepers_of_the_dead_are_let_go(mutation: Mutation) -> None:
-    """A view that begins an incarnation lets none go that kept for the one before: the others may be dead as well."""
+def keepers_of_the_dead_are_dropped(mutation: Mutation) -> None:
+    """A view that begins an incarnation drops no keeper of the earlier one: the others may be dead as well."""
 
     incarnations: list[Any] = []
 
@@ -207,7 +207,7 @@ def keepers_of_the_dead_are_let_go(mutation: Mutation) -> None:
 
 @mutant("8")
 def lost_is_ignored(mutation: Mutation) -> None:
-    """A new generation begins when a task reports LOST."""
+    """A new generation begins when a task reports a lost log."""
     from clonos.core.coordinator.coordinator import HANDLERS
     from clonos.core.coordinator.coordinator_state import Running
     from clonos.core.wire.recovery_messages import LogLost
@@ -234,7 +234,7 @@ def rollback_of_the_lost_task_only(mutation: Mutation) -> None:
 
 @mutant("6.2")
 def incarnations_are_used_again(mutation: Mutation) -> None:
-    """A new incarnation bears a number that was never used."""
+    """A new incarnation has a number that was never used."""
 
     def following(right: Any, view: Any) -> Any:
         return right(view)
@@ -250,7 +250,7 @@ def incarnations_are_used_again(mutation: Mutation) -> None:
 
 @mutant("5")
 def garbage_is_collected_too_early(mutation: Mutation) -> None:
-    """Deletion keeps all that the last two checkpoints and what is pending need."""
+    """Deletion keeps all objects that the last two checkpoints and pending ones need."""
 
     def collect(right: Any, book: Any, dropped: Any) -> Any:
         names, after = right(book, dropped)
@@ -263,7 +263,7 @@ def garbage_is_collected_too_early(mutation: Mutation) -> None:
 
 @mutant("5")
 def output_is_committed_twice(mutation: Mutation) -> None:
-    """What a completed checkpoint has committed is not committed again."""
+    """The output of a completed checkpoint is not committed again."""
 
     def entry(right: Any, completed: CheckpointMetadata, message: Any) -> Any:
         earlier = completed.tasks[message.task].prepared
@@ -276,19 +276,19 @@ def output_is_committed_twice(mutation: Mutation) -> None:
 
 @mutant("6")
 def poison_is_tried_for_ever(mutation: Mutation) -> None:
-    """The same input element raising twice is a poison record."""
+    """An input element at which two incarnations raise is a poison record."""
     mutation.swap(failure_policy, "is_same_element", lambda one, other: False)
 
 
 @mutant("9")
 def terms_are_not_claimed(mutation: Mutation) -> None:
-    """Who finds the number taken is coordinator no longer."""
+    """A coordinator that finds its checkpoint number taken stands down."""
     mutation.swap(SimCoordinator, "is_current", property(lambda self: True))
 
 
 @mutant("9")
 def new_coordinators_ask_nobody(mutation: Mutation) -> None:
-    """A new coordinator asks whoever it hears for its view, and waits for that."""
+    """A new coordinator asks every slot that contacts it for its view, and waits for the reply."""
     mutation.swap(startup, "_request_view", lambda state, phase, slot: False)
 
 
@@ -306,7 +306,7 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
 
 @mutant("9")
 def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
-    """A sink that its outside refuses says so: nobody who is alive may know of the life that it was refused for."""
+    """A sink that is fenced reports it: no living process may know the incarnation that fenced it."""
     from clonos.core.slot.thread_events import LocalEvents
 
     mutation.swap(LocalEvents, "on_outside_fenced", lambda self, task, incarnation, generation, by: None)
@@ -314,7 +314,7 @@ def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
 
 @mutant("9")
 def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
-    """What a later generation has let out an earlier one cannot go on from, whatever its incarnation."""
+    """No incarnation of an earlier generation continues after the output of a later generation."""
     from clonos.core.coordinator.coordinator import HANDLERS
     from clonos.core.coordinator.coordinator_state import Running
     from clonos.core.wire.recovery_messages import SinkFenced
@@ -322,7 +322,7 @@ def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
     def take_fenced(state: Any, event: Any) -> None:
         fenced = event.message
         if state.is_current(fenced.task, fenced.incarnation):
-            failover.fall(state, (fenced.task,), "its outside has registered a later life")
+            failover.fall(state, (fenced.task,), "its external system has registered a later incarnation")
 
     mutation.swap_entry(HANDLERS, (Running, SinkFenced), take_fenced)
 

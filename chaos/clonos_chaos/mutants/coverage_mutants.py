@@ -1,4 +1,4 @@
-"""Wrong rules of coverage: when a log need not ride any further (``replicas``)."""
+"""Mutants of replication coverage: when a log need not be forwarded any further (``replicas``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clonos_chaos.mutants.mutation import Mutation, mutant
 
 @mutant("3")
 def tasks_count_instead_of_domains(mutation: Mutation) -> None:
-    """What came from a task of the own domain is held in one domain only."""
+    """A log that came from a task of the own domain is held in one domain only."""
 
     def came(self: Coverage, task: Any, sender: Any, end_bytes: int) -> None:
         self.covered[task] = max(end_bytes, self.covered.get(task, 0))
@@ -37,7 +37,7 @@ def logs_stop_before_they_are_acknowledged(mutation: Mutation) -> None:
 
 @mutant("3")
 def any_acknowledgement_covers_all(mutation: Mutation) -> None:
-    """What a keeper has acknowledged is covered, not what has grown since."""
+    """A log is covered up to what a keeper has acknowledged, and not beyond."""
 
     def acknowledged(right: Any, self: Coverage, links: Any, logs: Any) -> None:
         right(self, links, logs)
@@ -49,7 +49,7 @@ def any_acknowledgement_covers_all(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def one_piece_is_the_log(mutation: Mutation) -> None:
-    """Where sharing stops the pieces that holders have are joined."""
+    """With ``replicas``, the pieces of a log at several holders are joined."""
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
         found, _ = right(gathering, task, base_bytes)
@@ -65,7 +65,7 @@ def one_piece_is_the_log(mutation: Mutation) -> None:
 
 @mutant("6.8")
 def holes_pass(mutation: Mutation) -> None:
-    """A log with a hole in it is lost: it is not continued where others have what lies behind the hole."""
+    """A log with a hole is lost: it is not continued where other holders have the part after the hole."""
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
         return right(gathering, task, base_bytes)[0], 0
@@ -75,7 +75,7 @@ def holes_pass(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def keepers_send_successors_only_their_own_log(mutation: Mutation) -> None:
-    """Where sharing stops, too, the keeper of a task tells its successor all that it keeps: nobody else may have it."""
+    """With ``replicas``, too, the keeper of a task sends its successor all its logs: no other holder may have them."""
 
     def answer(self: Keeper, asker: Any, plan: Any) -> Any:
         return self.logs.deltas((log_of(asker), journal_of(asker)))
@@ -85,7 +85,7 @@ def keepers_send_successors_only_their_own_log(mutation: Mutation) -> None:
 
 @mutant("7")
 def new_keepers_get_what_is_not_covered(mutation: Mutation) -> None:
-    """A new keeper gets all that the task holds: what is covered may be so by a keeper that is gone."""
+    """A new keeper gets all logs of the task: covered parts may have been covered by a keeper that is gone."""
 
     def keep_all(self: OutputGate, link: Any) -> None:
         link.rewind(self.logs, self._kept_logs())

@@ -1,4 +1,4 @@
-"""Wrong rules of hot standbys: what a shadow is told, what it may take over, what it leaves behind."""
+"""Mutants of hot standbys: what a shadow receives, when it may take over, what it leaves behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clonos_chaos.mutants.mutation import Mutation, mutant
 
 @mutant("6")
 def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
-    """What goes to a shadow bears every log that the task holds: whoever has an entry has its causes."""
+    """A shadow receives every log that the task holds: a holder of an entry has its causes."""
 
     def deltas(right: Any, self: ShadowFeed, own_log: LogId, *rest: Any) -> tuple[Delta, ...]:
         return tuple(delta for delta in right(self, own_log, *rest) if delta.log == own_log)
@@ -27,7 +27,7 @@ def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
 
 @mutant("6")
 def shadow_is_no_holder(mutation: Mutation) -> None:
-    """What has come to a shadow is an answer when its task's log is gathered."""
+    """The logs of a shadow count as a reply when its task's log is gathered."""
 
     def add_answer(right: Any, self: TaskRecovery, slot: Any, deltas: Any, is_restored: bool) -> None:
         before = self.state
@@ -40,7 +40,7 @@ def shadow_is_no_holder(mutation: Mutation) -> None:
 
 @mutant("6")
 def shadow_takes_over_wherever_it_stands(mutation: Mutation) -> None:
-    """A shadow takes over only if it has passed the barrier of what is restored, with all output since."""
+    """A shadow takes over only if it has passed the barrier of the restored checkpoint, with all output since."""
 
     def stands_at(right: Any, self: Shadow, restore: CheckpointId) -> bool:
         if self.handle is not None and self.reached and restore not in self.reached:
@@ -52,7 +52,7 @@ def shadow_takes_over_wherever_it_stands(mutation: Mutation) -> None:
 
 @mutant("6")
 def snapshots_of_a_shadow_are_forgotten(mutation: Mutation) -> None:
-    """What a shadow has taken at barriers of checkpoints that are not complete is stored when it takes over."""
+    """Snapshots of a shadow for checkpoints that are not complete are stored when it takes over."""
 
     def take_over(right: Any, self: HostedTask, shadow: Shadow) -> None:
         shadow.reached = {at: taken for at, taken in shadow.reached.items() if at <= self.placement.restore}
@@ -63,7 +63,7 @@ def snapshots_of_a_shadow_are_forgotten(mutation: Mutation) -> None:
 
 @mutant("6")
 def shadow_asks_for_its_input_again(mutation: Mutation) -> None:
-    """A shadow that takes over asks its inputs to go on behind what it has been given."""
+    """A shadow that takes over asks its inputs to continue after what it has received."""
 
     def take_over(right: Any, self: ChannelReceiver, *arguments: Any) -> None:
         start = self.next_seq

@@ -1,7 +1,7 @@
-"""Negative controls: one rule of the protocol replaced by a wrong one, in this process, for a while.
+"""Mutants: one rule of the protocol replaced by a wrong one, in this process, for a while.
 
-Without them the oracles are blind. The core has no switches for it: a mutant swaps one handler, method or entry of a
-table of the real code, by name, and puts it back.
+They show that the oracles find violations. The core has no switches for them: a mutant swaps one handler, method or
+table entry of the real code, by name, and restores it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 
 class Mutation:
-    """Swaps that are undone together, the last one first."""
+    """Set of swaps that are undone together, the last one first."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def swap(self, owner: Any, name: str, wrong: Any) -> None:
-        """Replaces an attribute of a class or a module that is there."""
+        """Replaces an existing attribute of a class or a module."""
         right = vars(owner)[name]
         setattr(owner, name, wrong)
         self._undo.append(lambda: setattr(owner, name, right))
@@ -45,14 +45,14 @@ class Mutation:
         self.swap_entry(table, key, partial(wrong, table[key]))
 
     def undo(self) -> None:
-        """Everything is right again."""
+        """Restores everything."""
         while self._undo:
             self._undo.pop()()
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong rule. ``rule``: the right one, in a sentence. ``section``: of ``docs/protocol.md``."""
+    """Wrong rule. ``rule``: the right one, in a sentence. ``section``: of ``docs/protocol.md``."""
 
     name: str
     section: str
@@ -64,7 +64,7 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(section: str) -> Callable[[Callable[[Mutation], None]], Callable[[Mutation], None]]:
-    """Registers a function that plants; the mutant bears its name, and its docstring is the rule that it breaks."""
+    """Registers the function that applies a mutant and bears its name; its docstring states the rule it breaks."""
 
     def register(apply: Callable[[Mutation], None]) -> Callable[[Mutation], None]:
         name, rule = apply.__name__, apply.__doc__
@@ -78,7 +78,7 @@ def mutant(section: str) -> Callable[[Callable[[Mutation], None]], Callable[[Mut
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    """The rule is wrong inside."""
+    """Applies a mutant inside the ``with`` block."""
     mutation = Mutation()
     try:
         MUTANTS[name].apply(mutation)

@@ -1,4 +1,4 @@
-"""Wrong rules of recovery: fencing, gathering, the lost-log rule, standbys, keepers, the outside."""
+"""Mutants of recovery: fencing, gathering, the lost-log rule, standbys, keepers, external systems."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class _Silent:
 
 @mutant("6.3")
 def no_fencing(mutation: Mutation) -> None:
-    """A slot that installs a view stops incarnations that it no longer has by it."""
+    """A slot that installs a view stops the incarnations that the view does not assign to it."""
 
     mutation.swap(Slot, "fence", lambda self, view: {})
 
 
 @mutant("7")
 def external_system_does_not_fence(mutation: Mutation) -> None:
-    """The outside refuses incarnations earlier than the one that has registered."""
+    """An external system refuses incarnations earlier than the registered one."""
 
     def write(right: Any, self: SimExternalSystem, incarnation: int, *arguments: Any) -> int:
         return int(right(self, self.life[1], *arguments))
@@ -51,19 +51,19 @@ def external_system_does_not_fence(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def shortest_log_wins(mutation: Mutation) -> None:
-    """The longest answer wins."""
+    """The longest reply wins."""
     mutation.swap(gathering, "choose_longest", lambda copies: min(copies, key=lambda d: d.offset_bytes + len(d.data)))
 
 
 @mutant("6.4")
 def first_answer_wins(mutation: Mutation) -> None:
-    """All holders are asked, and all of them must answer."""
+    """A successor waits for the replies of all holders."""
     mutation.swap(Gathering, "is_complete", property(lambda self: bool(self.answers) or not self.waiting_for))
 
 
 @mutant("6.4")
 def keepers_are_not_asked(mutation: Mutation) -> None:
-    """Keepers are asked too."""
+    """Keepers are holders too."""
 
     def holders_of(right: Any, *arguments: Any) -> Any:
         return tuple(holder for holder in right(*arguments) if not holder.is_keeper)
@@ -73,7 +73,7 @@ def keepers_are_not_asked(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def no_repeated_log_requests(mutation: Mutation) -> None:
-    """A question is repeated at the heartbeat until it is answered."""
+    """A log request is repeated at the heartbeat until the reply comes."""
 
     def tick(right: Any, self: HostedTask) -> None:
         recovery, self.recovery = self.recovery, _Silent(self.recovery, "ask_holders")  # type: ignore[assignment]
@@ -85,7 +85,7 @@ def no_repeated_log_requests(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
-    """A holder answers in every state, also while it recovers itself."""
+    """A holder replies in every state, also while it recovers itself."""
 
     def on_question(right: Any, self: Slot, sender: Any, question: Any, payload: Any) -> None:
         holder = self.hosted.get(question.holder)
@@ -97,7 +97,7 @@ def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
 
 @mutant("6.4")
 def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> None:
-    """A holder answers once it has installed the question's view: until then it takes in what it is sent."""
+    """A holder replies once it has installed the view of the request: until then it accepts logs."""
 
     def on_question(right: Any, self: Slot, sender: Any, message: Any, payload: Any) -> None:
         if message.view <= self.view.number:
@@ -114,7 +114,7 @@ def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> No
 
 @mutant("6.5")
 def nobody_is_asked_again_under_another_view(mutation: Mutation) -> None:
-    """Another view before all have answered: everybody is asked again under it."""
+    """After another view, all holders are asked again under it."""
     mutation.swap(HostedTask, "gather_again", lambda self, view: None)
 
 
@@ -130,7 +130,7 @@ def replicas_are_not_gathered(mutation: Mutation) -> None:
 
 @mutant("6.8")
 def no_lost_log_rule(mutation: Mutation) -> None:
-    """A task never records a new determinant while its output is behind a claim."""
+    """A task never records a new determinant while its output is behind a received position."""
 
     def end_log(self: HostedTask, positions: dict[Any, int]) -> None:
         self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), None, False))
@@ -140,7 +140,7 @@ def no_lost_log_rule(mutation: Mutation) -> None:
 
 @mutant("6.7")
 def positions_of_the_dead_count(mutation: Mutation) -> None:
-    """The claim of a receiver that is being replaced is waited for."""
+    """Replay waits for the received position of a receiver that is being replaced."""
 
     def end_log(right: Any, self: HostedTask, positions: dict[Any, int]) -> None:
         sessions = {channel: sending.session for channel, sending in self.outputs.sendings.items()}
@@ -156,7 +156,7 @@ def positions_of_the_dead_count(mutation: Mutation) -> None:
 
 @mutant("6.7")
 def replay_does_not_wait_for_handshakes(mutation: Mutation) -> None:
-    """Replay begins when every receiver, the outside included, has stated."""
+    """Replay begins when every receiver, external systems included, has sent its handshake."""
     table = recovery_machine.HANDLERS
     mutation.swap_entry(
         table,
@@ -185,7 +185,7 @@ def standby_applies_later_changes(mutation: Mutation) -> None:
 
 @mutant("6.2")
 def standby_keeps_changes_of_the_dead(mutation: Mutation) -> None:
-    """A standby drops what a dead incarnation has sent it beyond the checkpoint that the view names."""
+    """A standby drops changes of a dead incarnation beyond the checkpoint that the view names."""
 
     def apply_view(self: Standby, incarnation: Any, restore: Any) -> None:
         self.incarnation = incarnation
@@ -195,7 +195,7 @@ def standby_keeps_changes_of_the_dead(mutation: Mutation) -> None:
 
 @mutant("5")
 def standby_misses_a_change(mutation: Mutation) -> None:
-    """A standby applies every change up to the checkpoint that is complete."""
+    """A standby applies every change up to the completed checkpoint."""
 
     def hold(right: Any, self: Standby, update: Any, data: bytes) -> None:
         if update.previous is None or update.checkpoint % 3:
@@ -226,7 +226,7 @@ def calls_leave_before_the_keepers_have_them(mutation: Mutation) -> None:
 
 @mutant("3")
 def keepers_get_only_the_own_log(mutation: Mutation) -> None:
-    """The keepers are sent every log that the task holds, not only its own."""
+    """Keepers receive every log that the task holds, not only its own."""
 
     def requirement(right: Any, self: OutputGate) -> Any:
         return {log: end for log, end in right(self).items() if log == self.own_log}
@@ -260,7 +260,7 @@ def keepers_acknowledge_the_dead(mutation: Mutation) -> None:
 
 @mutant("3")
 def keepers_take_what_follows_a_lost_message(mutation: Mutation) -> None:
-    """A keeper that has missed a message takes a whole one first: it holds no entry without its causes."""
+    """A keeper that has missed a message accepts a whole log first: it holds no entry without its causes."""
 
     def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
         self.next_ordinal = message.ordinal
@@ -277,13 +277,13 @@ def keeper_is_replaced_in_one_phase(mutation: Mutation) -> None:
 
 @mutant("3")
 def no_repeated_appends(mutation: Mutation) -> None:
-    """What a keeper has not acknowledged is sent again."""
+    """Appends that a keeper has not acknowledged are sent again."""
     mutation.swap(OutputGate, "tick", lambda self: None)
 
 
 @mutant("5")
 def sinks_acknowledge_before_the_external_system_has(mutation: Mutation) -> None:
-    """A sink's snapshot counts when the outside has confirmed all its output before the barrier."""
+    """A sink's snapshot counts when the external system has confirmed all output before the barrier."""
 
     def acknowledgements(right: Any, self: PendingSnapshots, task: Any, incarnation: Any, confirmed_seq: int) -> Any:
         return right(self, task, incarnation, 1 << 60)
@@ -311,13 +311,13 @@ def keepers_outlive_the_generation(mutation: Mutation) -> None:
 
 @mutant("8")
 def tables_keep_what_a_rollback_has_left(mutation: Mutation) -> None:
-    """The first registration of a generation withdraws what earlier ones have let out behind the checkpoint."""
+    """The first registration of a generation withdraws rows that earlier ones wrote after the checkpoint."""
     mutation.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
 
 
 @mutant("8")
 def every_registration_withdraws(mutation: Mutation) -> None:
-    """Another life of the same generation goes on where the last one had come to."""
+    """Another incarnation of the same generation continues where the last one ended."""
 
     def register(right: Any, self: TableOutside, rows: Any, restored_number: int) -> Any:
         is_first, registration = right(self, rows, restored_number)
@@ -330,7 +330,7 @@ def every_registration_withdraws(mutation: Mutation) -> None:
 
 @mutant("8")
 def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) -> None:
-    """An outside forgets how to withdraw only what completed checkpoints hold."""
+    """An external system forgets how to withdraw only the rows of completed checkpoints."""
 
     def on_confirmed(right: Any, self: OutputGate, next_number: int) -> None:
         right(self, next_number)
@@ -341,7 +341,7 @@ def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) 
 
 @mutant("6.8")
 def lost_is_reported_once(mutation: Mutation) -> None:
-    """LOST is repeated at the heartbeat until the generation ends."""
+    """The report of a lost log is repeated at the heartbeat until the generation ends."""
 
     def tick(right: Any, self: HostedTask) -> None:
         recovery, self.recovery = self.recovery, _Silent(self.recovery, "report_lost")  # type: ignore[assignment]

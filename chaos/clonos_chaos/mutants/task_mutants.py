@@ -1,4 +1,4 @@
-"""Wrong rules of a task: its log, alignment, barriers, the end of the stream, snapshots, services."""
+"""Mutants of a task: its log, alignment, barriers, the end of the stream, snapshots, services."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _lose_entries(mutation: Mutation, tag: int) -> None:
 
 @mutant("2")
 def barriers_are_not_in_the_log(mutation: Mutation) -> None:
-    """A barrier is consumed by a STEP of its own."""
+    """A barrier is consumed by a separate STEP."""
 
     def append(right: Any, self: TaskLog, entry: bytes) -> None:
         right(self, entry)
@@ -66,7 +66,7 @@ def barriers_are_not_in_the_log(mutation: Mutation) -> None:
 
 @mutant("2")
 def replay_takes_other_counts(mutation: Mutation) -> None:
-    """Replay takes just as many elements as the STEP says."""
+    """Replay consumes exactly as many elements as the STEP records."""
 
     def step(right: Any, self: Task, queue: Any, count: int, is_begun: bool = False) -> None:
         if self.log.live or count == 1 or queue.pieces[0].kind.is_control:
@@ -93,7 +93,7 @@ def alignment_is_ignored(mutation: Mutation) -> None:
 
 @mutant("5")
 def aligned_inputs_are_read_on(mutation: Mutation) -> None:
-    """An input whose barrier has come waits for the others."""
+    """An input with a barrier waits for the other inputs."""
 
     def live_step(right: Any, self: Task) -> None:
         held = {queue.channel: queue.blocked_by for queue in self.inputs}
@@ -110,7 +110,7 @@ def aligned_inputs_are_read_on(mutation: Mutation) -> None:
 
 @mutant("5")
 def barriers_stand_for_themselves_only(mutation: Mutation) -> None:
-    """A barrier stands for all earlier ones that its channel lacks."""
+    """A barrier stands for all earlier barriers that its channel lacks."""
 
     def align_or_end(right: Any, self: Task) -> None:
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
@@ -139,31 +139,31 @@ def end_does_not_stand_for_barriers(mutation: Mutation) -> None:
 
 @mutant("5")
 def input_positions_are_off_by_one(mutation: Mutation) -> None:
-    """The snapshot bears the positions of what was consumed."""
+    """The snapshot holds the positions of the consumed input."""
     _snapshot_with(mutation, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
 
 
 @mutant("5")
 def output_positions_are_off_by_one(mutation: Mutation) -> None:
-    """The snapshot bears the positions of the output behind the barrier."""
+    """The snapshot holds the positions of the output after the barrier."""
     _snapshot_with(mutation, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
 
 
 @mutant("5")
 def log_offset_is_off_by_one(mutation: Mutation) -> None:
-    """The snapshot bears the offset of the log at the barrier."""
+    """The snapshot holds the offset of the log at the barrier."""
     _snapshot_with(mutation, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
 
 
 @mutant("2")
 def instant_is_not_in_the_snapshot(mutation: Mutation) -> None:
-    """The snapshot bears the last instant: the clock never runs backwards, deltas build on it."""
+    """The snapshot holds the last timestamp: the clock never runs backwards, and deltas build on it."""
     _snapshot_with(mutation, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
 
 
 @mutant("5")
 def ended_inputs_are_forgotten(mutation: Mutation) -> None:
-    """The snapshot knows which inputs have ended."""
+    """The snapshot holds which inputs have ended."""
     _snapshot_with(mutation, ended=lambda s: ())
 
 
@@ -192,7 +192,7 @@ def seed_is_drawn_again_in_replay(mutation: Mutation) -> None:
 
 @mutant("2")
 def rng_goes_on_behind_a_barrier(mutation: Mutation) -> None:
-    """Luck begins anew behind each barrier."""
+    """Random streams restart after each barrier."""
 
     def begin_epoch(self: TaskLog, checkpoint: int) -> None:
         self._occurrences.clear()
@@ -202,7 +202,7 @@ def rng_goes_on_behind_a_barrier(mutation: Mutation) -> None:
 
 @mutant("2")
 def clock_is_read_again_in_replay(mutation: Mutation) -> None:
-    """The same instant is read in replay."""
+    """Replay reads the recorded timestamps."""
 
     def instant_ns(right: Any, self: TaskLog, exact: bool) -> int:
         is_replay = not self.live
@@ -232,7 +232,7 @@ def calls_are_made_again_in_replay(mutation: Mutation) -> None:
 
 @mutant("7")
 def calls_in_doubt_are_made_as_new(mutation: Mutation) -> None:
-    """A call in doubt is asked for by its key, not made as if it were new."""
+    """A call in doubt is looked up by its key, not made as if it were new."""
 
     def intend(right: Any, self: TaskLog, service: str) -> Any:
         return right(self, service)[0], False
@@ -242,7 +242,7 @@ def calls_in_doubt_are_made_as_new(mutation: Mutation) -> None:
 
 @mutant("7")
 def calls_in_doubt_are_not_asked_for(mutation: Mutation) -> None:
-    """Who can ask the outside about a call in doubt does, before the call is made again."""
+    """A call in doubt with ``reconcile`` is looked up before it is made again."""
 
     def perform(
         right: Any, self: TaskLog, service: str, key: str, act: Any, in_doubt: Any, *, is_in_doubt: bool
@@ -254,7 +254,7 @@ def calls_in_doubt_are_not_asked_for(mutation: Mutation) -> None:
 
 @mutant("7")
 def keys_differ_between_lives(mutation: Mutation) -> None:
-    """The key of a call with an effect is the same in every life."""
+    """The key of a call with an effect is the same in every incarnation."""
 
     def intend(right: Any, self: TaskLog, service: str) -> Any:
         key, is_in_doubt = right(self, service)
@@ -271,7 +271,7 @@ def no_intent(mutation: Mutation) -> None:
 
 @mutant("11")
 def last_steps_are_held_too(mutation: Mutation) -> None:
-    """A replayed step is held only while the next one is known to be whole: the log does not end within it."""
+    """A replayed step is held back only while the log holds the next step completely."""
 
     def begins_with_whole_step(self: d.LogReader) -> bool:
         return not self.at_end and self.peek()[0] in (d.STEP, d.READ)

@@ -1,6 +1,6 @@
-"""Sets the wall clock of a scenario's processes, and nobody else's: a shim before the C library adds what a file says.
+"""Clock shim: sets the wall clock of a scenario's processes only, by a preloaded library that adds an offset.
 
-Monotonic time stays as it is. libfaketime is not used: it also bends waits and sleeps, which breaks threads of Python.
+Monotonic time does not change. libfaketime is not used: it also changes waits and sleeps, which breaks Python threads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ time_t time(time_t *seconds) {
 
 
 class ClockShimMissing(EnvironmentFault):
-    """The shim cannot be made."""
+    """The shim cannot be compiled."""
 
     reason: str
 
@@ -87,7 +87,7 @@ class ClockShimMissing(EnvironmentFault):
 
 
 def _shim() -> Path:
-    """The library, compiled once for each version of its source."""
+    """Returns the library, compiled once for each version of its source."""
     cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache") / "clonos"
     library = cache / f"clock-shim-{hashlib.sha256(SOURCE.encode()).hexdigest()[:12]}.so"
     if library.is_file():
@@ -106,21 +106,21 @@ def _shim() -> Path:
 
 
 class ClockShim:
-    """A clock that processes with its ``environment`` read."""
+    """Wall clock of the processes that run with its ``environment``."""
 
     def __init__(self, folder: Path) -> None:
-        """FalseClockMissing."""
+        """Compiles the shim. Raises ClockShimMissing."""
         self._file = folder / "clock"
         self._library = _shim()
         self._file.write_bytes(bytes(8))
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of processes that shall read it."""
+        """Returns the environment variables of processes that use this clock."""
         return {"LD_PRELOAD": str(self._library), FILE_VARIABLE: str(self._file)}
 
     def set(self, forth_ms: int) -> None:
-        """By so much ahead of the real clock."""
+        """Sets the clock ``forth_ms`` ahead of the real clock."""
         descriptor = os.open(self._file, os.O_WRONLY)
         try:
             os.pwrite(descriptor, struct.pack("=q", forth_ms * NANOSECONDS_PER_MS), 0)

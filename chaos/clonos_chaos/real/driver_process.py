@@ -1,4 +1,4 @@
-"""The driver's process as its runner sees it: started, read, killed, started again to resume."""
+"""Driver process of a run: started, read, killed, and started again to resume."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ READ_BYTES: Final = 1 << 20
 
 
 def child_environment() -> dict[str, str]:
-    """The runner's own, with its import path."""
+    """Returns the runner's environment with its import path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | {"PYTHONPATH": path}
 
 
 class DriverProcess:
-    """One life of the driver. ``lines`` gives what it has said since, without waiting."""
+    """One driver process. ``lines`` returns its new reports without waiting."""
 
     def __init__(self, spec: DriverSpec, folder: Path, environment: dict[str, str]) -> None:
         file = folder / f"spec-{'resume' if spec.resume else 'start'}.json"
@@ -52,15 +52,15 @@ class DriverProcess:
 
     @property
     def pid(self) -> int:
-        """Of the driver's process."""
+        """Returns the id of the process."""
         return self._process.pid
 
     def fileno(self) -> int:
-        """Readable when there are lines."""
+        """Returns the file descriptor that is readable when there are lines."""
         return self._read_fd
 
     def lines(self) -> list[dict[str, Any]]:
-        """Whole lines only."""
+        """Returns the complete lines that have come."""
         while not self.is_at_end:
             try:
                 data = os.read(self._read_fd, READ_BYTES)
@@ -72,7 +72,7 @@ class DriverProcess:
         return [msgspec.json.decode(line) for line in whole if line]
 
     def last(self) -> str:
-        """Its last words, once it has ended."""
+        """Returns the last line of its log, once it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
         return last_line(self._log)
@@ -84,12 +84,12 @@ class DriverProcess:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kills the driver with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """Ends it, its slots too, and waits."""
+        """Ends the driver and its slots, and waits."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -100,5 +100,5 @@ class DriverProcess:
 
 
 def status_of(line: dict[str, Any]) -> Status:
-    """The status in a line."""
+    """Returns the status in a line."""
     return msgspec.convert(line["status"], Status)

@@ -1,7 +1,7 @@
-"""Lies in wait at the fault points of real processes: holds who reaches one, kills it, or lets it go on.
+"""Server of fault points: holds real processes that reach a breakpoint, kills them, or lets them continue.
 
-``with Ambush() as ambush`` listens on this machine; the job is armed by ``fault_points=ambush.address``. A trap that is
-laid holds the first thread that comes by, until it is let go, or its process dies. ``slow`` holds everybody, a while.
+``with FaultPointServer() as server`` listens on this machine; the option ``fault_points=server.address`` arms the job.
+A breakpoint holds the first thread that hits it until it is released or its process dies. ``slow`` delays all threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Where = Callable[[FaultPointReached], bool]
 
 
 class Breakpoint:
-    """Laid at one point. ``wait`` gives who was caught; whoever comes later passes."""
+    """Breakpoint at one fault point. It holds the first matching thread; later threads pass."""
 
     def __init__(self, point: str, where: Where, nth: int) -> None:
         self.point, self._where, self._left = point, where, nth
@@ -35,7 +35,7 @@ class Breakpoint:
         self._connection: socket.socket | None = None
 
     def offer(self, reached: FaultPointReached, connection: socket.socket) -> bool:
-        """Whether it takes the one who has come, and keeps the connection. Called by the ambush's thread."""
+        """Returns whether the breakpoint holds this thread, and keeps its connection. Called by the server's thread."""
         if self._hit is not None or reached.point != self.point or not self._where(reached):
             return False
         self._left -= 1
@@ -47,24 +47,24 @@ class Breakpoint:
 
     @property
     def hit(self) -> FaultPointReached | None:
-        """Who was caught, if somebody was."""
+        """Returns the thread that hit the breakpoint, if any."""
         return self._hit
 
     def wait(self, timeout_s: float) -> FaultPointReached:
-        """Who was caught. TimeoutError: nobody has come by."""
+        """Waits for a thread to hit the breakpoint. Raises TimeoutError: no thread did."""
         if not self._was_hit.wait(timeout_s):
-            raise TimeoutError(f"nobody has reached {self.point!r} within {timeout_s} s")
+            raise TimeoutError(f"no thread has reached {self.point!r} within {timeout_s} s")
         assert self._hit is not None, self.point
         return self._hit
 
     def release(self) -> None:
-        """Lets it go on. May be called again."""
+        """Lets the thread continue. May be called again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def kill(self, timeout_s: float) -> FaultPointReached:
-        """Waits for somebody, and kills the process, which has not gone a step further."""
+        """Waits for a hit and kills the process, which has not taken another step."""
         hit = self.wait(timeout_s)
         os.kill(hit.pid, signal.SIGKILL)
         self.release()
@@ -72,7 +72,7 @@ class Breakpoint:
 
 
 class FaultPointServer:
-    """One thread that hears who reaches what."""
+    """Server with one thread that receives the points reached."""
 
     def __init__(self) -> None:
         self._breakpoints: list[Breakpoint] = []
@@ -86,24 +86,24 @@ class FaultPointServer:
         self._selector.register(self._woken, selectors.EVENT_READ)
         host, port = self._listener.getsockname()
         self.address = f"{host}:{port}"
-        self._thread = threading.Thread(target=self._listen, name="ambush", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="fault points", daemon=True)
         self._thread.start()
 
     def set_breakpoint(self, point: str, task: str = "", *, nth: int = 1, where: Where = lambda _: True) -> Breakpoint:
-        """A trap for the ``nth`` who reaches the point from now on, in this task (any, when it is empty)."""
+        """Sets a breakpoint for the ``nth`` thread that reaches the point from now on, in this task (empty: any)."""
         pause_point = Breakpoint(point, lambda reached: task in ("", reached.task) and where(reached), nth)
         with self._lock:
             self._breakpoints.append(pause_point)
         return pause_point
 
     def slow(self, points: Collection[str], pids: Collection[int], seconds: float) -> None:
-        """From now on these processes (none: all) wait so long at each of these points; 0 ends that."""
+        """Delays these processes (empty: all) by ``seconds`` at each of these points; 0 ends that."""
         with self._lock:
             for point in points:
                 self._slow_points[point] = (frozenset(pids), seconds)
 
     def close(self) -> None:
-        """Lets everybody go on, and ends."""
+        """Lets all threads continue, and stops the server."""
         self._wake.close()
         self._thread.join()
 
@@ -138,7 +138,7 @@ class FaultPointServer:
         if ready is self._listener:
             self._selector.register(self._listener.accept()[0], selectors.EVENT_READ)
             return
-        # What is told fits one packet on this machine; a process that dies here tells nothing.
+        # A report fits one packet on this machine; a process that dies here sends nothing.
         try:
             data = ready.recv(MESSAGE_BYTES_MAX)
         except ConnectionError:
@@ -148,7 +148,7 @@ class FaultPointServer:
             ready.close()
 
     def _release_late(self) -> float | None:
-        """Those whose time is over; seconds until the next one's is."""
+        """Releases threads whose delay has passed; returns the seconds until the next one is due."""
         now_s = time.monotonic()
         for until_s, connection in self._late:
             if until_s <= now_s:
@@ -159,7 +159,7 @@ class FaultPointServer:
     def _is_held(self, data: bytes, connection: socket.socket) -> bool:
         try:
             reached = msgspec.json.decode(data, type=FaultPointReached)
-        except msgspec.MsgspecError:  # somebody else: a process that knew this port as that of a peer which is gone
+        except msgspec.MsgspecError:  # another process, which knew this port as that of a former peer
             return False
         with self._lock:
             if any(pause_point.offer(reached, connection) for pause_point in self._breakpoints):

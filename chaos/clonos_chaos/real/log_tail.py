@@ -1,4 +1,4 @@
-"""What a process wrote last, for the message that tells of its end: its log goes with the folder of the run."""
+"""Last line of a process's log, for the message about its end: the log is deleted with the run's folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pathlib import Path
 
 
 def last_line(log: Path) -> str:
-    """The last line that is not empty; of a traceback, what was raised."""
+    """Returns the last line that is not empty: for a traceback, the error."""
     written = log.read_text("utf-8", "replace").splitlines()
     return next((line.strip() for line in reversed(written) if line.strip()), "nothing")

@@ -1,7 +1,7 @@
-"""Two hosts on one machine: network namespaces on a bridge, a Spark standalone worker in each, the master before them.
+"""Two hosts on one machine: network namespaces on a bridge, a Spark standalone worker in each, the master outside.
 
-A host is cut off by taking its link down, so that a partition is one of the kernel's, not of a proxy. It needs root and
-the command ``ip``; where it may not be had the scenario is refused, and says so. ``close`` takes all of it away again.
+A host is cut off by taking its link down: the kernel makes the partition, not a proxy. This needs root and the command
+``ip``; without them the scenario is refused. ``close`` removes everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ END_TIMEOUT_S: Final = 10.0
 
 
 class HostsRefused(EnvironmentFault):
-    """The machine does not let its network be divided. The scenario was not run."""
+    """The machine does not permit network namespaces. The scenario was not run."""
 
     reason: str
 
@@ -42,7 +42,7 @@ class HostsRefused(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace and this side's end of its link."""
+    """Namespace of a host, and the near end of its link."""
 
     namespace: str
     link: str
@@ -50,10 +50,10 @@ class Host:
 
 
 class Hosts:
-    """A network with a running Spark cluster on it. ``address``: of this side, where the driver is."""
+    """Network of hosts with a running Spark cluster. ``address``: of the near side, where the driver runs."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        """HostsRefused."""
+        """Makes the network and starts the cluster. Raises HostsRefused."""
         self._folder, self._environment = folder, dict(environment)
         third = os.getpid() % 250 + 1
         self._bridge = f"cls{os.getpid() % 100_000}"
@@ -70,11 +70,11 @@ class Hosts:
 
     @property
     def driver_environment(self) -> dict[str, str]:
-        """Of a driver that all hosts reach."""
+        """Returns the environment of a driver that all hosts can reach."""
         return {"SPARK_LOCAL_IP": self.address, "SPARK_LOCAL_HOSTNAME": self.address}
 
     def cut(self, pids: Collection[int]) -> list[str]:
-        """Takes down the links of the hosts in which these processes live; answers their addresses."""
+        """Takes down the links of the hosts of these processes; returns their addresses."""
         inodes = {_namespace_of(Path(f"/proc/{pid}/ns/net")) for pid in pids}
         affected = [host for host in self._hosts if _namespace_of(Path("/run/netns", host.namespace)) in inodes]
         for host in affected:
@@ -82,7 +82,7 @@ class Hosts:
         return [host.address for host in affected]
 
     def heal(self) -> None:
-        """All links are up."""
+        """Takes all links up."""
         for host in self._hosts:
             _ip("link", "set", host.link, "up")
 
@@ -157,13 +157,13 @@ class Hosts:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while words not in log.read_text("utf-8", "replace"):
             if time.monotonic() > deadline_s:
-                reason = f"the last it wrote was: {last_line(log)}"
+                reason = f"its last output: {last_line(log)}"
                 raise EnvironmentFault(f"Spark's {name} did not start within {START_TIMEOUT_S:g} s; {reason}")
             time.sleep(0.05)
 
 
 def _spark_home() -> Path:
-    """The one that is named, or that of the installed package."""
+    """Returns SPARK_HOME, or the folder of the installed package."""
     named = os.environ.get("SPARK_HOME")
     if named:
         return Path(named)

@@ -1,7 +1,7 @@
-"""A relay of TCP connections that flips bits when told: Toxiproxy has no toxic for corruption.
+"""Relay of TCP connections that flips bits on request: Toxiproxy has no toxic for corruption.
 
-It runs in a thread of the runner. Each process of a job asks its control port for a way to each address that it
-connects to, by a line ``<pid> <peer's slot> <host:port>``, and is answered with the port to connect to instead.
+It runs in a thread of the runner. Each process of a job sends its control port a line
+``<pid> <peer's slot> <host:port>`` for each address, and gets the port to connect to instead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ASK_TIMEOUT_S: Final = 5.0
 
 
 class ThroughRelay:
-    """The address rewriter of slots and driver."""
+    """Address rewriter of slots and driver that connects through the relay."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._known: dict[tuple[int, str], str] = {}
 
     def __reduce__(self) -> tuple[type[ThroughRelay], tuple[int]]:
-        return type(self), (self.port,)  # what one process knows is no other's
+        return type(self), (self.port,)  # each process has its own ports
 
     def __call__(self, peer: int, address: str) -> str:
         if (peer, address) not in self._known:
@@ -47,7 +47,7 @@ class ThroughRelay:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One listening port. ``pid`` sends to ``peer`` by it."""
+    """Listening port by which ``pid`` sends to ``peer``."""
 
     pid: int
     peer: int
@@ -56,7 +56,7 @@ class Way:
 
 @dataclass(slots=True)
 class _Stream:
-    """One direction of one connection. ``until_flip``: bytes left before a bit is flipped, in corruption ``turn``."""
+    """One direction of a connection. ``until_flip``: bytes before the next flipped bit, in corruption ``turn``."""
 
     way: Way
     other: socket.socket
@@ -65,7 +65,7 @@ class _Stream:
 
 
 class Relay:
-    """Forwards everything; ``corrupt`` flips one bit in every so many bytes of some ways, ``heal`` ends that."""
+    """Relay that forwards all bytes; ``corrupt`` flips bits on some ways, ``heal`` ends that."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -86,13 +86,13 @@ class Relay:
         self._thread.start()
 
     def corrupt(self, pids: Collection[int], peers: Collection[int], every_bytes: int) -> None:
-        """From now on, what these processes send and what is sent to these peers."""
+        """Flips a bit about every ``every_bytes`` bytes sent by these processes or to these peers."""
         with self._lock:
             self._pids, self._peers, self._every_bytes = frozenset(pids), frozenset(peers), max(1, every_bytes)
             self._turn += 1
 
     def heal(self) -> None:
-        """All bytes pass as they are."""
+        """Ends the corruption."""
         with self._lock:
             self._every_bytes = 0
 

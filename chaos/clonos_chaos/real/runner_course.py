@@ -1,6 +1,6 @@
-"""The course of a run of the shipped job: input is let in at a pace, faults strike, input rests, the job ends.
+"""Course of a run of the shipped job: input flows at a fixed rate, faults are injected, input rests, the job ends.
 
-While input rests, the next checkpoint must take logs and spill back to what they were before the first record.
+While input rests, the next checkpoint must truncate logs and spill to their size before the first record.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from clonos_chaos.scenario.run_record import task_retained_bytes
 from clonos_chaos.scenario.scenario_gate import Gate
 
 QUIESCENT_S: Final = 0.5
-"""Input goes on for so long when everything is over."""
+"""Time for which input continues after the last fault."""
 
 CHECKPOINTS: Final = 2
-"""The first one may have begun before input rested."""
+"""Checkpoints to wait for without input; the first one may have begun before."""
 
 REST_S_MAX: Final = 60.0
 LOOK_INTERVAL_S_MAX: Final = 1.0
 WAIT_S_MAX: Final = 30.0
-"""For a fault whose moment does not come, when all input was read."""
+"""Wait for a fault whose trigger does not fire, once all input was read."""
 
 THREADS_MORE: Final = 6
-"""What a process with the same tasks may have more than before the faults: it may have got a standby, or a keeper."""
+"""Threads that a process with the same tasks may gain: it may host another standby or keeper."""
 
 FILES_MAX: Final = 40
 FILES_OF_PEER_MAX: Final = 10
-"""What a process may have open: connections are made when they are first needed, two to a peer."""
+"""Files per peer: connections are made when they are first needed, two to a peer."""
 
 
 class CoursePhase(Enum):
-    """Where a run is."""
+    """Phase of a run."""
 
     STARTING = auto()
     FEEDING = auto()
@@ -47,7 +47,7 @@ class CoursePhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a process has open, and the tasks that it runs."""
+    """Threads and open files of a process, and the tasks that it runs."""
 
     tasks: tuple[str, ...]
     threads: int
@@ -56,7 +56,7 @@ class Holdings:
 
 @dataclass
 class Course:
-    """``look`` is called often. ``remainder``: what was too much at the end."""
+    """Course of a run, advanced by frequent calls of ``look``. ``remainder``: excess resources at the end."""
 
     gate: Gate
     records: int
@@ -68,19 +68,19 @@ class Course:
     def __post_init__(self) -> None:
         self._looked_s = self._quiescent_s = self._rest_s = 0.0
         self._due = 0.0
-        self._waited_s = 0.0  # with all input read, for a fault whose moment does not come
+        self._waited_s = 0.0  # with all input read, for a fault whose trigger does not fire
         self._retained_before = 0
         self._checkpoint = 0
         self._activity: object = None
         self._before: dict[int, Holdings] = {}
 
     def note_holdings(self, status: Status) -> None:
-        """Before the first fault."""
+        """Records the holdings before the first fault."""
         if not self._before:
             self._before = holdings(status)
 
     def look(self, now_s: float, status: Status, is_live: bool, is_over: bool) -> None:
-        """``is_over``: no fault is still to come or goes on."""
+        """Advances the course. ``is_over``: no fault is pending or active."""
         if self.phase is CoursePhase.STARTING and is_live:
             self.phase, self._looked_s, self._retained_before = CoursePhase.FEEDING, now_s, retained_bytes(status)
         elif self.phase is CoursePhase.FEEDING:
@@ -89,7 +89,7 @@ class Course:
             self._rest(now_s, status)
 
     def _feed(self, now_s: float, is_quiescent: bool) -> None:
-        """Nothing is let in while nobody looks, which is when the driver is dead."""
+        """Opens the gate at the given rate; no input flows while the driver is dead."""
         elapsed_s, self._looked_s = min(LOOK_INTERVAL_S_MAX, now_s - self._looked_s), now_s
         self._due += elapsed_s * self.per_second
         self.gate.open_to(min(self.records, int(self._due)))
@@ -134,12 +134,12 @@ class Course:
 
 
 def retained_bytes(status: Status) -> int:
-    """Of all tasks."""
+    """Returns the bytes in the logs of all tasks."""
     return sum(task_retained_bytes(task.counters) for task in status.tasks)
 
 
 def holdings(status: Status) -> dict[int, Holdings]:
-    """Of the slots' processes that live."""
+    """Returns the holdings of the living slot processes."""
     found = {}
     for slot in status.slots:
         try:

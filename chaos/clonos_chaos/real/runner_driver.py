@@ -1,8 +1,7 @@
-"""The driver of a scenario's job, in a process of its own, so that it can be killed like any other.
+"""Driver of a scenario's job in a separate process, so that it can be killed like any other.
 
-It writes a JSON line to a pipe whenever it looks: the job's status with where standbys are, each alarm, the end with
-what is left of it. It is told all it needs in a file; it stops the job at a line on its standard input, and ends when
-that does.
+It writes JSON lines to a pipe: the job's status with the slots of standbys, alarms, and at the end what is left behind.
+A file holds its specification. It stops the job at a line on its standard input, and ends when the input is closed.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ GONE_WITHIN_S: Final = 10.0
 
 
 class DriverSpec(msgspec.Struct, frozen=True):
-    """What the driver is to run. The ports are those of Toxiproxy's API and of the relay; 0: without. ``loot``: where
-    slots that are to be attacked leave their keys; empty: none is attacked."""
+    """Specification of the driver. Ports are those of Toxiproxy's API and of the relay; 0: none. ``loot``: folder in
+    which attacked slots leave their keys; empty: no attack."""
 
     job: str
     folder: str
@@ -58,7 +57,7 @@ class DriverSpec(msgspec.Struct, frozen=True):
 
 
 class Rewriters:
-    """Several rewriters, one behind the other."""
+    """Sequence of address rewriters."""
 
     def __init__(self, rewriters: tuple[AddressRewriter, ...]) -> None:
         self.rewriters = rewriters
@@ -72,7 +71,7 @@ class Rewriters:
 def _open_place(
     rewriters: tuple[AddressRewriter, ...], name: str, settings: JobSettings, session: Any, hash_seed: str
 ) -> Place:
-    """The usual place, or the same with TCP through proxies."""
+    """Opens the usual place, or one with TCP through proxies."""
     place = open_place(name, settings, session, hash_seed)
     if not rewriters:
         return place
@@ -81,7 +80,7 @@ def _open_place(
 
 
 class Reporter:
-    """Writes lines. ``on_progress`` is called in the coordinator's thread, as are questions."""
+    """Writer of report lines. ``on_progress`` is called in the coordinator's thread, as are queries."""
 
     def __init__(self, launched: Callable[[], Launched], output: TextIO) -> None:
         self._launched = launched
@@ -89,12 +88,12 @@ class Reporter:
         self._alarms: list[dict[str, Any]] = []
 
     def on_progress(self, progress: Progress) -> None:
-        """Alarms only; all else is in the status."""
+        """Records an alarm; all else is in the status."""
         if isinstance(progress, Alarm):
             self._alarms.append({"text": progress.text, **dict(progress.fields)})
 
     def look(self) -> None:
-        """The job as it is now."""
+        """Writes the current status of the job."""
         launched = self._launched()
         status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
         standbys, with_keepers = launched.driver.ask(_helpers)
@@ -111,13 +110,13 @@ class Reporter:
         )
 
     def write(self, line: dict[str, Any]) -> None:
-        """One line."""
+        """Writes one line."""
         self._output.write(msgspec.json.encode(line).decode("utf-8") + "\n")
         self._output.flush()
 
 
 def _helpers(coordinator: Coordinator) -> tuple[dict[str, list[int]], list[str]]:
-    """The slots of each task's standbys and keepers, and the tasks that have keepers."""
+    """Returns the slots of each task's standbys and keepers, and the tasks that have keepers."""
     view, name = coordinator.view, coordinator.plan.task_name
     if view is None:
         return {}, []
@@ -161,7 +160,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
             reporter.look()
             if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:
                 if not sys.stdin.readline():
-                    return  # whoever watches is gone
+                    return  # the runner is gone
                 launched.driver.stop(drain=True)
         reporter.look()
         end = launched.driver.result.result()
@@ -177,10 +176,10 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
 
 
 def _left_behind(has_jvm: bool) -> list[str]:
-    """What of the job is still there although it is closed. Spark's JVM serves the next session of this process."""
+    """Lists what is left of the closed job. Spark's JVM stays for the next session of this process."""
     here = threading.current_thread()
     threads = [f"thread {one.name} of the driver" for one in threading.enumerate() if one is not here]
-    if has_jvm:  # its executors take their time; py4j gives its own threads no names
+    if has_jvm:  # its executors end slowly; py4j does not name its threads
         return [thread for thread in threads if "thread Thread-" not in thread]
     process = psutil.Process()
     sockets = [f"socket {found.laddr} of the driver" for found in process.net_connections(kind="all")]
@@ -189,7 +188,7 @@ def _left_behind(has_jvm: bool) -> list[str]:
 
 
 def main() -> None:
-    """``python -m clonos_chaos.real.runner_driver SPEC FD``."""
+    """Runs ``python -m clonos_chaos.real.runner_driver SPEC FD``."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     spec = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=DriverSpec)
     with os.fdopen(int(sys.argv[2]), "w", encoding="utf-8") as output:

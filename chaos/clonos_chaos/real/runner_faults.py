@@ -1,4 +1,4 @@
-"""Puts faults on real processes and takes them off again: signals, disks, the service, user code, the network."""
+"""Injects faults into real processes and ends them: signals, disks, the service, user code, the network."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from clonos_chaos.scenario.scenario_service import ServiceProcess
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 FULL_DEVICE: Final = Path("/dev/full")
 SEGMENTS_AHEAD: Final = 500
-"""Files that a slot may spill to while the disk is full."""
+"""Names of spill files that are blocked in advance while the disk is full."""
 
 WRITING_POINTS: Final = (FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.METADATA_BEGUN)
 
 
 @dataclass(slots=True)
 class Tools:
-    """What faults are made with. ``folder``: of the run."""
+    """Tools for fault injection. ``folder``: of the run."""
 
     folder: Path
     service: ServiceProcess
@@ -47,11 +47,11 @@ class Tools:
 
     @property
     def loot(self) -> Path:
-        """Where the slots of an attacked job leave their keys."""
+        """Returns the folder where the slots of an attacked job leave their keys."""
         return self.folder / "loot"
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Closes all tools."""
         if self.fault_point_server is not None:
             self.fault_point_server.close()
         self.service.close()
@@ -63,9 +63,9 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """How to end a fault that was put on, and what to do meanwhile.
+    """Handle of an active fault: how to end it, and how to renew it meanwhile.
 
-    ``effect_count``: what it has struck so far, counted as ``counts`` says. A fault that strikes nothing has tried nothing.
+    ``effect_count``: number of its effects so far; ``counts`` names them. A fault without effects has tested nothing.
     """
 
     end: Callable[[], None]
@@ -73,13 +73,13 @@ class Lasting:
     detail: str = ""
     counts: str = ""
     effect_count: Callable[[], int] = lambda: 0
-    detail_at_end: Callable[[], str] = lambda: ""  # more about it, once it has ended
+    detail_at_end: Callable[[], str] = lambda: ""  # details, once it has ended
 
 
 def inject(
     fault: FaultSpec, status: Status, tasks: Collection[str], others: Collection[int], tools: Tools, driver_pid: int
 ) -> Lasting | None:
-    """Puts a fault on the processes of tasks and on the slots ``others``; answers how to end one that lasts."""
+    """Injects a fault into the processes of tasks and the slots ``others``; returns a handle if it has a duration."""
     slots = _slots_of(status, tasks, others)
     pids = [slot.pid for slot in slots]
     everybody = [*pids, driver_pid] if fault.pattern is Pattern.ALL else pids
@@ -119,15 +119,15 @@ def inject(
             return Lasting(lambda: fault_point_server.slow(WRITING_POINTS, (), 0.0))
     if fault.kind in SERVICE:
         return _fail_service(fault, tools.service)
-    return _trouble_network(fault, slots, tools)
+    return _inject_network_fault(fault, slots, tools)
 
 
 def _attack(fault: FaultSpec, status: Status, tools: Tools, driver_pid: int) -> Lasting:
     attack = Attack(fault, status, driver_pid, tools.channels, tools.loot, tools.folder)
-    counts = f"strikes with {', '.join(attack.weapons)}, of each"
+    counts = f"attacks with each of {', '.join(attack.weapons)}"
     return Lasting(
         attack.end,
-        detail="of strikes",
+        detail="of attacks",
         counts=counts,
         effect_count=attack.effect_count,
         detail_at_end=attack.detail_at_end,
@@ -141,7 +141,7 @@ def _fail_service(fault: FaultSpec, service: ServiceProcess) -> Lasting:
     return Lasting(lambda: service.command(f"answer {fault.victim}".rstrip()))
 
 
-def _trouble_network(fault: FaultSpec, slots: Collection[SlotState], tools: Tools) -> Lasting:
+def _inject_network_fault(fault: FaultSpec, slots: Collection[SlotState], tools: Tools) -> Lasting:
     pids, numbers = [slot.pid for slot in slots], [slot.slot for slot in slots]
     if fault.kind is FaultKind.CORRUPT:
         relay = tools.relay
@@ -160,7 +160,7 @@ def _trouble_network(fault: FaultSpec, slots: Collection[SlotState], tools: Tool
 
 
 def _limit_files(pids: Collection[int]) -> Lasting:
-    """No file of these processes may grow from nothing: each write of one fails with EFBIG."""
+    """Limits the file size of these processes to 0: every write to a file fails with EFBIG."""
 
     def limit(is_none: bool) -> None:
         for pid in pids:
@@ -183,12 +183,12 @@ def _signal(pids: Collection[int], number: signal.Signals) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it has died of something else meanwhile
+        except ProcessLookupError:  # it has died meanwhile
             continue
 
 
 def _kill_domains(status: Status, domains: Collection[str]) -> None:
-    """All that dies together; on Spark the executor, whose workers die with it."""
+    """Kills all processes of these domains: on Spark the executor, whose workers die with it."""
     pids: set[int] = set()
     for slot in status.slots:
         if slot.domain in domains:
@@ -197,7 +197,7 @@ def _kill_domains(status: Status, domains: Collection[str]) -> None:
 
 
 def _executor_of(pid: int) -> int:
-    """The executor among the ancestors of a slot's process; 0: none."""
+    """Returns the process id of the executor above a slot's process; 0: none."""
     try:
         for ancestor in psutil.Process(pid).parents():
             if any(EXECUTOR_CLASS in word for word in ancestor.cmdline()):
@@ -208,7 +208,7 @@ def _executor_of(pid: int) -> int:
 
 
 class _FullDisk:
-    """Every file that a slot would spill to leads to a device that is full: writing fails with ENOSPC."""
+    """Full disk for spill: the files that a slot spills to link to a full device, so that writes fail with ENOSPC."""
 
     def __init__(self, slots: Collection[int]) -> None:
         folders = [default_root() / f"{slot:016x}" for slot in slots]
@@ -217,12 +217,12 @@ class _FullDisk:
         self.fill()
 
     def fill(self) -> None:
-        """Again and again: a slot removes what it could not write."""
+        """Restores the links, because a slot removes a file that it could not write."""
         for spill, links in self._links.items():
             try:
                 spill.mkdir(mode=0o700, exist_ok=True)
                 self._fill(spill, links)
-            except OSError:  # the slot was quicker, or is gone
+            except OSError:  # the slot was faster, or is gone
                 continue
 
     def _fill(self, spill: Path, links: set[str]) -> None:
@@ -238,11 +238,11 @@ class _FullDisk:
                 links.add(name)
 
     def refused(self) -> int:
-        """Segments that could not be written."""
+        """Returns the number of segments that could not be written."""
         return self._refused
 
     def free(self) -> None:
-        """There is room again."""
+        """Frees the disk."""
         self.fill()
         for spill in self._links:
             for link in spill.glob("*.segment"):

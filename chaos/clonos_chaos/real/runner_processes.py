@@ -1,4 +1,4 @@
-"""Runs a scenario on real processes: starts the job, waits for the moments, strikes, and lets the oracle judge."""
+"""Runs a scenario on real processes: starts the job, waits for triggers, injects faults, and calls the oracle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
 from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault, is_live
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
-from clonos_chaos.scenario.scenario import OF_HELPERS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
+from clonos_chaos.scenario.scenario import BACKUP_PATTERNS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
 from clonos_chaos.scenario.scenario_job import SHIPPED, find_oracle, pace_of
 from clonos_chaos.scenario.scenario_oracle import Findings, judge_folder
@@ -41,8 +41,8 @@ from clonos_chaos.scenario.scenario_service import LOOPBACK, ServiceProcess
 from clonos_chaos.scenario.victims import Shape, choose, tasks_of
 
 LOOK_EVERY_S: Final = 0.02
-AGAIN_WITHIN_S: Final = 5.0
-"""A struck task may move on once more: the slot that took it over may have been struck as well."""
+RESTART_AGAIN_S: Final = 5.0
+"""Time within which a restarted task may restart again: the slot that took it over may have been hit as well."""
 
 GONE_WITHIN_S: Final = 8.0
 DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
@@ -50,7 +50,7 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
     "standbys": 1,
     "spare_slots": 2,
     "lease": "5s",
-    "heartbeat": "250ms",  # a machine that is busy with something else shall not look like a fault
+    "heartbeat": "250ms",  # load from elsewhere on the machine must not look like a fault
     "step_records_max": 16,
     "step_records_first": 4,
 }
@@ -58,7 +58,7 @@ DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
 
 @dataclass(slots=True)
 class Ongoing:
-    """A fault that lasts: longer than it was told to, where it strikes things and none has come by yet."""
+    """Active fault. It is extended beyond its duration while its effects are counted and it has had none."""
 
     fault: FaultSpec
     injection: Injection
@@ -66,13 +66,13 @@ class Ongoing:
     ends_s: float
 
     def is_over(self, now_s: float) -> bool:
-        """Whether it has to end."""
+        """Returns whether the fault has to end."""
         return now_s >= self.ends_s + (0.0 if self.lasting.effect_count() or not self.lasting.counts else PATIENCE_S)
 
 
 @dataclass
 class ProcessRun:
-    """One run. ``run`` is the whole of it."""
+    """Run of a scenario on real processes. ``run`` performs it."""
 
     scenario: Scenario
     seed: int
@@ -95,7 +95,7 @@ class ProcessRun:
         self._processes: dict[int, psutil.Process | None] = {}  # of each slot; a later one may have its pid
         self._known: dict[str, tuple[int, int]] = {}
         self._killed: dict[str, int] = {}  # incarnations whose death may not be known yet
-        self._may_restart_until_s: dict[str, float] = {}  # until when tasks may get a new life
+        self._may_restart_until_s: dict[str, float] = {}  # until when tasks may restart
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._is_over = self._is_stopping = False
         self._course = self._make_course() if self.scenario.job in SHIPPED else None
@@ -108,7 +108,7 @@ class ProcessRun:
     # ------------------------------------------------------------------ the whole
 
     def run(self) -> RunRecord:
-        """Runs and judges."""
+        """Runs the scenario and judges it."""
         with ExitStack() as stack:
             self._tools = self._open_tools(stack)
             self._triggers = FaultTriggers(self._tools.fault_point_server)
@@ -147,7 +147,7 @@ class ProcessRun:
 
     def _divide(self, stack: ExitStack) -> Hosts:
         if self.slots != "spark":
-            raise JobError(f"{self.scenario.name}: a partition is one of hosts on Spark. Run it with --spark.")
+            raise JobError(f"{self.scenario.name}: a partition separates hosts of Spark. Run it with --spark.")
         hosts = Hosts(self.folder, child_environment())
         stack.callback(hosts.close)
         return hosts
@@ -184,14 +184,12 @@ class ProcessRun:
             for line in self._driver.lines():
                 self._take(line)
             if self._driver.is_at_end and not self._is_over:
-                self.record.failure = (
-                    f"the driver has ended without a word; the last it wrote was: {self._driver.last()}"
-                )
+                self.record.failure = f"the driver has ended without a report; its last output: {self._driver.last()}"
                 return
             now_s = time.monotonic()
             if now_s > deadline_s:
                 phase = f", at {self._course.phase.name.lower()}" if self._course is not None else ""
-                self.record.failure = f"it has not ended within {self.scenario.limits.seconds:g} s{phase}"
+                self.record.failure = f"the job has not ended within {self.scenario.limits.seconds:g} s{phase}"
                 return
             self._end_lasting(lambda ongoing, now_s=now_s: ongoing.is_over(now_s))  # type: ignore[misc]
             for ongoing in self._ongoing:
@@ -199,7 +197,7 @@ class ProcessRun:
             self._look_after(now_s)
 
     def _look_after(self, now_s: float) -> None:
-        """Faults that are due, and the input."""
+        """Injects the faults that are due, and advances the input."""
         status = self._status
         if status is None:
             return
@@ -236,7 +234,7 @@ class ProcessRun:
             slots_usual=self._slots_usual,
         )
 
-    # ------------------------------------------------------------------ what the driver says
+    # ------------------------------------------------------------------ reports of the driver
 
     def _take(self, line: dict[str, Any]) -> None:
         if "shape" in line:
@@ -276,7 +274,7 @@ class ProcessRun:
                 if self._may_restart_until_s.get(task.name, 0.0) < time.monotonic():
                     self.record.disturbed.append(f"{task.name} {before} -> {now}")
                 else:
-                    self._may_restart_until_s[task.name] = time.monotonic() + AGAIN_WITHIN_S
+                    self._may_restart_until_s[task.name] = time.monotonic() + RESTART_AGAIN_S
             if task.pid:
                 self._known[task.name] = now
 
@@ -286,7 +284,7 @@ class ProcessRun:
         sources = set(self._shape.sources) if self._shape is not None else set()
         return sum(task.counters.get("records_in", 0) for task in status.tasks if task.name in sources)
 
-    # ------------------------------------------------------------------ striking
+    # ------------------------------------------------------------------ injection
 
     def _inject(self, planned: PlannedFault, status: Status, shape: Shape) -> None:
         if self._course is not None:
@@ -298,18 +296,18 @@ class ProcessRun:
         tasks = [] if fault.kind in TASKLESS else choose(fault, shape, self._rng, planned.victim)
         by_name = {task.name: task for task in status.tasks}
         if any(not by_name[name].pid for name in tasks):
-            return  # it waits for a slot: the next look
+            return  # it waits for a slot: try again later
         others = [slot for name in tasks[:1] for slot in self._standbys.get(name, ())]
-        others = others if fault.pattern in OF_HELPERS else []
+        others = others if fault.pattern in BACKUP_PATTERNS else []
         if fault.pattern is Pattern.STANDBY and not others:
-            return  # it has none now: the next look
+            return  # it has no standby now: try again later
         planned.left -= 1
         planned.asked_s = 0.0 if planned.left else planned.asked_s
         if tasks:
             planned.victim = tasks[0]
         if fault.pattern is Pattern.STANDBY:
             homes = {task.name for task in status.tasks if task.slot in others}
-            tasks = sorted(homes - {planned.victim})  # those that have their home where the standby was
+            tasks = sorted(homes - {planned.victim})  # tasks that run in the slot of the standby
         targets = tasks_of(shape, fault.victim) if fault.kind is FaultKind.USER_ERROR else tasks
         affected = _affected(fault, status, targets, others)
         injection = Injection(
@@ -329,7 +327,7 @@ class ProcessRun:
         self._release(planned)
 
     def _release(self, planned: PlannedFault) -> None:
-        """Who was caught goes on, if it still can."""
+        """Releases the thread at the breakpoint, if its process lives."""
         if planned.breakpoint is not None:
             planned.breakpoint.release()
             planned.breakpoint = None
@@ -345,7 +343,7 @@ class ProcessRun:
                 self.record.checks.append(Check(counts, "at least 1", str(effects), effects > 0))
 
     def _kill_driver(self, planned: PlannedFault) -> None:
-        """Its slots end with it; another one resumes, in a new generation, with new lives for all."""
+        """Kills the driver, whose slots end with it, and starts another one, which resumes in a new generation."""
         planned.left -= 1
         injection = Injection(planned.fault.kind, [], wall_ns(), detail="and resume")
         self.record.injections.append(injection)
@@ -367,7 +365,7 @@ class ProcessRun:
         for pid in wait_until_gone(self._processes.values(), GONE_WITHIN_S):
             self.record.left_behind.append(f"process {pid}")
         folders = [default_root() / f"{slot:016x}" for slot in sorted(self._processes)]
-        sweep(default_root())  # what a killed process leaves, the next one that starts takes away
+        sweep(default_root())  # removes what killed processes left, as the next start does
         self.record.left_behind += [f"folder {folder}" for folder in folders if folder.exists()]
         if self._course is not None:
             self.record.remainder = self._course.remainder
@@ -384,14 +382,14 @@ class ProcessRun:
         elif self._oracle is not None:
             try:
                 record.findings = Findings(**self._oracle(self.folder))
-            except Exception as error:  # noqa: BLE001  it is the user's: what else was found out shall not be lost
+            except Exception as error:  # noqa: BLE001  user code: its error must not lose the other findings
                 record.failure = f"the oracle {scenario.oracle} has raised {type(error).__name__}: {error}"
         else:
-            record.notes.append('no oracle has looked at the output: name one with oracle = "module:function"')
+            record.notes.append('no oracle has judged the output: name one with oracle = "module:function"')
 
 
 def _affected(fault: FaultSpec, status: Status, tasks: list[str], others: list[int]) -> list[str]:
-    """All tasks that may get a new life by it: who shares a process or a domain with those named."""
+    """Returns all tasks that the fault may restart: those in the same process or domain."""
     slots = {task.slot for task in status.tasks if task.name in tasks} | set(others)
     domains = {slot.domain for slot in status.slots if slot.slot in slots}
     if fault.kind in (FaultKind.KILL_DOMAIN, FaultKind.PARTITION):

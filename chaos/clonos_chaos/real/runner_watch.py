@@ -1,4 +1,4 @@
-"""The processes of a run as seen from outside: who still runs, and how much memory each has taken."""
+"""Processes of a run seen from outside: which still run, and how much memory each uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clonos_chaos.scenario.scenario import ScenarioLimits
 
 
 def process_of(pid: int) -> psutil.Process | None:
-    """The process; none if it has ended."""
+    """Returns the process; None if it has ended."""
     try:
         return psutil.Process(pid)
     except psutil.NoSuchProcess:
@@ -19,14 +19,14 @@ def process_of(pid: int) -> psutil.Process | None:
 
 
 def wait_until_gone(processes: Iterable[psutil.Process | None], within_s: float) -> list[int]:
-    """Those that still run."""
+    """Waits until processes end; returns those that still run."""
     running = [process for process in processes if process is not None and process.is_running()]
     _, alive = psutil.wait_procs(running, timeout=within_s)
     return sorted(process.pid for process in alive)
 
 
 class MemoryWatch:
-    """Resident memory of processes while they are attacked: before, at most, and last."""
+    """Resident memory of attacked processes: before the attack, peak, and last."""
 
     def __init__(self) -> None:
         self._is_attacked = False
@@ -35,11 +35,11 @@ class MemoryWatch:
         self._last: dict[int, int] = {}
 
     def begin(self) -> None:
-        """The first attack begins."""
+        """Marks the begin of the first attack."""
         self._is_attacked = True
 
     def look(self, pids: Iterable[int]) -> None:
-        """Looks at all of them."""
+        """Samples the memory of these processes."""
         for pid in pids:
             try:
                 self._last[pid] = used_bytes = int(psutil.Process(pid).memory_info().rss)
@@ -51,14 +51,14 @@ class MemoryWatch:
                 self._most[pid] = used_bytes
 
     def checks(self, limits: ScenarioLimits) -> list[Check]:
-        """What the limits demand."""
+        """Returns the checks that the limits require."""
         if not self._is_attacked:
             return []
         peak = max((most - self._before.get(pid, most) for pid, most in self._most.items()), default=0)
         left = max((last - self._before.get(pid, last) for pid, last in self._last.items()), default=0)
         return [
             _check("memory taken by a process while attacked", peak, limits.memory_peak_bytes),
-            _check("memory kept by it afterwards", left, limits.memory_left_bytes),
+            _check("memory that it keeps afterwards", left, limits.memory_left_bytes),
         ]
 
 

@@ -1,7 +1,7 @@
 """Network faults through Toxiproxy: its real server, driven by toxiproxy-python.
 
-Each process of a job asks for a proxy for each address that it connects to. A proxy is named for who sends and to whom:
-``<pid>.<peer's slot>.<port>``. A fault is put on the proxies of its victims.
+Each process of a job requests a proxy for each address that it connects to. A proxy is named for sender and receiver:
+``<pid>.<peer's slot>.<port>``. A fault is injected into the proxies of its victims.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ BYTES_PER_KB: Final = 1_000
 
 
 class ThroughToxiproxy:
-    """The address rewriter of slots and driver. Called in their I/O threads; a local call takes a millisecond."""
+    """Address rewriter of slots and driver. Called in their I/O threads; a local call takes about 1 ms."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._known: dict[tuple[int, str], str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.port,)  # what one process knows is no other's
+        return type(self), (self.port,)  # each process has its own proxies
 
     def __call__(self, peer: int, address: str) -> str:
         found = self._known.get((peer, address))
@@ -57,7 +57,7 @@ class ThroughToxiproxy:
 
 
 class Toxiproxy:
-    """A running server. ``begin`` and ``end`` put faults on proxies and take them off again."""
+    """Running server. ``begin`` injects a fault into proxies, ``end`` removes it."""
 
     def __init__(self, program: Path, log: Path) -> None:
         from toxiproxy import Toxiproxy as Client
@@ -77,13 +77,13 @@ class Toxiproxy:
         while not self._client.running():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.close()
-                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; the last it wrote was: {last_line(log)}")
+                raise EnvironmentFault(f"Toxiproxy ({program}) did not start; its last output: {last_line(log)}")
             time.sleep(0.02)
 
     def begin(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> int:
-        """Puts a fault on what these processes send and, unless half open, on what is sent to them.
+        """Injects a fault into what these processes send and, unless half open, into what is sent to them.
 
-        Answers on how many proxies.
+        Returns the number of proxies.
         """
         proxies = self._proxies(fault, pids, slots)
         for proxy in proxies:
@@ -91,7 +91,7 @@ class Toxiproxy:
         return len(proxies)
 
     def end(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> None:
-        """Takes it off again."""
+        """Removes the fault."""
         for proxy in self._proxies(fault, pids, slots):
             if fault.kind is FaultKind.CUT:
                 proxy.enable()
@@ -118,7 +118,7 @@ class Toxiproxy:
 def _toxic(
     type_: str, attributes: Callable[[FaultSpec], dict[str, int]], is_both_ways: bool
 ) -> Callable[[Any, FaultSpec], None]:
-    """``upstream`` is what the sender sends; answers of TCP itself are not Toxiproxy's."""
+    """Makes an injection. ``upstream`` is the direction from the sender; TCP's own replies do not pass Toxiproxy."""
 
     def begin(proxy: Any, fault: FaultSpec) -> None:
         for stream in ("upstream", "downstream") if is_both_ways else ("upstream",):

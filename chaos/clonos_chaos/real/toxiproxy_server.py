@@ -1,4 +1,4 @@
-"""Finds Toxiproxy's server: on the PATH, built by Go, or the pinned release, its sum checked. What is had is kept."""
+"""Finds Toxiproxy's server: on the PATH, built by Go, or downloaded as a pinned release; caches the program."""
 
 from __future__ import annotations
 
@@ -36,25 +36,26 @@ ARCHIVE_BYTES_MAX: Final = 100 << 20
 
 
 class ToxiproxyMissing(EnvironmentFault):
-    """No server is to be had."""
+    """No Toxiproxy server can be obtained."""
 
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"this scenario needs Toxiproxy, and there is none ({self.reason}): put {PROGRAM} on the PATH, or have Go,"
-            f" so that `go install {GO_PACKAGE}` can build it, or put the server of {RELEASES} at {cached_server()}."
+            f"this scenario needs Toxiproxy, and there is none ({self.reason}): put {PROGRAM} on the PATH, or install"
+            f" Go, so that `go install {GO_PACKAGE}` can build it, or put the server of {RELEASES} at"
+            f" {cached_server()}."
         )
 
 
 def cached_server() -> Path:
-    """Where a server that was built or downloaded is kept."""
+    """Returns the path of a server that was built or downloaded."""
     cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache")
     return cache / "clonos" / f"toxiproxy-{VERSION}" / "server"
 
 
 def find_server(may_fetch: bool = True) -> Path:
-    """The server's program. ``ToxiproxyMissing`` when it can be had in none of the three ways."""
+    """Returns the path of the server. Raises ToxiproxyMissing: it cannot be found, built or downloaded."""
     found = shutil.which(PROGRAM)
     if found:
         return Path(found)
@@ -62,7 +63,7 @@ def find_server(may_fetch: bool = True) -> Path:
     if cached.is_file():
         return cached
     if not may_fetch:
-        raise ToxiproxyMissing("it is not to be fetched here")
+        raise ToxiproxyMissing("fetching is not allowed here")
     cached.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
     for fetch in (_build, _download):
@@ -94,7 +95,7 @@ def _download(server: Path) -> None:
 
 
 def install_release(url: str, sha256: str, server: Path) -> None:
-    """Fetches an archive, checks its sum, and takes the server out of it. EnvironmentFault, OSError."""
+    """Downloads an archive, checks its sum, and extracts the server. Raises EnvironmentFault or OSError."""
     with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as reply:
         archive = reply.read(ARCHIVE_BYTES_MAX)
     found = hashlib.sha256(archive).hexdigest()

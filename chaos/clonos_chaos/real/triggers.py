@@ -1,4 +1,4 @@
-"""When faults strike: a fault waits for its moment, then for calm, or lays a trap at a fault point while it is calm."""
+"""Triggers of faults: a fault waits for its instant and a quiescent job, or sets a breakpoint at a fault point."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from clonos_chaos.scenario.victims import Shape, tasks_of
 from clonos_chaos.sim.targeted_faults import POINTS, is_of_message
 
 PATIENCE_S: Final = 15.0
-"""A standby or keeper that is still not there after so long is not waited for."""
+"""Longest wait for a missing standby or keeper."""
 
 OF_THE_DRIVER: Final = (FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN, FaultPoint.COMMITTED)
 
 
 @dataclass(slots=True)
 class PlannedFault:
-    """A fault that is still to come, or is being repeated. ``asked_s``: when its moment was first there."""
+    """Fault that is still to be injected, or repeated. ``asked_s``: when its trigger first fired."""
 
     fault: FaultSpec
     left: int
@@ -41,7 +41,7 @@ class PlannedFault:
 
     @staticmethod
     def of(fault: FaultSpec) -> PlannedFault:
-        """One that has not begun. JobError: no real process has such a point."""
+        """Makes a planned fault. Raises JobError: real processes have no such point."""
         point = fault.at.point
         is_here = point in STATUS_POINTS or point in FAULT_POINTS or is_of_message(point)
         if point and not (is_here and not point.endswith(" sent")):
@@ -59,9 +59,9 @@ class PlannedFault:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The job at one instant. ``live_since_s`` 0: not all tasks have been live yet.
+    """State of the job at one instant. ``live_since_s`` 0: not all tasks have been live yet.
 
-    ``with_keepers``: tasks that have keepers. ``killed``: incarnations whose death may not be known yet.
+    ``with_keepers``: tasks that have keepers. ``killed``: incarnations whose death the coordinator may not know yet.
     """
 
     now_s: float
@@ -71,48 +71,48 @@ class Look:
     standbys: int
     with_keepers: Collection[str]
     killed: Mapping[str, int]
-    is_disturbed: bool  # by a fault that lasts
+    is_disturbed: bool  # by a fault with a duration
     records: int
     slots_usual: int = 0
 
     def may_inject(self, fault: FaultSpec) -> bool:
-        """Whether what a fault waits for is there."""
+        """Returns whether the conditions of a fault hold."""
         has_slots = not fault.all_slots or len(self.status.slots) >= self.slots_usual
         return has_slots and (self.is_quiescent or not fault.quiescent)
 
     @property
     def is_quiescent(self) -> bool:
-        """Every task is live and its standbys and keepers could take over; no fault goes on."""
+        """Returns whether every task is live, its standbys and keepers could take over, and no fault is active."""
         return is_whole(self.status, self.standbys, self.with_keepers) and not self.is_disturbed
 
     @property
-    def has_unnoticed(self) -> bool:
-        """The coordinator has not noticed the last death yet."""
+    def has_unnoticed_death(self) -> bool:
+        """Returns whether the coordinator has not noticed the last death yet."""
         return any(self.killed.get(task.name) == task.incarnation for task in self.status.tasks)
 
 
 def is_live(status: Status) -> bool:
-    """All tasks run, and whoever had to recover has caught up."""
+    """Returns whether all tasks run, and recovered tasks have caught up."""
     latest = {one.task: one for one in status.recoveries}
     phases = {task.phase for task in status.tasks}
     return bool(phases) and phases <= SETTLED_PHASES and all(one.is_over for one in latest.values())
 
 
 def is_whole(status: Status, standbys: int, with_keepers: Collection[str]) -> bool:
-    """Live, and every task's standbys and keepers could take over."""
+    """Returns whether all tasks are live, and their standbys and keepers could take over."""
     has_standbys = not standbys or all(task.standbys for task in status.tasks)
     return is_live(status) and has_standbys and all(task.keepers for task in status.tasks if task.name in with_keepers)
 
 
 class FaultTriggers:
-    """Says of each fault whether it is due. ``fault_point_server``: None when no process waits anywhere."""
+    """Triggers of a run. ``fault_point_server``: None when no fault waits at a fault point."""
 
     def __init__(self, fault_point_server: FaultPointServer | None) -> None:
         self._fault_point_server = fault_point_server
         self._look: Look | None = None
 
     def is_due(self, planned: PlannedFault, look: Look) -> bool:
-        """Whether it strikes now."""
+        """Returns whether a fault is to be injected now."""
         self._look = look
         fault = planned.fault
         if is_fault_point(fault.at.point):
@@ -121,7 +121,7 @@ class FaultTriggers:
             if not _has_fired(fault.at, look):
                 return False
             planned.asked_s = look.now_s
-        if look.has_unnoticed:
+        if look.has_unnoticed_death:
             return False
         if fault.at.point == "recovering" or fault.kind is FaultKind.KILL_DRIVER or look.may_inject(fault):
             return True
@@ -133,7 +133,11 @@ class FaultTriggers:
         planned.asked_s = planned.asked_s or look.now_s
         is_patient = look.now_s - planned.asked_s < PATIENCE_S or not is_live(look.status)
         fault = planned.fault
-        if (fault.quiescent or fault.all_slots) and is_patient and (look.has_unnoticed or not look.may_inject(fault)):
+        if (
+            (fault.quiescent or fault.all_slots)
+            and is_patient
+            and (look.has_unnoticed_death or not look.may_inject(fault))
+        ):
             return False
         planned.breakpoint = self._set_breakpoint(planned, look.shape)
         return False
@@ -149,11 +153,11 @@ class FaultTriggers:
                 planned.victim = found
             return bool(found) or at.point in OF_THE_DRIVER
 
-        assert self._fault_point_server is not None, "a scenario with fault points has an ambush"
+        assert self._fault_point_server is not None, "a scenario with fault points has a server for them"
         return self._fault_point_server.set_breakpoint(at.point, nth=at.nth, where=where)
 
     def _task_of(self, reached: FaultPointReached, names: Collection[str]) -> str:
-        """The one of these tasks that has reached a point; a point of a whole slot counts for its task."""
+        """Returns which of these tasks has reached a point; a point of a whole slot counts for its task."""
         if reached.task or self._look is None:
             return reached.task if reached.task in names else ""
         there = [task.name for task in self._look.status.tasks if task.pid == reached.pid and task.name in names]

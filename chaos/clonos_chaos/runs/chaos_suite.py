@@ -1,8 +1,8 @@
-"""``clonos chaos all``: every shipped scenario in every world that it exists in, and a swarm of simulated worlds.
+"""``clonos chaos all``: every shipped scenario in every world that supports it, and a swarm of simulated worlds.
 
-Each run becomes a line of ``runs.jsonl`` in the report's folder as soon as it is over, so that a stopped one can go on
-with ``--resume``: what has a line is not run again, and worlds go on behind the last seed. What cannot be run on this
-machine is named with the reason, and counts as neither good nor bad; only a scenario without Toxiproxy is bad.
+Each run appends a line to ``runs.jsonl`` in the report's folder when it ends, so that ``--resume`` can continue a
+stopped suite: runs with a line are not repeated, and worlds continue after the last seed. A run that this machine does
+not support is listed with the reason, and counts as neither good nor bad; only a scenario without Toxiproxy is bad.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from clonos_chaos.swarm.seeds import SwarmResult, swarm
 RUNS_FILE: Final = "runs.jsonl"
 SUMMARY_FILE: Final = "summary.md"
 SEEDS_SHOWN_MAX: Final = 5
-"""Failing seeds that are shrunk and told; all others are only named."""
+"""Failing seeds that are shrunk and reported in full; others are only listed."""
 
 WORLDS_A_LINE: Final = 200
 GOOD: Final = "good"
@@ -45,7 +45,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SuiteOptions:
-    """What the command line asked for. ``files``: of scenarios, by name; empty: all."""
+    """Options of the command line. ``files``: scenario files by name; empty: all."""
 
     folder: Path
     worlds: int = 100_000
@@ -60,7 +60,7 @@ class SuiteOptions:
 
 @dataclass(frozen=True, slots=True)
 class SuiteTask:
-    """One run that is to be made. ``file``: its scenario's."""
+    """One run of the suite. ``file``: name of the scenario file."""
 
     file: str
     scenario: Scenario
@@ -69,12 +69,12 @@ class SuiteTask:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """The same in a report."""
+        """Returns what identifies the run in a report."""
         return self.scenario.name, self.where, self.seed
 
 
 def tasks_of(wanted: SuiteOptions) -> list[SuiteTask]:
-    """All runs, in order: on processes, in the simulated world, on Spark."""
+    """Returns all runs in order: on processes, in the simulated world, on Spark."""
     found = []
     for where in (Where.PROCESSES, Where.SIMULATED, Where.SPARK):
         for path in sorted(SHIPPED_FOLDER.glob("*.toml")):
@@ -95,7 +95,7 @@ def _is_of(scenario: Scenario, where: Where) -> bool:
 def run_chaos_suite(
     wanted: SuiteOptions, on_progress: Callable[[str], None], on_record: Callable[[RunRecord], None]
 ) -> bool:
-    """Runs all; whether nothing was bad. ``on_progress`` shows progress, ``on_record`` a run that was bad."""
+    """Runs the suite; returns whether no run was bad. ``on_record`` receives the bad runs."""
     file = wanted.folder / RUNS_FILE
     make_writable(file)
     if file.exists() and not wanted.is_resumed:  # it may have taken hours
@@ -170,64 +170,64 @@ def _instant(at_ns: int) -> str:
 
 
 class _NoSpark(EnvironmentFault):
-    """There is no Spark here."""
+    """Spark is missing on this machine."""
 
 
 def _check_spark() -> None:
     if find_spec("pyspark") is None:
-        raise _NoSpark("it needs Spark, and pyspark is not installed: it was not run")
+        raise _NoSpark("not run: it needs Spark, and pyspark is not installed")
     try:
         check_java()
     except EnvironmentFault as fault:
-        raise _NoSpark(f"it needs Spark, which needs Java: it was not run ({fault})") from fault
+        raise _NoSpark(f"not run: it needs Spark, which needs Java ({fault})") from fault
 
 
 def _run_worlds(
     wanted: SuiteOptions, lines: list[Line], add: Callable[[Line], None], on_progress: Callable[[str], None]
 ) -> None:
-    """A line for each portion, so that a stopped run goes on behind it."""
+    """Runs the worlds; writes a line per portion, so that a stopped suite continues after it."""
     kind = Swarm("", is_mixed=True)
     known = [line for line in lines if line["file"] == WORLDS]
     first = max((line["last"] + 1 for line in known), default=wanted.first_seed)
     shown = sum(len(line["failed"]) for line in known)
     seed, last = first, wanted.first_seed + wanted.worlds
     portion, began_ns = SwarmResult(), wall_ns()
-    for tally in swarm(range(first, last), kind, wanted.processes):
-        portion.add(tally)
-        for failed, report in tally.failures:
+    for result in swarm(range(first, last), kind, wanted.processes):
+        portion.add(result)
+        for failed, report in result.failures:
             shown += 1
             what = seed_report(failed, kind, report) if shown <= SEEDS_SHOWN_MAX else ""
             on_progress(f"FAILED: {what or f'clonos chaos seeds {kind.arguments(failed)}'}")
         if portion.worlds >= WORLDS_A_LINE or seed + portion.worlds == last:
-            add(_of_tally(portion, seed, began_ns))
+            add(_line_of(portion, seed, began_ns))
             seed += portion.worlds
             rate = 1e9 * (seed - first) / (wall_ns() - began_ns)
             on_progress(f"[{seed - wanted.first_seed}/{wanted.worlds} worlds] {portion.line()}, {rate:.1f} worlds/s")
             portion = SwarmResult()
 
 
-def _of_tally(tally: SwarmResult, first: int, began_ns: int) -> Line:
+def _line_of(result: SwarmResult, first: int, began_ns: int) -> Line:
     return {
         "at": _instant(began_ns),
         "file": WORLDS,
         "name": f"seeds from {first}",
         "world": str(Where.SIMULATED),
         "seed": first,
-        "verdict": BAD if tally.failures else GOOD,
+        "verdict": BAD if result.failures else GOOD,
         "seconds": 0.0,
         "wrong": 0,
         "slowest_ms": 0.0,
         "notes": [],
-        "reason": ", ".join(f"seed {seed}" for seed, _ in tally.failures),
-        "worlds": tally.worlds,
-        "last": first + tally.worlds - 1,
-        "failed": [seed for seed, _ in tally.failures],
-        "reached": dict(tally.reached),
+        "reason": ", ".join(f"seed {seed}" for seed, _ in result.failures),
+        "worlds": result.worlds,
+        "last": first + result.worlds - 1,
+        "failed": [seed for seed, _ in result.failures],
+        "reached": dict(result.reached),
     }
 
 
 def _read(file: Path) -> list[Line]:
-    """What a stopped run has left; a line that was cut short is no line."""
+    """Reads the lines of a stopped suite, without an incomplete last line."""
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text("utf-8").splitlines(keepends=True) if line.endswith("\n")]
@@ -238,7 +238,7 @@ def _time(time_ms: float) -> str:
 
 
 def summary(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The table of a report, as Markdown."""
+    """Formats the table of a report as Markdown."""
     return "\n".join(_table(lines)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds`` of worlds, ``all``. Answers: exit codes."""
+"""Commands of ``clonos chaos``: ``run`` a scenario, ``soak``, ``seeds``, ``all``. They return exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD = 1
 
 
 def _above(least: float, number: Callable[[str], float] = int) -> Callable[[str], float]:
-    """A number of the command line, not below ``least``; a time (``float``) is above it: nothing run is not good."""
+    """Makes the type of a number option that is at least ``least``; a ``float``, which is a time, is above it."""
 
     def read(text: str) -> float:
         found = number(text)
@@ -29,7 +29,7 @@ def _above(least: float, number: Callable[[str], float] = int) -> Callable[[str]
             raise argparse.ArgumentTypeError(f"{text} is below {least:g}")
         return found
 
-    read.__name__ = "number"  # what argparse calls it
+    read.__name__ = "number"  # argparse shows it in messages
     return read
 
 
@@ -38,9 +38,9 @@ ABOVE_NONE = _above(0, float)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """``clonos chaos run SCENARIO``: 0 when every run came to what its scenario expects, else 1."""
+    """Runs ``clonos chaos run SCENARIO``: 0 when every run ended as its scenario expects, else 1."""
     parser = argparse.ArgumentParser(prog="clonos chaos run", description=f"Scenarios are in {SHIPPED_FOLDER}.")
-    parser.add_argument("scenario", metavar="SCENARIO", help="a file, or the name of a shipped one")
+    parser.add_argument("scenario", metavar="SCENARIO", help="a file, or the name of a shipped scenario")
     world = parser.add_mutually_exclusive_group()
     for where, help_text in (
         (Where.PROCESSES, "on real processes, no JVM (default)"),
@@ -49,8 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     ):
         world.add_argument(f"--{where}", dest="where", action="store_const", const=where, help=help_text)
     parser.add_argument("--seed", type=int, default=1, help="chooses the victims (default: 1)")
-    parser.add_argument("--repeat", type=AT_LEAST_ONE, default=1, metavar="K", help="so often, each with the next seed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was found to this file")
+    parser.add_argument(
+        "--repeat", type=AT_LEAST_ONE, default=1, metavar="K", help="number of runs, each with the next seed"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with pictures to this file")
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw a picture of the last run into this file")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave outputs and logs in this folder")
@@ -58,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     scenarios = read_scenarios(find_scenario(parsed.scenario))
     where = parsed.where or Where.PROCESSES
     if where is Where.SIMULATED and parsed.keep is not None:
-        parser.error("--keep is of real processes: a simulated world leaves no files, its seed gives it again")
+        parser.error("--keep is for real processes: a simulated world leaves no files, and its seed reproduces it")
     options = ScenarioRunOptions(where, parsed.seed, parsed.repeat, parsed.json, parsed.html, parsed.png, parsed.keep)
     verdicts: list[bool] = []
 
@@ -68,26 +70,32 @@ def run(arguments: Sequence[str]) -> int:
 
     is_good = run_scenarios(scenarios, options, on_record)
     if len(verdicts) > 1:
-        print(f"{sum(verdicts)} of {len(verdicts)} runs came to what they should")
+        print(f"{sum(verdicts)} of {len(verdicts)} runs ended as expected")
     return GOOD if is_good else BAD
 
 
 def everything(arguments: Sequence[str]) -> int:
-    """``clonos chaos all``: 0 when no run was bad."""
+    """Runs ``clonos chaos all``: 0 when no run was bad."""
     from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
 
     parser = argparse.ArgumentParser(prog="clonos chaos all")
-    parser.add_argument("--worlds", type=_above(0), default=100_000, metavar="N", help="simulated (default: 100000)")
+    parser.add_argument(
+        "--worlds", type=_above(0), default=100_000, metavar="N", help="simulated worlds (default: 100000)"
+    )
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=1, metavar="SEED")
     parser.add_argument(
-        "--processes", type=AT_LEAST_ONE, default=2, metavar="N", help="of simulated worlds (default: 2)"
+        "--processes", type=AT_LEAST_ONE, default=2, metavar="N", help="processes for simulated worlds (default: 2)"
     )
     parser.add_argument("--seed", type=int, default=1, help="chooses the victims of scenarios (default: 1)")
-    parser.add_argument("--only", nargs="+", default=(), metavar="SCENARIO", help="these; the word none: worlds only")
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="SCENARIO", help="only these scenarios; none: simulated worlds only"
+    )
     parser.add_argument("--without", nargs="+", default=(), metavar="SCENARIO")
-    parser.add_argument("--in", nargs="+", dest="where", choices=[*Where], default=[*Where], help="default: in all")
-    parser.add_argument("--report", type=Path, default=Path("build/chaos"), metavar="FOLDER", help="(build/chaos)")
-    parser.add_argument("--resume", action="store_true", help="go on where the run that left this report was stopped")
+    parser.add_argument("--in", nargs="+", dest="where", choices=[*Where], default=[*Where], help="default: all")
+    parser.add_argument(
+        "--report", type=Path, default=Path("build/chaos"), metavar="FOLDER", help="default: build/chaos"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue the stopped suite that left this report")
     parsed = parser.parse_args(arguments)
     for name in {*parsed.only, *parsed.without} - {"none"}:
         find_scenario(name)
@@ -108,15 +116,15 @@ def everything(arguments: Sequence[str]) -> int:
 
 
 def soak(arguments: Sequence[str]) -> int:
-    """``clonos chaos soak``: 0 when nothing was lost, twice or contradicted, and every task came back."""
+    """Runs ``clonos chaos soak``: 0 when nothing was lost, duplicated or contradicted, and every task recovered."""
     from clonos_chaos.runs.soak import Soak, figures, scenario_of
 
     parser = argparse.ArgumentParser(prog="clonos chaos soak")
     parser.add_argument("--minutes", type=ABOVE_NONE, default=60.0, metavar="M")
     parser.add_argument("--kill-every", type=ABOVE_NONE, default=20.0, metavar="S", help="seconds (default: 20)")
     parser.add_argument("--job", default="described", help="module:job of your own (default: the shipped one)")
-    parser.add_argument("--oracle", default="", help="module:function that judges what your job has left")
-    parser.add_argument("--no-network-faults", action="store_true", help="kills only; Toxiproxy is not needed then")
+    parser.add_argument("--oracle", default="", help="module:function that judges the output of your job")
+    parser.add_argument("--no-network-faults", action="store_true", help="kills only; does not need Toxiproxy")
     parser.add_argument("--spark", action="store_true", help="on Spark executors")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -136,7 +144,7 @@ def soak(arguments: Sequence[str]) -> int:
 
 
 def seeds(arguments: Sequence[str]) -> int:
-    """``clonos chaos seeds``: 1 when some world failed."""
+    """Runs ``clonos chaos seeds``: 1 when a world failed."""
     from clonos_chaos.swarm.environments import Swarm
     from clonos_chaos.swarm.failing_seed import show_again
     from clonos_chaos.swarm.seeds import run as run_seeds
@@ -144,23 +152,25 @@ def seeds(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="clonos chaos seeds")
     parser.add_argument("--from", dest="first", type=lambda text: int(text, 0), default=0, metavar="A")
-    parser.add_argument("--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="included (A + 999)")
-    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="from A on until the time is over")
+    parser.add_argument(
+        "--to", dest="last", type=lambda text: int(text, 0), metavar="B", help="last seed, inclusive (default: A + 999)"
+    )
+    parser.add_argument("--minutes", type=ABOVE_NONE, metavar="M", help="run seeds from A for M minutes")
     parser.add_argument("--topology", choices=TOPOLOGIES, default="", help="default: each in turn")
-    parser.add_argument("--mix", action="store_true", help="each world draws its own cluster and mix of faults")
+    parser.add_argument("--mix", action="store_true", help="draw a cluster and a mix of faults for each world")
     parser.add_argument("--processes", type=AT_LEAST_ONE, default=2, metavar="N")
-    parser.add_argument("--only-faults", metavar="N,N", help="of one seed: its other faults are left out ('none': all)")
-    parser.add_argument("--records", type=AT_LEAST_ONE, metavar="N", help="of one seed: at most so many")
+    parser.add_argument("--only-faults", metavar="N,N", help="of one seed: inject only these faults ('none': no fault)")
+    parser.add_argument("--records", type=AT_LEAST_ONE, metavar="N", help="of one seed: at most N records")
     parsed = parser.parse_args(arguments)
     swarm = Swarm(parsed.topology, parsed.mix)
     if parsed.only_faults is not None or parsed.records is not None:
         if parsed.last not in (None, parsed.first):
-            parser.error("--only-faults and --records are of one seed: give --from and --to the same")
+            parser.error("--only-faults and --records need one seed: give --from and --to the same value")
         return show_again(parsed.first, swarm, _numbers(parser, parsed.only_faults), parsed.records)
     usual = parsed.first + SEEDS_USUAL - 1 if parsed.minutes is None else sys.maxsize - 1
     last = usual if parsed.last is None else parsed.last
     if last < parsed.first:
-        parser.error(f"--to {last} is before --from {parsed.first}: there is no seed between them")
+        parser.error(f"--to {last} is below --from {parsed.first}: there is no seed between them")
     return run_seeds(range(parsed.first, last + 1), swarm, parsed.processes, parsed.minutes)
 
 

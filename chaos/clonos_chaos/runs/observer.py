@@ -1,6 +1,6 @@
-"""Watches a simulated world from outside, as the runner watches real processes: samples, recoveries, healthy tasks.
+"""Observer of a simulated world, as the runner observes real processes: samples, recoveries, healthy tasks.
 
-It looks between the world's events and is none itself, so that a world is the same with and without it.
+It looks between the world's events and adds no event, so that a world is the same with and without it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_NS: Final = 2 * MILLISECOND_NS
 INSTANT, ANSWER = 3, 5
-"""Of an entry of a row's story."""
+"""Indices in an entry of a row's lineage."""
 
 
 class Observer:
-    """Fills the record of a run in ``world``."""
+    """Observer that fills the record of a run in ``world``."""
 
     def __init__(self, world: World, record: RunRecord) -> None:
         self.world, self.record = world, record
         self._recoveries: dict[tuple[str, int], RecoveryState] = {}
         self._known: dict[str, int] = {}  # incarnations
-        self._may_restart: set[str] = set()  # tasks that may get another life
+        self._may_restart: set[str] = set()  # tasks that may restart
         self._next_ns = 0
         self._step = world.clock.step
         world.clock.step = self._step_and_look  # type: ignore[method-assign]
@@ -61,8 +61,8 @@ class Observer:
                 self.record.disturbed.append(f"{task.name} {before} -> {task.incarnation}")
             self._known[task.name] = task.incarnation
 
-    def injections(self, slots: list[SimSlot]) -> dict[str, int]:
-        """The tasks that live there, with their incarnations: they may get another life."""
+    def expect_restarts(self, slots: list[SimSlot]) -> dict[str, int]:
+        """Returns the tasks in these slots with their incarnations, and takes note that they may restart."""
         placements = self.world.oracle.view.placements
         affected = {slot.id for slot in slots}
         found: dict[str, int] = {
@@ -72,7 +72,7 @@ class Observer:
         return found
 
     def sum_up(self) -> None:
-        """What is known only at the end: the last recoveries, and of a job that has ended well what left it."""
+        """Completes the record at the end: the last recoveries, and the findings if the job has ended well."""
         coordinator = self.world.coordinator.machine
         if coordinator.view is not None:
             self._take(draw("", False, (), coordinator))
@@ -82,9 +82,9 @@ class Observer:
 
 
 def findings_of(world: World) -> Findings:
-    """The table of the oracle: counted once more, from committed rows and the service's own log.
+    """Counts the findings again, from committed rows and the log of the service.
 
-    A row's story says when it was read and when the sink saw it. What tasks see out of order they raise themselves.
+    The lineage of a row says when it was read and when the sink received it. Tasks raise on disorder themselves.
     """
     rows = [row for committed in world.committed.values() for row in committed]
     counted = Counter(row[0] for row in rows)

@@ -1,4 +1,4 @@
-"""The report of runs as one self-contained HTML page: the verdict first, then each run with its picture and tables."""
+"""Report of runs as one self-contained HTML page: the verdict, then each run with its picture and tables."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ code { font-size: 13px; overflow-wrap: anywhere; }
 """
 
 MEANINGS = (
-    ("records", "of the input"),
-    ("lost", "not in a sink, or not by one of the two paths"),
-    ("duplicated", "twice in a sink by one path"),
-    ("contradicted", "drawn or answered differently in two places, or never answered so"),
-    ("disordered", "out of the order of its channel"),
-    ("calls", "questions that the service was asked"),
-    ("calls_repeated", "asked again, because no answer was known when the asker died"),
-    ("keys_changed", "asked again under another idempotency key (a new generation has new ones)"),
+    ("records", "in the input"),
+    ("lost", "missing in a sink, or on one of the two paths"),
+    ("duplicated", "in a sink more than once by one path"),
+    ("contradicted", "drawn or answered differently in two places, or with an answer that was never given"),
+    ("disordered", "out of order within their channel"),
+    ("calls", "calls of the service"),
+    ("calls_repeated", "repeated calls, because no answer was known when the caller died"),
+    ("keys_changed", "repeated under another idempotency key (a new generation has new keys)"),
 )
-MUST_BE_NONE = ("lost", "duplicated", "contradicted", "disordered")
+MUST_BE_ZERO = ("lost", "duplicated", "contradicted", "disordered")
 
 
 def write_report(file: Path, records: Sequence[RunRecord]) -> None:
-    """One page for all runs."""
+    """Writes one page for all runs."""
     good = sum(record.is_good for record in records)
-    word = _verdict(good == len(records), f"{good} of {len(records)} runs came to what they should")
+    word = _verdict(good == len(records), f"{good} of {len(records)} runs ended as expected")
     overview = _overview(records) if len(records) > 1 else ""
     body = "".join(_run(record, number) for number, record in enumerate(records))
     title = escape(records[0].scenario.name.split(" ")[0]) if records else "nothing"
@@ -85,9 +85,9 @@ def _run(record: RunRecord, number: int) -> str:
         f" {record.checkpoints} checkpoints</p>"
         f"<p>{_verdict(record.is_good, 'as expected' if record.is_good else 'NOT as expected')}</p>"
         f"{draw(record, number) if record.samples else ''}"
-        f'<div class="tables"><div><h3>What was demanded</h3>{_checks(record)}</div>'
-        f"<div><h3>What the oracle found</h3>{_findings(record.findings)}</div></div>"
-        f"<h3>What was done</h3>{_injections(record)}{_remarks(record)}</section>"
+        f'<div class="tables"><div><h3>Checks</h3>{_checks(record)}</div>'
+        f"<div><h3>Findings of the oracle</h3>{_findings(record.findings)}</div></div>"
+        f"<h3>Injected faults</h3>{_injections(record)}{_remarks(record)}</section>"
     )
 
 
@@ -96,18 +96,18 @@ def _checks(record: RunRecord) -> str:
         (escape(c.name), escape(c.wanted), _verdict(c.is_good, c.found) if not c.is_good else escape(c.found))
         for c in record.checks
     ]
-    return _table(("demand", "wanted", "found"), rows)
+    return _table(("check", "wanted", "found"), rows)
 
 
 def _findings(findings: Findings | None) -> str:
     if findings is None:
-        return "<p>No oracle has looked at the output.</p>"
+        return "<p>No oracle has judged the output.</p>"
     rows = []
     for name, meaning in MEANINGS:
         count = getattr(findings, name)
-        shown = _verdict(False, f"{count:,}") if count and name in MUST_BE_NONE else f"{count:,}"
+        shown = _verdict(False, f"{count:,}") if count and name in MUST_BE_ZERO else f"{count:,}"
         rows.append((name.replace("_", " "), shown, meaning))
-    return _table(("what", "#count", "meaning"), rows)
+    return _table(("finding", "#count", "meaning"), rows)
 
 
 def _injections(record: RunRecord) -> str:
@@ -133,7 +133,7 @@ def _remarks(record: RunRecord) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]], layout: str = "") -> str:
-    """Cells are HTML. A column whose head begins with # has numbers."""
+    """Formats a table of HTML cells. A column whose head begins with # has numbers."""
     names = list(heads)
     is_number = [' class="number"' if name.startswith("#") else "" for name in names]
     head = "".join(f"<th{kind}>{name.lstrip('#')}</th>" for name, kind in zip(names, is_number, strict=True))

@@ -1,4 +1,4 @@
-"""Draws the picture of one run: throughput, latency, what is kept, and the phases of each recovery."""
+"""Picture of one run: throughput, latency, retained logs, and the phases of each recovery."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BIN_MS_MIN: Final = 100
 BINS_MAX: Final = 600
 PNG_DPI: Final = 80
 BARS_MAX: Final = 24
-"""With more recoveries than this each is a dot: when, and how long."""
+"""With more recoveries than this, each is a dot: time and duration."""
 
 NAMES_MAX: Final = 12
-"""With more faults than this they bear no names."""
+"""With more faults than this, their names are left out."""
 
 MILESTONES: Final = ("detected", "view", "gathered", "replayed", "caught_up")
 PHASES: Final = ("until noticed", "until a new view", "log gathered", "replayed", "caught up")
@@ -44,7 +44,7 @@ STYLE: Final[dict[Any, Any]] = {
 
 
 def draw(record: RunRecord, number: int) -> str:
-    """The picture as an ``<svg>`` element; ``number`` keeps its ids apart from those of others on the page."""
+    """Returns the picture as an ``<svg>`` element; ``number`` makes its ids unique on the page."""
     written = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"run {number}"}):
         _figure(record).savefig(written, format="svg")
@@ -52,7 +52,7 @@ def draw(record: RunRecord, number: int) -> str:
 
 
 def write_png(file: Path, record: RunRecord) -> None:
-    """The same picture as a file of its own, small enough for a document."""
+    """Writes the picture to a PNG file, small enough for a document."""
     with matplotlib.rc_context(STYLE):
         _figure(record).savefig(file, format="png", dpi=PNG_DPI)
 
@@ -80,7 +80,7 @@ def _figure(record: RunRecord) -> Figure:
 
 
 def _embedded(svg: str, number: int) -> str:
-    """Without the head of a file, and with ids that no other picture on the page has."""
+    """Removes the file header and makes ids unique on the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>r{number}-", svg)
     return re.sub(
@@ -96,7 +96,7 @@ def _seconds(at_ns: int, start_ns: int) -> float:
 
 
 def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
-    """Records that reached the sinks' door, in bins."""
+    """Plots the records that reached the sinks, in bins."""
     counts: dict[int, int] = {}
     for sink_ns, _ in rows:
         place = (sink_ns - start_ns) // (bin_ms * 1_000_000)
@@ -107,12 +107,12 @@ def _throughput(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_m
         axis.step([place * bin_ms / 1000 for place in places], rates, where="post", color=LINE, linewidth=1.3)
         axis.fill_between([place * bin_ms / 1000 for place in places], rates, step="post", color=LINE, alpha=0.12)
     axis.set_ylabel("records/s")
-    axis.set_title("Throughput, as the sinks saw it", loc="left", fontsize=10, color=INK)
+    axis.set_title("Throughput at the sinks", loc="left", fontsize=10, color=INK)
     axis.set_ylim(bottom=0)
 
 
 def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: int) -> None:
-    """From reading a record until it reached the sinks: median and worst of each bin."""
+    """Plots the time from reading a record until it reached the sinks: median and worst of each bin."""
     bins: dict[int, list[float]] = {}
     for sink_ns, read_ns in rows:
         bins.setdefault((sink_ns - start_ns) // (bin_ms * 1_000_000), []).append((sink_ns - read_ns) / 1e6)
@@ -125,20 +125,18 @@ def _latency(axis: Any, rows: Sequence[tuple[int, int]], start_ns: int, bin_ms: 
         axis.plot(seconds, median, color=LINE, linewidth=1.4, label="median")
         axis.legend(loc="upper left", frameon=False, ncols=2, fontsize=8.5)
     axis.set_ylabel("ms")
-    axis.set_title(
-        "Latency, from reading to the sinks (windows wait for their end)", loc="left", fontsize=10, color=INK
-    )
+    axis.set_title("Latency from reading to the sinks (windows wait for their end)", loc="left", fontsize=10, color=INK)
     axis.set_ylim(bottom=0)
 
 
 def _retained(axis: Any, record: RunRecord, start_ns: int) -> None:
-    """Logs, replicas and in-flight data; checkpoints take them away."""
+    """Plots retained logs, replicas and in-flight data; checkpoints truncate them."""
     samples = [sample for sample in record.samples if sample.at_ns >= start_ns]
     seconds = [_seconds(sample.at_ns, start_ns) for sample in samples]
     axis.plot(seconds, [sample.retained_bytes / 1024 for sample in samples], color="#7353ba", linewidth=1.2)
     completed = [_seconds(b.at_ns, start_ns) for a, b in pairwise(samples) if b.checkpoint > a.checkpoint]
     axis.plot(completed, [0.0] * len(completed), "|", color="#2a9d6f", markersize=9, clip_on=False)
-    axis.set_ylabel("KiB kept")
+    axis.set_ylabel("KiB retained")
     axis.set_title("Logs and in-flight data of all tasks; green ticks: checkpoints", loc="left", fontsize=10, color=INK)
     axis.set_ylim(bottom=0)
 

@@ -1,4 +1,4 @@
-"""Runs scenarios one after another, in the world that is asked for; tells how each went and writes reports."""
+"""Runs scenarios one after another in the selected world, and writes reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clonos_chaos.scenario.scenario import Scenario
 
 
 class Where(StrEnum):
-    """In which world."""
+    """World in which a scenario runs."""
 
     PROCESSES = "processes"
     SPARK = "spark"
@@ -27,9 +27,9 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRunOptions:
-    """What the command line asked for.
+    """Options of the command line.
 
-    ``png_file``: a picture of the last run. ``keep``: leave input, output and logs of each run in a folder below it.
+    ``png_file``: picture of the last run. ``keep``: folder in which input, output and logs of each run stay.
     """
 
     where: Where = Where.PROCESSES
@@ -44,9 +44,9 @@ class ScenarioRunOptions:
 def run_scenarios(
     scenarios: Sequence[Scenario], options: ScenarioRunOptions, on_record: Callable[[RunRecord], None]
 ) -> bool:
-    """Each as often as wished, each time with the next seed; answers whether all were good.
+    """Runs each scenario ``repeat`` times, each time with the next seed; returns whether all runs were good.
 
-    A long matrix may be stopped: the runs before that are in all reports.
+    A long matrix may be stopped: the reports then have the runs before that. Raises JobError: a scenario is refused.
     """
     if options.where is Where.SIMULATED:
         for reason in filter(None, map(refusal, scenarios)):
@@ -82,7 +82,7 @@ def _write_pictures(options: ScenarioRunOptions, records: Sequence[RunRecord]) -
 
 
 def make_writable(file: Path) -> None:
-    """Makes the folder of a file that is to be written at the end: better refused now than when an hour has gone."""
+    """Makes the folder of a file that is written at the end. Raises EnvironmentFault before an hour is lost."""
     is_new = not file.exists()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def make_writable(file: Path) -> None:
 
 
 def run_once(scenario: Scenario, where: Where, seed: int, keep: Path | None = None) -> RunRecord:
-    """One run."""
+    """Runs a scenario once."""
     if where is Where.SIMULATED:
         return run_simulated(scenario, seed)
     with _folder(keep, f"{scenario.name}-{seed}") as folder:

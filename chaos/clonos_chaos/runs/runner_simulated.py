@@ -1,7 +1,7 @@
 """Runs a scenario in the simulated world, as far as its faults exist there.
 
-The shipped job has a twin there: the same steps, a tenth of the records. A moment in seconds becomes the share of the
-input that the real job has read by then; what lasts, lasts as long in virtual time. The world's own oracle judges.
+The shipped job has a twin there: the same steps, a tenth of the records. A trigger in seconds becomes the share of the
+input that the real job has read by then. Durations are in virtual time. The oracle of the world judges.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.runs.observer import Observer
-from clonos_chaos.runs.simulated_options import SHARE, options_of, passed_over, with_hot_standbys
+from clonos_chaos.runs.simulated_options import SHARE, ignored_options, options_of, with_hot_standbys
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
 from clonos_chaos.scenario.scenario import (
-    OF_HELPERS,
+    BACKUP_PATTERNS,
     STATUS_POINTS,
     TASKLESS,
     FaultKind,
@@ -46,19 +46,19 @@ DOWN_MS: Final = 50
 """How long a job is without a coordinator when the driver dies."""
 
 TWINS: Final = {"merge": "sink", "files": "sink", "table": "sink"}
-"""Steps of the shipped job that bear another name here."""
+"""Steps of the shipped job that have another name here."""
 
 POINTS_HERE: Final[dict[str, FaultPoint]] = {
     "checkpoint": FaultPoint.COMPLETE,
     "recovering": FaultPoint.START,
     FaultPoint.SNAPSHOT_BEGUN: FaultPoint.ALIGNED,
 }
-"""Points of real processes by what they are called here; all others have one name."""
+"""Points of real processes with another name here."""
 
-Do = Callable[[World, list[SimSlot], FaultSpec], None]
+Inject = Callable[[World, list[SimSlot], FaultSpec], None]
 
 
-def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
+def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Inject:
     def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
             act(world, slot, fault)
@@ -66,8 +66,8 @@ def _each(act: Callable[[World, SimSlot, FaultSpec], None]) -> Do:
     return do
 
 
-def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Do:
-    """For the connections of each slot with all others."""
+def _towards_all(act: Callable[[World, SimSlot, SimSlot, FaultSpec], None]) -> Inject:
+    """Makes an injection into the connections of each slot with all others."""
 
     def do(world: World, slots: list[SimSlot], fault: FaultSpec) -> None:
         for slot in slots:
@@ -84,7 +84,7 @@ def _kill_all(world: World, _slots: list[SimSlot], _fault: FaultSpec) -> None:
 
 
 def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
-    """All connections: the simulated network has one delay."""
+    """Slows down all connections: the simulated network has one delay."""
     usual_ns = world.network.delay_ns_max
 
     def speed_up() -> None:
@@ -94,7 +94,7 @@ def _slow_down(world: World, _slots: list[SimSlot], fault: FaultSpec) -> None:
     world.clock.after(fault.lasts_ms * MILLISECOND_NS, speed_up)
 
 
-DOINGS: Final[dict[FaultKind, Do]] = {
+INJECTIONS: Final[dict[FaultKind, Inject]] = {
     FaultKind.KILL_WORKER: lambda world, slots, _: world.faults.kill_together(slots),
     FaultKind.KILL_DOMAIN: _each(lambda world, slot, _: world.faults.kill_domain(slot.domain)),
     FaultKind.KILL_DRIVER: _kill_all,
@@ -109,7 +109,7 @@ DOINGS: Final[dict[FaultKind, Do]] = {
 
 
 def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
-    """One world. Faults that it does not know are refused before anything runs."""
+    """Runs one world. Raises JobError before anything runs, if a fault does not exist here."""
     reason = refusal(scenario)
     if reason:
         raise JobError(reason)
@@ -117,11 +117,11 @@ def run_simulated(scenario: Scenario, seed: int) -> RunRecord:
 
 
 def refusal(scenario: Scenario) -> str:
-    """Why a scenario cannot be run here; empty where it can."""
-    unknown = sorted({fault.kind for fault in scenario.faults} - DOINGS.keys())
+    """Returns why a scenario cannot run here; empty where it can."""
+    unknown = sorted({fault.kind for fault in scenario.faults} - INJECTIONS.keys())
     if unknown:
         return (
-            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(DOINGS)})."
+            f"{scenario.name}: {unknown[0]} does not exist in the simulated world (there are: {', '.join(INJECTIONS)})."
             " Run it with --processes."
         )
     if scenario.job != TWIN_OF:
@@ -134,7 +134,7 @@ def refusal(scenario: Scenario) -> str:
 
 
 class _Simulated:
-    """One scenario in one world."""
+    """Run of one scenario in one world."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
@@ -143,7 +143,7 @@ class _Simulated:
         self.total, self.per_second = pace_of(scenario.job_options)
         self.targeted_faults = [self._targeted_fault(fault) for fault in scenario.faults]
         options_of(scenario)
-        self.record.notes += filter(None, [passed_over(scenario)])
+        self.record.notes += filter(None, [ignored_options(scenario)])
 
     def _open(self) -> None:
         options, settings = options_of(self.scenario)
@@ -160,7 +160,7 @@ class _Simulated:
         return job
 
     def _targeted_fault(self, fault: FaultSpec) -> TargetedFault:
-        """Where and when it strikes: a point by its name, records as calls that were answered."""
+        """Translates the trigger of a fault: a point by its name, records as answered calls."""
         at = fault.at
         times = fault.count if fault.pattern is Pattern.IN_A_ROW else 1
 
@@ -172,7 +172,7 @@ class _Simulated:
             if point not in POINTS and not is_of_message(point):
                 raise JobError(f"{self.scenario.name}: there is no point {at.point!r}; there are: {', '.join(POINTS)}.")
             if at.point in (FaultPoint.CALL, FaultPoint.CALLED) and at.task + fault.victim not in ("", "ask"):
-                raise JobError(f"{self.scenario.name}: of the simulated twin, only the step ask calls the service.")
+                raise JobError(f"{self.scenario.name}: in the simulated twin only the step ask calls the service.")
             nth = (
                 max(1, at.nth // SHARE)
                 if at.point in (FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.EMISSION)
@@ -203,7 +203,7 @@ class _Simulated:
         asked = replace(fault, victim=TWINS.get(fault.victim, fault.victim))
         tasks = [] if fault.kind in TASKLESS else choose(asked, self.shape, self.rng, first)
         slots = {slot.id: slot for name in tasks if (slot := world.slot_of(self._task(name))) is not None}
-        if fault.pattern in OF_HELPERS and tasks:
+        if fault.pattern in BACKUP_PATTERNS and tasks:
             placement = world.oracle.view.placements[self._task(tasks[0])]
             helpers = [world.slots[slot_id] for slot_id in (*placement.standbys, *placement.keepers)]
             own = slots if fault.pattern is Pattern.WITH_STANDBY else {}
@@ -211,15 +211,15 @@ class _Simulated:
         domains = {slot.domain for slot in slots.values()} if fault.kind is FaultKind.KILL_DOMAIN else set()
         is_of_all = fault.kind is FaultKind.KILL_DRIVER
         affected = [s for s in world.living() if is_of_all or s.id in slots or s.domain in domains]
-        incarnations = self.observer.injections(affected)
+        incarnations = self.observer.expect_restarts(affected)
         self.record.injections.append(Injection(fault.kind, tasks, world.clock.now_ns, incarnations=incarnations))
-        DOINGS[fault.kind](world, list(slots.values()), fault)
+        INJECTIONS[fault.kind](world, list(slots.values()), fault)
 
     def _task(self, name: str) -> TaskId:
         return next(task for task in self.world.plan.tasks if self.world.plan.task_name(task) == name)
 
     def run(self) -> RunRecord:
-        """Runs the world to its end and judges."""
+        """Runs the world to its end and judges it."""
         self._open()
         self.observer = Observer(self.world, self.record)
         record, wanted = self.record, self.scenario.expected.outcome

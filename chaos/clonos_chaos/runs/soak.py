@@ -1,4 +1,4 @@
-"""A soak: one job for a long time, a process killed every so many seconds, the network troubled in between."""
+"""Soak: runs one job for a long time, with periodic kills and network faults between them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from clonos_chaos.scenario.scenario import FaultKind, FaultSpec, FaultTrigger, S
 from clonos_chaos.scenario.scenario_job import SHIPPED
 
 PER_SECOND: Final = 30.0
-"""Records of the shipped job. Its oracle holds all of them in memory at the end."""
+"""Record rate of the shipped job. Its oracle holds all records in memory at the end."""
 
 START_S: Final = 5.0
 END_S: Final = 180.0
-"""A run may take so much longer than its faults."""
+"""Time that a run may take after its last fault."""
 
-TROUBLES: Final = (
+NETWORK_FAULTS: Final = (
     {"kind": FaultKind.RESET, "lasts_ms": 200},
     {"kind": FaultKind.DELAY, "lasts_ms": 3_000, "latency_ms": 80, "jitter_ms": 40},
     {"kind": FaultKind.CUT, "lasts_ms": 1_000},
@@ -27,15 +27,15 @@ TROUBLES: Final = (
     {"kind": FaultKind.HALF_OPEN, "lasts_ms": 1_000},
     {"kind": FaultKind.THROTTLE, "lasts_ms": 2_000, "bytes_per_second": 50_000},
 )
-"""One after the other, each half way between two kills."""
+"""Network faults in turn, each halfway between two kills."""
 
 RECOVERY_MS: Final = 60_000
-"""A kill may come while a connection is cut."""
+"""Recovery limit: a kill may come while a connection is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """What the command line asks for. ``oracle``: of a job of the user's."""
+    """Options of the command line. ``oracle``: judges a user's job."""
 
     job: str = "described"
     minutes: float = 60.0
@@ -46,7 +46,7 @@ class Soak:
 
 
 def scenario_of(soak: Soak) -> Scenario:
-    """The soak as a scenario. A job of the user's is stopped when the time is over."""
+    """Returns the soak as a scenario. A user's job is stopped after ``minutes``."""
     seconds = soak.minutes * 60
     is_shipped = soak.job in SHIPPED
     records = int(soak.per_second * (seconds + END_S))
@@ -55,7 +55,7 @@ def scenario_of(soak: Soak) -> Scenario:
         name=f"soak of {soak.minutes:g} minutes",
         job=soak.job,
         about=f"A process is killed every {soak.kill_every_s:g} s"
-        + (", and the network is troubled in between." if soak.has_network_faults else "."),
+        + (", with a network fault halfway between two kills." if soak.has_network_faults else "."),
         oracle=soak.oracle,
         options={"checkpoint_every": "2s", "step_records_max": 64},
         job_options=options,
@@ -67,17 +67,17 @@ def scenario_of(soak: Soak) -> Scenario:
 
 
 def _faults(soak: Soak, seconds: float) -> Iterator[FaultSpec]:
-    troubles = cycle(TROUBLES)
+    network_faults = cycle(NETWORK_FAULTS)
     at_s = START_S
     while at_s < seconds:
         yield FaultSpec(FaultKind.KILL_WORKER, FaultTrigger(seconds=at_s))
         if soak.has_network_faults:
-            yield FaultSpec(at=FaultTrigger(seconds=at_s + soak.kill_every_s / 2), **next(troubles))  # type: ignore[arg-type]
+            yield FaultSpec(at=FaultTrigger(seconds=at_s + soak.kill_every_s / 2), **next(network_faults))  # type: ignore[arg-type]
         at_s += soak.kill_every_s
 
 
 def figures(record: RunRecord) -> list[str]:
-    """The run in a few lines."""
+    """Formats the run in a few lines."""
     times_ms = sorted(time for time in record.recovery_ms().values() if time >= 0)
     kills = sum(injection.kind == FaultKind.KILL_WORKER for injection in record.injections)
     lines = [f"{kills} kills, {len(record.injections) - kills} network faults, {record.checkpoints} checkpoints"]

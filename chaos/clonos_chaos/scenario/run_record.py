@@ -1,4 +1,4 @@
-"""What one run of a scenario came to: the same record from real processes and from the simulated world."""
+"""Record of one run of a scenario, on real processes or in the simulated world, and its verdict."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from clonos_chaos.scenario.scenario import LEAVES_ZOMBIES, Scenario, ScenarioLim
 from clonos_chaos.scenario.scenario_oracle import KEYS_MAY_CHANGE, Findings
 
 SAMPLES_MAX = 4_000
-"""Over the whole time that a run may take."""
+"""Samples over the whole time that a run may take."""
 
 BIN_NS = 100_000_000
-"""Of the curves in ``--json``."""
+"""Width of the bins of the curves in ``--json``."""
 
 
 RETAINED_COUNTERS = (TaskCounter.LOG_MEMORY_BYTES, TaskCounter.INFLIGHT_MEMORY_BYTES, TaskCounter.INFLIGHT_DISK_BYTES)
 
 
 def task_retained_bytes(counters: Mapping[str, int]) -> int:
-    """Causal logs and in-flight logs of a task in memory and on disk."""
+    """Returns the bytes in causal logs and in-flight logs of a task, in memory and on disk."""
     return sum(counters.get(name, 0) for name in RETAINED_COUNTERS)
 
 
 @dataclass(slots=True)
 class Injection:
-    """A fault that was put on. ``until_ns`` 0: it does not last, or not ended. ``incarnations``: of those struck."""
+    """Injected fault. ``until_ns`` 0: it has no duration, or has not ended. ``incarnations``: of the tasks hit."""
 
     kind: str
     tasks: list[str]
@@ -43,7 +43,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The job at one instant. ``retained_bytes``: causal logs and in-flight logs in memory and on disk."""
+    """State of the job at one instant. ``retained_bytes``: in causal logs and in-flight logs, in memory and on disk."""
 
     at_ns: int
     live: int
@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A demand, what was found, and whether that is good."""
+    """Check of a run: expected and actual value, and whether it passed."""
 
     name: str
     wanted: str
@@ -63,7 +63,7 @@ class Check:
 
 @dataclass(slots=True)
 class RunRecord:
-    """Everything of a run. Instants are the wall clock in ns, or virtual time in a simulated one."""
+    """Record of a run. Instants are in ns of the wall clock, or of virtual time in a simulated run."""
 
     scenario: Scenario
     seed: int
@@ -79,25 +79,25 @@ class RunRecord:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     disturbed: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
-    remainder: list[str] | None = None  # what the last checkpoint should have taken away; None: nobody has looked
-    not_injected: int = 0  # faults whose moment never came
+    remainder: list[str] | None = None  # what the last checkpoint should have removed; None: not checked
+    not_injected: int = 0  # faults whose trigger never fired
     findings: Findings | None = None
     notes: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        """Whether everything is as expected."""
+        """Returns whether all checks passed."""
         return bool(self.checks) and all(check.is_good for check in self.checks)
 
     @property
     def was_rolled_back(self) -> bool:
-        """Whether the job was to roll back, or might and did."""
+        """Returns whether the job had to roll back, or was permitted to and did."""
         wanted = self.scenario.expected.outcome
         return wanted is ScenarioOutcome.ROLLBACK or (wanted is ScenarioOutcome.EITHER and len(self.generations) > 1)
 
     def add_sample(self, status: Status, at_ns: int, every_ns: int = 0) -> None:
-        """One look at the job; a long run keeps fewer, unless ``every_ns`` says how many."""
+        """Records a sample; a long run records fewer, unless ``every_ns`` gives the interval."""
         self.checkpoints = max(self.checkpoints, status.checkpoint)
         retained = sum(task_retained_bytes(task.counters) for task in status.tasks)
         interval_ns = every_ns or self.scenario.limits.seconds * 1e9 / SAMPLES_MAX
@@ -108,9 +108,10 @@ class RunRecord:
 
     @property
     def may_have_changed_keys(self) -> bool:
-        """Whether a source, or a window by processing time, recovered at the same time as a step behind it: nobody else
-        may have heard where its last barrier stood, so both may have gone on behind another checkpoint, and their
-        plain calls have other keys.
+        """Returns whether a source or a processing-time window recovered together with a step downstream.
+
+        The position of its last barrier may then be lost: both may resume after another checkpoint, where their plain
+        calls have other keys.
         """
         spans = [
             (one.task.split("/")[0], one.reached["detected"], one.reached.get("caught_up", inf))
@@ -123,9 +124,9 @@ class RunRecord:
         )
 
     def recovery_ms(self) -> dict[str, float]:
-        """For each struck task that had to recover: from its strike until it had caught up; -1: it never did.
+        """Returns the time from an injection until the task had caught up, by task; -1: it never did.
 
-        A successor that dies as well hands over to the next one. What a rollback has ended is not counted.
+        A successor that dies as well hands over to the next one. Recoveries that a rollback ended do not count.
         """
         found: dict[str, float] = {}
         followers = {(one.task, one.failed_incarnation): one for one in self.recoveries}
@@ -140,7 +141,7 @@ class RunRecord:
         return found
 
     def recoveries_by_injection(self) -> Iterator[tuple[Injection, RecoveryState]]:
-        """Each recovery with the strike that caused it: the last one before it that struck the task's life."""
+        """Yields each recovery with its cause: the last fault before it that hit the incarnation of the task."""
         for recovery in self.recoveries:
             noticed_ns = recovery.reached.get("detected", self.ended_ns)
             candidates = [
@@ -151,7 +152,7 @@ class RunRecord:
                 yield causes[-1], recovery
 
     def curves(self) -> list[list[float]]:
-        """For each tenth of a second with output: its begin in ms, records, median and worst latency in ms."""
+        """Returns, for each tenth of a second with output: begin in ms, records, median and worst latency in ms."""
         bins: dict[int, list[float]] = {}
         for sink_ns, read_ns in self.findings.rows if self.findings is not None else ():
             bins.setdefault((sink_ns - self.began_ns) // BIN_NS, []).append((sink_ns - read_ns) / 1e6)
@@ -161,7 +162,7 @@ class RunRecord:
         ]
 
     def data(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Returns the record as data for ``--json``."""
         findings = asdict(self.findings) if self.findings is not None else None
         if findings is not None:
             findings.pop("rows")
@@ -198,7 +199,7 @@ class RunRecord:
 
 
 def judge(record: RunRecord) -> None:
-    """Fills ``checks``: what the scenario demands, against what was found."""
+    """Fills ``checks``: compares the expectations of the scenario with the results."""
     scenario, checks = record.scenario, record.checks
     expected, limits = scenario.expected, scenario.limits
 
@@ -209,7 +210,7 @@ def judge(record: RunRecord) -> None:
     demand(
         "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
     )
-    demand("faults", f"{len(scenario.faults)} struck", f"{record.not_injected} never came", not record.not_injected)
+    demand("faults", f"{len(scenario.faults)} injected", f"{record.not_injected} not injected", not record.not_injected)
     if shall_fail:
         return
     if record.findings is not None:
@@ -232,14 +233,14 @@ def judge(record: RunRecord) -> None:
     _judge_calls(record, limits)
     times = record.recovery_ms()
     never = [task for task, time in times.items() if time < 0]
-    slowest = f"{max(times.values())} ms" if times else "no task had to recover by itself"
+    slowest = f"{max(times.values())} ms" if times else "no task recovered alone"
     is_in_time = all(0 <= time <= limits.recovery_ms for time in times.values())
     found = f"never caught up: {', '.join(never)}" if never else slowest
     demand("slowest recovery", f"at most {limits.recovery_ms} ms", found, is_in_time)
     if record.findings is not None and scenario.job == "ordered":
         record.notes.append(
-            f"{len(record.injections)} deaths: the outside saw a second call {record.findings.calls_repeated} times;"
-            f" {record.findings.calls_in_doubt} times user code was told that nobody knows"
+            f"{len(record.injections)} deaths: {record.findings.calls_repeated} calls were repeated;"
+            f" {record.findings.calls_in_doubt} calls in doubt were reported to user code"
         )
     if record.remainder is not None:
         remains = "; ".join(record.remainder) or "as at the start"

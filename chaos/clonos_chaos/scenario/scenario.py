@@ -1,6 +1,6 @@
-"""A scenario: job x faults x moments x patterns x limits x expected outcome. What is in a scenario file, as types.
+"""Types of a scenario: job x faults x triggers x patterns x limits x expected outcome.
 
-``scenario_file`` reads one; the runners for real processes and for the simulated world carry it out.
+``scenario_file`` reads scenarios; the runners for real processes and for the simulated world execute them.
 """
 
 from __future__ import annotations
@@ -14,76 +14,76 @@ from clonos.io.process.fault_points import FaultPoint
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """Kind of a fault."""
 
     KILL_WORKER = "kill_worker"  # SIGKILL for the process of a task
-    KILL_DOMAIN = "kill_domain"  # for all processes that die together, an executor
-    KILL_DRIVER = "kill_driver"  # for the driver, then resume
+    KILL_DOMAIN = "kill_domain"  # SIGKILL for a failure domain, such as an executor
+    KILL_DRIVER = "kill_driver"  # SIGKILL for the driver, then resume
     PAUSE = "pause"  # SIGSTOP, after a while SIGCONT
-    PARTITION = "partition"  # the whole host of a task, on Spark: no packet goes in or out
-    CUT = "cut"  # no connection, and none can be made
-    HALF_OPEN = "half_open"  # connections stand, what the victim sends vanishes
-    RESET = "reset"  # connections break by RST, new ones are let through
+    PARTITION = "partition"  # the host of a task, on Spark: no packet passes
+    CUT = "cut"  # connections break, and none can be made
+    HALF_OPEN = "half_open"  # connections stay open, but what the victim sends is lost
+    RESET = "reset"  # connections break by RST, new ones work
     DELAY = "delay"  # latency with jitter
     THROTTLE = "throttle"  # bytes per second
-    SLICE = "slice"  # packets come in small pieces
-    CORRUPT = "corrupt"  # bits flip on the way
-    DISK_FULL = "disk_full"  # no room to spill
+    SLICE = "slice"  # data arrives in small pieces
+    CORRUPT = "corrupt"  # bits are flipped in transit
+    DISK_FULL = "disk_full"  # no space for spill files
     DISK_FAILING = "disk_failing"  # no file can be written: spill, snapshots, metadata
-    DISK_SLOW = "disk_slow"  # each segment, snapshot and piece of metadata waits before it is written
+    DISK_SLOW = "disk_slow"  # writes of segments, snapshots and metadata are delayed
     SERVICE_ERROR = "service_error"  # the HTTP service answers 500
-    SERVICE_SLOW = "service_slow"  # it answers late, mostly later than anybody waits
-    SERVICE_HANG = "service_hang"  # it takes requests and does not answer
-    SERVICE_DOWN = "service_down"  # nobody listens
-    USER_ERROR = "user_error"  # user code raises at a record: once, or whenever it sees it
-    CLOCK_STEP = "clock_step"  # the wall clock of all processes is set
-    ATTACK = "attack"  # hostile neighbours at the ports of driver and slots
+    SERVICE_SLOW = "service_slow"  # it answers late, mostly after the timeout
+    SERVICE_HANG = "service_hang"  # it accepts requests and does not answer
+    SERVICE_DOWN = "service_down"  # it refuses connections
+    USER_ERROR = "user_error"  # user code raises at a record: once, or each time
+    CLOCK_STEP = "clock_step"  # the wall clock of all processes jumps
+    ATTACK = "attack"  # hostile processes connect to driver and slots
 
 
 class Weapon(StrEnum):
-    """What an attack is made with."""
+    """Kind of an attack."""
 
     NO_KEYS = "no_keys"  # connections without encryption
-    WRONG_KEYS = "wrong_keys"  # with the key of another driver, and with a client key that nobody knows
+    WRONG_KEYS = "wrong_keys"  # with the key of another driver, and with an unknown client key
     HALF_HANDSHAKES = "half_handshakes"  # connections that stop in mid-greeting, and garbage
-    LONG_FRAMES = "long_frames"  # 256 MiB claimed before a key is shown
+    LONG_FRAMES = "long_frames"  # frames that announce 256 MiB before authentication
     CROWD = "crowd"  # thousands of idle and of slow connections
-    FULL_TABLE = "full_table"  # a crowd at a driver that may have few files more than it has
-    FLOOD = "flood"  # of messages, with the driver's public key and with the key of a slot
-    UNFINISHED = "unfinished"  # messages in pieces without an end, by somebody with a slot's key
-    LIAR = "liar"  # by the same, messages that a slot may not send
-    ALL = "all"  # one after the other
+    FULL_TABLE = "full_table"  # a crowd at a driver with few free file descriptors
+    FLOOD = "flood"  # messages with the driver's public key and with the key of a slot
+    UNFINISHED = "unfinished"  # messages in pieces that never end, with the key of a slot
+    LIAR = "liar"  # messages that a slot may not send, with the key of a slot
+    ALL = "all"  # in turn
 
 
 class Pattern(StrEnum):
-    """Whom it befalls, seen from the victim."""
+    """Processes that a fault hits, relative to the victim."""
 
     ONE = "one"
-    LINKED = "linked"  # and a task that it feeds
-    UNLINKED = "unlinked"  # and one that no channel joins with it
-    SIBLINGS = "siblings"  # and another task of the same step
-    AT_ONCE = "at_once"  # ``count`` tasks together
-    IN_A_ROW = "in_a_row"  # the same task ``count`` times
-    WITH_STANDBY = "with_standby"  # and whatever processes host its standby and its keepers
-    STANDBY = "standby"  # these only: the victim itself lives on
+    LINKED = "linked"  # the victim and a task downstream
+    UNLINKED = "unlinked"  # the victim and a task without a channel to it
+    SIBLINGS = "siblings"  # the victim and another task of the same step
+    AT_ONCE = "at_once"  # ``count`` tasks simultaneously
+    IN_A_ROW = "in_a_row"  # the victim ``count`` times
+    WITH_STANDBY = "with_standby"  # the victim and the processes of its standby and its keepers
+    STANDBY = "standby"  # the processes of its standby and keepers, but not the victim
     LAYER = "layer"  # all tasks of the step
     ALL = "all"
 
 
 class ScenarioOutcome(StrEnum):
-    """How it shall end."""
+    """Expected outcome of a run."""
 
-    EXACTLY_ONCE = "exactly_once"  # nothing lost, twice or contradicted, and no rollback
-    ROLLBACK = "rollback"  # the same, behind a rollback: a table's rows since the checkpoint are withdrawn
-    EITHER = "exactly_once_or_rollback"  # whichever it takes
-    FAILS = "fails"  # the job fails aloud
+    EXACTLY_ONCE = "exactly_once"  # nothing lost, duplicated or contradicted, and no rollback
+    ROLLBACK = "rollback"  # the same after a rollback, which withdraws a table's rows since the checkpoint
+    EITHER = "exactly_once_or_rollback"  # either of them
+    FAILS = "fails"  # the job fails with an error
 
 
-OF_HELPERS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
-"""They strike the slots that could take over for the victim."""
+BACKUP_PATTERNS: Final = (Pattern.WITH_STANDBY, Pattern.STANDBY)
+"""Patterns that hit the slots that could take over from the victim."""
 
 COUNTED: Final = (Pattern.AT_ONCE, Pattern.IN_A_ROW)
-"""They have a ``count``."""
+"""Patterns with a ``count``."""
 
 NETWORK: Final = (
     FaultKind.CUT,
@@ -93,10 +93,10 @@ NETWORK: Final = (
     FaultKind.THROTTLE,
     FaultKind.SLICE,
 )
-"""What goes through Toxiproxy."""
+"""Faults that need Toxiproxy."""
 
 SERVICE: Final = (FaultKind.SERVICE_ERROR, FaultKind.SERVICE_SLOW, FaultKind.SERVICE_HANG, FaultKind.SERVICE_DOWN)
-"""Their victim is the step whose calls fail; empty: all steps."""
+"""Faults of the service: the victim is the step whose calls fail; empty: all steps."""
 
 DISK: Final = (FaultKind.DISK_FULL, FaultKind.DISK_FAILING, FaultKind.DISK_SLOW)
 LASTING: Final = (
@@ -109,56 +109,56 @@ LASTING: Final = (
     FaultKind.CLOCK_STEP,
     FaultKind.ATTACK,
 )
-"""What ends by itself after ``lasts``."""
+"""Faults with a duration, ``lasts``."""
 
 VICTIMLESS: Final = (FaultKind.KILL_DRIVER, FaultKind.CLOCK_STEP, FaultKind.ATTACK)
 TASKLESS: Final = (*VICTIMLESS, *SERVICE, FaultKind.USER_ERROR)
-"""They befall no process."""
+"""Faults that hit no process of a task."""
 
 LEAVES_ZOMBIES: Final = (FaultKind.PAUSE, FaultKind.PARTITION, *NETWORK, FaultKind.CORRUPT)
-"""After them, a task that was replaced may go on for a moment, and ask the service once more."""
+"""Faults after which a replaced task may run on for a moment and call the service once more."""
 
 STATUS_POINTS: Final = {
     "checkpoint": "a checkpoint has completed",
-    "recovering": "a recovery has its view and is not over",
+    "recovering": "a recovery has its view and has not ended",
 }
-"""Seen from outside; all others are fault points, at which whoever reaches one waits until the fault has struck."""
+"""Points seen in the job's status. At all others, fault points, a thread waits until the fault is injected."""
 
 FAULT_POINTS: Final[dict[str, str]] = {
     FaultPoint.START: "the thread of an incarnation begins: after a death, its replay",
-    FaultPoint.LOG_END: "a task has replayed its log and asks leave to go live",
-    FaultPoint.LIVE: "it has got leave",
-    FaultPoint.EMISSION: "a step was done, nothing of it has left",
-    FaultPoint.ALIGNING: "the same, while a barrier has come by one input and not by all",
-    FaultPoint.ALIGNED: "a barrier was put into the stream, with the snapshot",
+    FaultPoint.LOG_END: "a task has replayed its log and requests to go live",
+    FaultPoint.LIVE: "the task goes live",
+    FaultPoint.EMISSION: "a step has ended, and none of its output has left",
+    FaultPoint.ALIGNING: "the same, while a barrier has come on some inputs",
+    FaultPoint.ALIGNED: "a barrier was emitted, with the snapshot",
     FaultPoint.END_OF_STREAM: "a task has ended its stream",
     FaultPoint.INTENT: "a call with an effect is announced in the log",
-    FaultPoint.CALL: "the outside is about to be called",
-    FaultPoint.CALLED: "the outside has answered, and nobody else knows",
+    FaultPoint.CALL: "the external system is about to be called",
+    FaultPoint.CALLED: "the external system has answered, and the outcome is not replicated",
     FaultPoint.SPILLING: "a segment of an in-flight log is about to be written to disk",
     FaultPoint.SNAPSHOT_BEGUN: "a snapshot is about to be written to the store",
-    FaultPoint.SNAPSHOT_WRITTEN: "it is there, and nobody knows",
+    FaultPoint.SNAPSHOT_WRITTEN: "it is stored, and not acknowledged",
     FaultPoint.WHOLE_STATE_BEGUN: "all of a task's state is about to be written beside its snapshots",
-    FaultPoint.WHOLE_STATE_WRITTEN: "it is there, and nobody knows",
-    FaultPoint.OUTSIDE_OPENED: "a sink has opened its outside",
-    FaultPoint.OUTSIDE_WRITTEN: "the outside has it, and nobody else knows",
-    FaultPoint.METADATA_BEGUN: "all have acknowledged a checkpoint, which is about to be made durable",
-    FaultPoint.METADATA_WRITTEN: "it is durable, and nobody knows",
-    FaultPoint.COMMITTED: "a transactional sink has committed, and nobody knows",
+    FaultPoint.WHOLE_STATE_WRITTEN: "it is stored, and not acknowledged",
+    FaultPoint.OUTSIDE_OPENED: "a sink has registered at its external system",
+    FaultPoint.OUTSIDE_WRITTEN: "the external system has the rows, and has not confirmed them",
+    FaultPoint.METADATA_BEGUN: "all tasks have acknowledged a checkpoint, which is about to be made durable",
+    FaultPoint.METADATA_WRITTEN: "it is durable, and not published",
+    FaultPoint.COMMITTED: "a transactional sink has committed, and the commit is not recorded",
 }
-"""Also a message's word and ``delivered``, such as ``standby_update delivered``: it has come, nobody has read it."""
+"""Fault points. Also ``<message> delivered``, such as ``standby_update delivered``: it has come, and is unread."""
 
 
 def is_fault_point(point: str) -> bool:
-    """Whether processes wait there."""
+    """Returns whether processes wait at a point."""
     return point in FAULT_POINTS or point.endswith(" delivered")
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTrigger:
-    """When: ``seconds`` after every task was live, after ``records`` read, or at a ``point`` for the ``nth`` time.
+    """Trigger: ``seconds`` after all tasks were live, after ``records`` read, or the ``nth`` time at a ``point``.
 
-    ``task``: the step at which the point is watched; empty: the victim, or any task where there is none.
+    ``task``: step at which the point counts; empty: the victim, or any task without a victim.
     """
 
     seconds: float | None = None
@@ -175,7 +175,7 @@ class FaultTrigger:
 
 @dataclass(frozen=True, slots=True)
 class FaultSpec:
-    """One fault. ``victim``: a step by name, empty for any. What else is given depends on the kind: ``KEYS_OF``."""
+    """Fault of a scenario. ``victim``: a step by name; empty: any. ``KEYS_OF`` lists the keys of each kind."""
 
     kind: FaultKind
     at: FaultTrigger
@@ -183,39 +183,37 @@ class FaultSpec:
     pattern: Pattern = Pattern.ONE
     count: int = 2  # of at_once and in_a_row
     quiescent: bool = True  # waits until every task is live and has its standbys and keepers
-    all_slots: bool = (
-        False  # waits, too, until as many processes as at the start are there: the victim is alone in its own
-    )
+    all_slots: bool = False  # waits until as many slots as at the start are there: the victim is alone in its slot
     lasts_ms: int = 1_000
     latency_ms: int = 100
     jitter_ms: int = 50
     bytes_per_second: int = 10_000
     piece_bytes: int = 16
-    every_bytes: int = 4_096  # one flipped bit in so many
-    step_ms: int = 3_600_000  # by which the wall clock is set forth
-    again: bool = False  # user code raises whenever it sees the record
+    every_bytes: int = 4_096  # one bit is flipped about every this many bytes
+    step_ms: int = 3_600_000  # by which the wall clock jumps forward
+    again: bool = False  # user code raises each time that it sees the record
     weapon: Weapon = Weapon.ALL
     connections: int = 10_000  # of a crowd, in all
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioLimits:
-    """What may be taken. Reaching one is a failed scenario."""
+    """Limits of a run. A run beyond one of them fails."""
 
     seconds: float = 120.0  # for the whole run
-    recovery_ms: int = 10_000  # from a fault until the struck task has caught up
+    recovery_ms: int = 10_000  # from a fault until the task has caught up
     rollbacks: int = 0
     disturbed: int = 0  # healthy tasks that lose their process or incarnation
-    calls_repeated: int | None = None  # questions that the service was asked again
+    calls_repeated: int | None = None  # repeated calls of the service
     stop_after: float = 0.0  # seconds after which a job without an end is stopped, once it is live; 0: never
-    retained_bytes: int = 65_536  # in logs and in-flight logs, beyond those at the start, once a checkpoint has come
+    retained_bytes: int = 65_536  # in logs and in-flight logs after a checkpoint, beyond those at the start
     memory_peak_bytes: int = 300_000_000  # by which a process may grow while it is attacked
-    memory_left_bytes: int = 100_000_000  # and what of it may stay
+    memory_left_bytes: int = 100_000_000  # which it may keep afterwards
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the oracle shall find."""
+    """Expected findings of the oracle."""
 
     outcome: ScenarioOutcome = ScenarioOutcome.EXACTLY_ONCE
     lost: int = 0
@@ -225,7 +223,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run of one job. ``options`` are those of the job, ``job_options`` the arguments of whoever makes it."""
+    """One run of one job. ``options``: of the job. ``job_options``: arguments of the function that makes the job."""
 
     name: str
     job: str
@@ -239,32 +237,32 @@ class Scenario:
 
     @property
     def needs_toxiproxy(self) -> bool:
-        """Whether a connection is meddled with."""
+        """Returns whether a fault goes through Toxiproxy."""
         return any(fault.kind in NETWORK for fault in self.faults)
 
     @property
     def needs_relay(self) -> bool:
-        """Whether bytes are corrupted."""
+        """Returns whether bytes are corrupted."""
         return any(fault.kind is FaultKind.CORRUPT for fault in self.faults)
 
     @property
     def needs_fault_points(self) -> bool:
-        """Whether processes must wait at points."""
+        """Returns whether processes must wait at fault points."""
         return any(is_fault_point(fault.at.point) or fault.kind is FaultKind.DISK_SLOW for fault in self.faults)
 
     @property
     def needs_attackers(self) -> bool:
-        """Whether processes are attacked."""
+        """Returns whether processes are attacked."""
         return any(fault.kind is FaultKind.ATTACK for fault in self.faults)
 
     @property
     def needs_hosts(self) -> bool:
-        """Whether a host is cut off."""
+        """Returns whether a host is cut off."""
         return any(fault.kind is FaultKind.PARTITION for fault in self.faults)
 
     @property
     def needs_clock_shim(self) -> bool:
-        """Whether the wall clock is set."""
+        """Returns whether the wall clock is set."""
         return any(fault.kind is FaultKind.CLOCK_STEP for fault in self.faults)
 
 
@@ -282,4 +280,4 @@ KEYS_OF: Final[Mapping[str, tuple[FaultKind, ...]]] = {
     "victim": tuple(kind for kind in FaultKind if kind not in VICTIMLESS),
     "pattern": tuple(kind for kind in FaultKind if kind not in TASKLESS),
 }
-"""Keys that mean something for these kinds only."""
+"""Keys that apply to these kinds only."""

@@ -1,9 +1,9 @@
-"""Reads scenario files: TOML, typed and checked; what is wrong is named by key, with the nearest right one.
+"""Reads scenario files: TOML, typed and checked; errors name the key and the nearest valid one.
 
 name = "kill-each-step"
-job = "described"                     # a shipped one, or "module:job"
+job = "described"                     # a shipped job, or "module:job"
 
-[matrix]                              # every combination is one run; it fills the last of the faults
+[matrix]                              # every combination is one run; it completes the last fault
 victim = ["read", "ask", "window"]
 
 [[faults]]
@@ -42,17 +42,17 @@ NANOSECONDS_PER_MS: Final = 1_000_000
 SEE: Final = "See docs/chaos.md for an example."
 AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes", "connections")
 BUNDLE: Final = "fault"
-"""A key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run's."""
+"""Key of a matrix whose values are tables of several keys of a fault, with a ``name`` for the run."""
 
 OF_ALL_CASES: Final = ("before", "options", "job_options", "limits", "expected")
-"""Keys of a matrix that are no lists of cases: faults before the others, and what is other than in the whole file."""
+"""Keys of a matrix that are not lists of cases: faults before the others, and overrides of the file's tables."""
 TOP_KEYS: Final = ("name", "about", "job", "oracle", "options", "job_options", "matrix", "faults", "limits", "expected")
 
 Typed = TypeVar("Typed")
 
 
 class ScenarioRefused(JobError):
-    """A scenario file says what no scenario can mean."""
+    """A scenario file is invalid."""
 
     file: str
     key: str
@@ -64,7 +64,7 @@ class ScenarioRefused(JobError):
 
 
 def find_scenario(name: str) -> Path:
-    """The file of a path, or of the name of a shipped one."""
+    """Returns the file of a path, or of the name of a shipped scenario. Raises ScenarioRefused."""
     path = Path(name)
     if path.is_file():
         return path
@@ -72,26 +72,29 @@ def find_scenario(name: str) -> Path:
     if shipped.is_file():
         return shipped
     names = sorted(found.stem for found in SHIPPED_FOLDER.glob("*.toml"))
-    raise ScenarioRefused(name, "the scenario", "is neither a file nor shipped", _hint(path.stem, names))
+    raise ScenarioRefused(name, "the scenario", "is neither a file nor a shipped scenario", _hint(path.stem, names))
 
 
 def read_scenarios(path: Path) -> list[Scenario]:
-    """The runs that a file describes: one, or one for each combination of its matrix."""
+    """Returns the runs of a file: one, or one for each combination of its matrix.
+
+    Raises EnvironmentFault: the file cannot be read. Raises ScenarioRefused: it is invalid.
+    """
     try:
         text = path.read_text("utf-8")
     except OSError as error:
         raise EnvironmentFault(f"the scenario {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise ScenarioRefused(str(path), "the text", f"is no UTF-8: {error}", SEE) from None
+        raise ScenarioRefused(str(path), "the text", f"is not UTF-8: {error}", SEE) from None
     return parse_scenarios(text, str(path))
 
 
 def parse_scenarios(text: str, file: str) -> list[Scenario]:
-    """The same, from the text of a file."""
+    """Returns the runs of the text of a file. Raises ScenarioRefused."""
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ScenarioRefused(file, "the text", f"is no TOML: {error}", SEE) from None
+        raise ScenarioRefused(file, "the text", f"is not TOML: {error}", SEE) from None
     reader = _Reader(file)
     reader.check_keys("", data, TOP_KEYS)
     matrices = data.get("matrix", {})
@@ -99,17 +102,20 @@ def parse_scenarios(text: str, file: str) -> list[Scenario]:
     for number, matrix in enumerate(matrices if isinstance(matrices, list) else [matrices]):
         where = f"matrix[{number}]" if isinstance(matrices, list) else "matrix"
         table = reader.table(where, matrix)
-        usual: dict[str, Any] = {key: table.pop(key) for key in OF_ALL_CASES if key in table}
+        overrides: dict[str, Any] = {key: table.pop(key) for key in OF_ALL_CASES if key in table}
         found += [
-            _scenario(reader, data | _over(reader, where, data, usual), case) for case in _cases(reader, where, table)
+            _scenario(reader, data | _with_overrides(reader, where, data, overrides), case)
+            for case in _cases(reader, where, table)
         ]
     return found
 
 
-def _over(reader: _Reader, where: str, data: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """What a matrix has besides cases, over what the file has."""
+def _with_overrides(
+    reader: _Reader, where: str, data: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Merges the overrides of a matrix into the tables of the file."""
     found: dict[str, Any] = {}
-    for key, value in usual.items():
+    for key, value in overrides.items():
         if key == "before":
             found["faults"] = [
                 *_list(reader, f"{where}.before", value),
@@ -123,14 +129,16 @@ def _over(reader: _Reader, where: str, data: Mapping[str, Any], usual: Mapping[s
 def _cases(reader: _Reader, where: str, matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for key, values in matrix.items():
         if not isinstance(values, list) or not values:
-            raise reader.refused(f"{where}.{key}", f"is {values!r}", "A list of values is expected, one run for each.")
+            raise reader.refused(
+                f"{where}.{key}", f"is {values!r}", "A list of values is expected, with one run for each."
+            )
     for values in itertools.product(*matrix.values()):
         yield dict(zip(matrix, values, strict=True))
 
 
 def _list(reader: _Reader, where: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise reader.refused(where, "is no list of tables", "Each fault begins with a line [[faults]].")
+        raise reader.refused(where, "is not a list of tables", "Each fault begins with a line [[faults]].")
     return value
 
 
@@ -173,7 +181,7 @@ def _short(value: object) -> str:
 
 
 def _unbundled(reader: _Reader, case: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a fault in a case; names are for people."""
+    """Returns the keys of a fault in a case, without display names."""
     found: dict[str, Any] = {}
     for key, value in case.items():
         table = reader.table(f"matrix.{key}", value) if key in (BUNDLE, "at") else {}
@@ -196,27 +204,31 @@ def _fault(reader: _Reader, where: str, table: Mapping[str, Any], case: Mapping[
     trigger = table.pop("at", None)
     if trigger is None:
         raise reader.refused(
-            f"{where}.at", "is missing", "When: { seconds = 1.5 }, { records = 100 } or { point = ... }."
+            f"{where}.at", "is missing", "It is { seconds = 1.5 }, { records = 100 } or { point = ... }."
         )
     at = reader.fill(FaultTrigger, f"{where}.at", trigger)
     count = sum((at.seconds is not None, at.records is not None, bool(at.point)))
     if count != 1:
-        raise reader.refused(f"{where}.at", f"says {count} moments", "Exactly one of seconds, records, point.")
+        raise reader.refused(
+            f"{where}.at", f"has {count} triggers", "Exactly one of seconds, records and point is expected."
+        )
     for key in ("nth", "task"):
         if key in trigger and not at.point:
             raise reader.refused(f"{where}.at.{key}", "is given without a point", "It belongs to { point = ... }.")
     fault: FaultSpec = reader.fill(FaultSpec, where, table, {"at": at})
     if "count" in table and fault.pattern not in COUNTED:
-        raise reader.refused(f"{where}.count", f"means nothing for {fault.pattern}", "It is of at_once and in_a_row.")
+        raise reader.refused(
+            f"{where}.count", f"does not apply to {fault.pattern}", "It belongs to at_once and in_a_row."
+        )
     for key in table:
         if fault.kind not in KEYS_OF.get(key, (fault.kind,)):
             fitting = ", ".join(KEYS_OF[key][:6])
-            raise reader.refused(f"{where}.{key}", f"means nothing for {fault.kind}", f"It belongs to {fitting}.")
+            raise reader.refused(f"{where}.{key}", f"does not apply to {fault.kind}", f"It belongs to {fitting}.")
     return fault
 
 
 class _Reader:
-    """Turns tables into frozen dataclasses; a key is a field's name, without ``_ms`` where a duration is given."""
+    """Reader of tables into frozen dataclasses; a key is the name of a field, without ``_ms`` for a duration."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -228,7 +240,7 @@ class _Reader:
         names = list(known)
         for key in table:
             if key not in names:
-                raise self.refused(f"{where}{key}", "is no key of a scenario", _hint(key, names))
+                raise self.refused(f"{where}{key}", "is not a key of a scenario", _hint(key, names))
 
     def table(self, where: str, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The source of the shipped job: it reads as far as the runner lets it, so that a run lasts as long as its faults do.
+"""Gated source of the shipped job: it reads as far as the runner admits, so that a run lasts as long as its faults.
 
-The runner writes into a file how far. What was let in once can be read again at once, in whatever life.
+The runner writes the limit into a file. Admitted records can be read again at once by any incarnation.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = 2
-"""Splits, each with a half of the records."""
+"""Splits, each with half of the records."""
 
 
 class Gate:
-    """How many records may be read, of all sources together. ``end`` is final."""
+    """Number of records that all sources together may read. ``end`` is final."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "gate"
@@ -23,14 +23,14 @@ class Gate:
         self._write("open")
 
     def open_to(self, records: int) -> None:
-        """So many; never less than before."""
+        """Admits this many records, never fewer than before."""
         records -= records % SOURCES
         if records > self.records:
             self.records = records
             self._write("open")
 
     def end(self) -> None:
-        """There are no more."""
+        """Ends the input."""
         self._write("end")
 
     def _write(self, state: str) -> None:
@@ -40,22 +40,22 @@ class Gate:
 
 
 class Gated:
-    """A source of (source, offset) that reads as far as the gate is open."""
+    """Source of (source, offset) that reads as far as the gate is open."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "gate")
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """One per source."""
+        """Returns one split per source."""
         return [b"%d" % source for source in range(SOURCES)]
 
     def reader(self) -> GatedReader:
-        """A reader of one split."""
+        """Makes a reader of one split."""
         return GatedReader(Path(self.path))
 
 
 class GatedReader:
-    """Looks at the gate when it has read so far."""
+    """Reader that checks the gate when it reaches the limit."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -63,12 +63,12 @@ class GatedReader:
         self._is_last = False
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
+        """Starts at the mark."""
         self._source = int(split)
         self._next = self._limit = int(mark or 0)
 
     def read(self, records_max: int) -> Sequence[tuple[int, int]] | None:
-        """What is let in."""
+        """Returns admitted records."""
         if self._next >= self._limit and not self._is_last:
             limit, state = self._path.read_text("utf-8").split()
             self._limit, self._is_last = int(limit), state == "end"
@@ -80,8 +80,8 @@ class GatedReader:
         return found
 
     def mark(self) -> bytes:
-        """The next offset."""
+        """Returns the next offset."""
         return b"%d" % self._next
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file stays open."""

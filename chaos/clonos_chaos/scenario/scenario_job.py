@@ -1,10 +1,10 @@
-"""The shipped job of scenarios, whose records describe themselves, and how a job is found by name.
+"""Shipped job of scenarios, whose records describe themselves, and the lookup of jobs by name.
 
-    read -> ask (by key: service, luck, a count) -> direct --------------------------> tell -> files (transactional)
-                                                 -> window (by key) -> taken apart ->      -> table (immediate)
+    read -> ask (by key: service, draw, count) -> direct ----------------------------> merge -> files (transactional)
+                                               -> window (by key) -> records of it ->       -> table (immediate)
 
-Every record comes out by two paths into two sinks, with all that was drawn for it. Every step asks the service: ``ask``
-about each record, the others about some.
+Every record reaches two sinks by two paths, with everything drawn for it. Every step calls the service: ``ask`` for
+each record, the others for some.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ KEYS: Final = 8
 RECORDS: Final = 1_500
 PER_SECOND: Final = 200.0
 STEPS: Final = ("read", "ask", "window", "merge", "table")
-"""All of them can be a fault's victim."""
+"""Steps, each of which can be the victim of a fault."""
 
 ASKED_EVERY: Final = 8
-"""Steps other than ``ask`` ask about one in so many records of a key, each about others."""
+"""Steps other than ``ask`` call the service for every eighth record of a key, each step for different ones."""
 
 COLUMNS: Final = (
     *("source", "offset", "path", "key", "seen", "draw", "answer", "read_ns", "window", "at_ns", "number"),
@@ -40,7 +40,7 @@ COLUMNS: Final = (
 )
 CALL_TIMEOUT_S: Final = 0.4
 NO_ANSWER: Final = -1
-"""What stands for an answer that did not come in time."""
+"""Answer recorded when none came in time."""
 
 NOT_ASKED: Final = 0
 
@@ -48,29 +48,29 @@ Row = dict[str, Any]
 
 
 class InjectedError(RuntimeError):
-    """What user code raises when a fault wants it to."""
+    """Error that a fault injects into user code."""
 
 
 class ScenarioSteps:
-    """The functions of the job. ``folder``: where a fault leaves word that user code shall raise."""
+    """Functions of the job. ``folder``: where a fault leaves a file that makes user code raise."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url = str(folder), url
 
     def stamp(self, record: tuple[int, int]) -> Row:
-        """The record, and when it was read."""
+        """Makes a row of a record, with the time of reading."""
         source, offset = record
         row = {"source": source, "offset": offset, "key": offset % KEYS, "read_ns": clock.time_ns()}
         return row | {"by_read": self.ask_some("read", row)}
 
     def ask(self, _key: int, seen: int | None, row: Row) -> tuple[int, Row]:
-        """A call, a draw and a count for a record."""
+        """Adds a call, a draw and a count to a record."""
         answer = self._ask("ask", row)
         count = (seen or 0) + 1
         return count, {**row, "seen": count, "draw": causal_random.getrandbits(40), "answer": answer}
 
     def records_of(self, window: WindowResult[int, list[Row]]) -> list[Row]:
-        """The records of a window, each with its window."""
+        """Returns the records of a window, each with its window."""
         start = window.start.isoformat()
         return [
             {**row, "path": "window", "window": start, "by_window": self.ask_some("window", row)}
@@ -78,24 +78,24 @@ class ScenarioSteps:
         ]
 
     def merge(self, _everything: int, number: int | None, row: Row) -> tuple[int, Row]:
-        """What goes to both sinks, numbered."""
+        """Numbers the rows for both sinks."""
         count = (number or 0) + 1
         by_merge = self.ask_some("merge", row)
         return count, {**row, "at_ns": clock.time_ns(), "number": count, "by_merge": by_merge, "by_table": NOT_ASKED}
 
     def sign(self, row: Row) -> Row:
-        """What goes into the table."""
+        """Completes a row for the table."""
         return {**row, "by_table": self.ask_some("table", row)}
 
     def ask_some(self, step: str, row: Row) -> int:
-        """Asks about one record in some; the others only pass."""
+        """Calls the service for every eighth record of a key; returns 0 for the others."""
         if row["offset"] // KEYS % ASKED_EVERY == STEPS.index(step):
             return self._ask(step, row)
         self._raise_if_injected(step, row)
         return NOT_ASKED
 
     def _ask(self, step: str, row: Row) -> int:
-        """A service that fails or is silent is an answer too."""
+        """Calls the service; a failure or a timeout is an answer too."""
         self._raise_if_injected(step, row)
         question = {name: str(row.get(name, "")) for name in ("path", "source", "offset")} | {"step": step}
         try:
@@ -105,35 +105,35 @@ class ScenarioSteps:
             return NO_ANSWER
 
     def _raise_if_injected(self, step: str, row: Row) -> None:
-        """Raises when a file says so: once, or at one record in each life. No service: what user code does wrong."""
+        """Raises when a file demands it: once, or at one record in each incarnation. Bypasses the causal services."""
         word = Path(self.folder, f"raise-{step}")
         if not word.exists():
             return
         if word.read_text("utf-8") == "once":
             word.unlink()
-            raise InjectedError(f"{step} raises once, as it was told to, at {row['source']}, {row['offset']}")
+            raise InjectedError(f"injected: {step} raises once, at {row['source']}, {row['offset']}")
         place = Path(self.folder, f"raised-{step}")
         here = f"{row['source']} {row['offset']}"
         if not place.exists():
             place.write_text(here, "utf-8")
         if place.read_text("utf-8") == here:
-            raise InjectedError(f"{step} raises whenever it sees this record, as it was told to: {here}")
+            raise InjectedError(f"injected: {step} raises each time at this record: {here}")
 
 
 def key_of(row: Row) -> int:
-    """What rows are counted and windowed by."""
+    """Returns the key for counts and windows."""
     return int(row["key"])
 
 
 def directly(row: Row) -> Row:
-    """The record on its short path."""
+    """Makes the row of the direct path."""
     return {**row, "path": "direct", "window": "", "by_window": NOT_ASKED}
 
 
 def described(
     folder: Path, url: str, *, records: int = RECORDS, per_second: float = PER_SECOND, window: str = "200ms"
 ) -> Job:
-    """The job, with its outputs in ``folder``. The runner lets in ``records`` at most, so many a second."""
+    """Makes the job with its outputs in ``folder``. The runner admits at most ``records``, ``per_second``."""
     assert records > 0, per_second
     steps = ScenarioSteps(folder, url)
     job = Job("described", parallelism=2)
@@ -149,11 +149,11 @@ def described(
 
 
 SHIPPED: Final[Mapping[str, Callable[..., Job]]] = {"described": described, "ordered": ordered}
-"""Shipped jobs by name: whoever makes one gets the folder for its output and the address of the service."""
+"""Shipped jobs by name: functions of the output folder and the address of the service."""
 
 
 def pace_of(job_options: Mapping[str, Any]) -> tuple[int, float]:
-    """How many records the runner lets into a shipped job, and how many a second."""
+    """Returns the number of records of a shipped job and its rate per second. Raises JobError: an option is invalid."""
     found = {"records": RECORDS, "per_second": PER_SECOND} | dict(job_options)
     for key in ("records", "per_second"):
         value = found[key]
@@ -163,7 +163,10 @@ def pace_of(job_options: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def make_job(name: str, folder: Path, url: str, job_options: Mapping[str, Any]) -> Job:
-    """The job of a scenario: a shipped one, or ``module:job`` (a ``Job``, or a function of (folder, **job_options))."""
+    """Makes a shipped job, or ``module:job`` (a ``Job`` or a function of (folder, **job_options)).
+
+    Raises JobError: the name or the options are invalid.
+    """
     if name in SHIPPED:
         try:
             return SHIPPED[name](folder, url, **job_options)
@@ -174,12 +177,12 @@ def make_job(name: str, folder: Path, url: str, job_options: Mapping[str, Any]) 
         return found
     made = found(folder, **job_options)
     if not isinstance(made, Job):
-        raise JobError(f"{name} made {made!r:.100}, but a Job is expected.")
+        raise JobError(f"{name} returned {made!r:.100}, but a Job is expected.")
     return made
 
 
 def find_oracle(name: str) -> Callable[[Path], Mapping[str, Any]] | None:
-    """That of a job of the user's, who names one or not: it gets the folder of the run."""
+    """Returns the oracle of a user's job, a function of the run's folder, or None. Raises JobError."""
     if not name:
         return None
     found = find_object(name, f"oracle is {name!r}, but module:function is expected.")
@@ -189,7 +192,7 @@ def find_oracle(name: str) -> Callable[[Path], Mapping[str, Any]] | None:
 
 
 def find_object(name: str, complaint: str) -> Any:
-    """What ``module:attribute`` names; the current folder is searched too."""
+    """Returns the object named by ``module:attribute``; searches the current folder too. Raises JobError."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         raise JobError(complaint)
@@ -198,4 +201,4 @@ def find_object(name: str, complaint: str) -> Any:
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise JobError(f"{name} cannot be had: {error}.") from None
+        raise JobError(f"{name} cannot be imported: {error}.") from None

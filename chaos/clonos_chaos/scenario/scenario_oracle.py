@@ -1,7 +1,7 @@
-"""The oracle of the shipped job: reads both outputs and the service's log, and imports nothing of the runtime.
+"""Oracle of the shipped job: reads both outputs and the service's log, and imports nothing of the runtime.
 
-Each (source, offset, path) must be in each sink once. What was drawn for a record must be the same wherever it is seen,
-and what the service is said to have answered must be what it did answer to just this question, when asked last.
+Each (source, offset, path) must be in each sink once. Draws for a record must be equal wherever they are seen, and an
+answer must be the service's last answer to exactly this question.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PATHS = ("direct", "window")
 DRAWN = ("key", "seen", "draw", "answer", "read_ns", "by_read")
 MERGED = ("window", "at_ns", "number", "by_window", "by_merge")
 ANSWERS = {"by_read": ("read", ""), "answer": ("ask", ""), "by_window": ("window", "")}
-"""Columns with what the service has said, by step and path of the question."""
+"""Columns with answers of the service: step and path of the question."""
 
 BY_PATH = {"by_merge": "merge", "by_table": "table"}
 NOT_ASKED, NO_ANSWER = 0, -1
 KEYS_MAY_CHANGE = {"read": ("ask", "window", "order", "merge", "table"), "window": ("merge", "table")}
-"""Steps whose calls nobody may have heard the causes of, where another life makes them behind another checkpoint: the
-source's own, and what fires when the clock says so. With each the steps behind it, of which the same holds if they are
-lost together with it."""
+"""Steps whose calls may get new keys, because the causes may be lost with the step and another incarnation may make the
+calls after another checkpoint: sources and processing-time windows. Each with the steps downstream, to which the same
+applies if they are lost together."""
 
 Row = dict[str, Any]
 Question = tuple[str, str, int, int]
@@ -35,7 +35,7 @@ Question = tuple[str, str, int, int]
 
 @dataclass(slots=True)
 class Findings:
-    """What was found. ``rows``: one instant of reading and one of telling for each record that left, for the curves."""
+    """Findings. ``rows``: (instant at the sinks, instant of reading) of each output record, for the curves."""
 
     records: int = 0
     lost: int = 0
@@ -44,22 +44,22 @@ class Findings:
     disordered: int = 0
     calls: int = 0
     calls_repeated: int = 0
-    calls_needless: int = 0  # asked again although the answer of before is the one that has left
-    calls_in_doubt: int = 0  # of which user code was told that nobody knows
-    keys_changed: int = 0  # questions that came again under another idempotency key, but for steps where that may be
+    calls_needless: int = 0  # repeated although an earlier answer is in the output
+    calls_in_doubt: int = 0  # calls in doubt, reported to user code
+    keys_changed: int = 0  # questions repeated under another idempotency key, where that is not permitted
     examples: dict[str, list[str]] = field(default_factory=dict)
     by_sink: dict[str, dict[str, int]] = field(default_factory=dict)
     rows: list[tuple[int, int]] = field(default_factory=list)
 
     def note(self, what: str, example: str) -> None:
-        """Keeps a few."""
+        """Records an example, up to a limit."""
         examples = self.examples.setdefault(what, [])
         if len(examples) < EXAMPLES_MAX:
             examples.append(example)
 
 
 def committed_rows(folder: Path) -> Iterator[Row]:
-    """Every record that the manifests of an output make visible, in their order."""
+    """Yields the records that the manifests of an output make visible, in order. Raises ValueError: a part is torn."""
     for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
             lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()
@@ -69,7 +69,7 @@ def committed_rows(folder: Path) -> Iterator[Row]:
 
 
 def table_rows(file: Path) -> Iterator[Row]:
-    """The rows of the immediate sink, in the order in which they came."""
+    """Yields the rows of the immediate sink in the order of their arrival."""
     if not file.exists():
         return
     connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
@@ -83,7 +83,7 @@ def table_rows(file: Path) -> Iterator[Row]:
 
 
 def service_log(file: Path) -> Iterator[Row]:
-    """Every question with what was said. A line cut short counts as not asked."""
+    """Yields the logged questions with their answers, without an incomplete last line."""
     with open(file, encoding="utf-8") as lines:
         for line in lines:
             if line.endswith("\n"):
@@ -91,7 +91,7 @@ def service_log(file: Path) -> Iterator[Row]:
 
 
 def judge_folder(folder: Path, sources: int) -> Findings:
-    """Reads all that a run has left in its folder; the gate says how much was let in."""
+    """Judges the output in a run's folder; the gate file has the number of admitted records."""
     outputs = {"files": list(committed_rows(folder / "output")), "table": list(table_rows(folder / "table.sqlite"))}
     of_each = int((folder / "gate").read_text("utf-8").split()[0])
     expected = {(source, offset) for source in range(sources) for offset in range(of_each)}
@@ -99,7 +99,7 @@ def judge_folder(folder: Path, sources: int) -> Findings:
 
 
 def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: Iterable[Row]) -> Findings:
-    """Compares outputs with the input and with what the service said."""
+    """Compares outputs with the input and with the answers of the service."""
     findings = Findings(records=len(expected))
     answers = _read_log(findings, log)
     drawn: dict[tuple[int, int], Row] = {}
@@ -120,7 +120,7 @@ def judge(expected: set[tuple[int, int]], outputs: dict[str, list[Row]], log: It
 
 
 def _read_log(findings: Findings, log: Iterable[Row]) -> dict[Question, list[int]]:
-    """The answers to each question, in order."""
+    """Returns the answers to each question, in order."""
     answers: dict[Question, list[int]] = defaultdict(list)
     keys: dict[Question, set[str]] = defaultdict(set)
     for line in log:
@@ -137,7 +137,7 @@ def _read_log(findings: Findings, log: Iterable[Row]) -> dict[Question, list[int
 
 
 def _answers_in(row: Row) -> Iterator[tuple[Question, int]]:
-    """Whatever a row says that the service has said."""
+    """Yields the answers that a row holds."""
     place = (row["source"], row["offset"])
     for name, (step, path) in (*ANSWERS.items(), *((name, (step, row["path"])) for name, step in BY_PATH.items())):
         if row[name] != NOT_ASKED:
@@ -161,7 +161,7 @@ def _count(findings: Findings, sink: str, rows: list[Row], expected: set[tuple[i
 
 
 def _check_order(findings: Findings, sink: str, rows: list[Row]) -> None:
-    """The direct path keeps the order of each source and key; the teller's numbers have no gap and come in order."""
+    """Checks that the direct path keeps the order of each source and key."""
     last: dict[tuple[int, int], int] = {}
     for row in rows:
         if row["path"] != "direct":
@@ -197,7 +197,7 @@ def _check_answers(findings: Findings, shown: dict[Question, int], answers: dict
 
 
 def _check_counts(findings: Findings, drawn: dict[Any, Row]) -> None:
-    """The state of each key has counted 1, 2, 3 ... without gap or repeat."""
+    """Checks that the state of each key has counted 1, 2, 3 ... without gap or repeat."""
     seen: dict[int, list[int]] = defaultdict(list)
     for values in drawn.values():
         seen[values["key"]].append(values["seen"])

@@ -1,10 +1,10 @@
-"""A shipped job that places an order for each record, in one of three modes, and the oracle that reads what came of it.
+"""Shipped job that places an order for each record, in one of three modes, and its oracle.
 
     read -> order (POST) -> files (transactional)
 
-``plain``: a recorded call, repeated under its idempotency key. ``intent``: announced, made at most once; user code is
-told of one in doubt. ``reconcile``: announced too; the outside is asked about one in doubt. The outside keeps every
-order under its key, and does not know a repeat from a new one: what it sees twice counts as twice.
+``plain``: a recorded call, repeated under its idempotency key. ``intent``: announced and made at most once; a call in
+doubt raises in user code. ``reconcile``: announced too; a call in doubt is looked up at the service. The service logs
+every order under its key and cannot tell a repeated order from a new one, so that a repeat counts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MODES: Final = ("plain", "intent", "reconcile")
 CALL_TIMEOUT_S: Final = 5.0
 NOT_FOUND: Final = 404
 IN_DOUBT: Final = -1
-"""What stands for the answer of a call of which nobody knows."""
+"""Answer recorded for a call in doubt."""
 
 Row = dict[str, Any]
 
 
 class Orders:
-    """The function of the job. ``url``: of the service."""
+    """Functions of the job. ``url``: of the service."""
 
     def __init__(self, url: str, mode: str) -> None:
         self.url, self.mode = url, mode
@@ -53,7 +53,7 @@ class Orders:
         return http.post(self.url, params=order, timeout=CALL_TIMEOUT_S, retries=0, reconcile=reconcile)
 
     def find(self, key: str, _request: http.HttpRequest) -> http.Response:
-        """Asks whether an order has come under this key."""
+        """Looks up an order by its key. Raises CallNeverHappened: there is none."""
         reply = http.get(self.url, params={"by_key": key}, timeout=CALL_TIMEOUT_S)
         if reply.status_code == NOT_FOUND:
             raise CallNeverHappened
@@ -61,7 +61,7 @@ class Orders:
 
 
 def ordered(folder: Path, url: str, *, mode: str, records: int = 0, per_second: float = 0.0) -> Job:
-    """The job. The runner lets in ``records`` at most, so many a second."""
+    """Makes the job. The runner admits at most ``records``, ``per_second``. Raises JobError: the mode is unknown."""
     if mode not in MODES:
         raise JobError(f"the job 'ordered' has the mode {mode!r}, expected one of {', '.join(MODES)}.")
     assert records >= 0 <= per_second, (records, per_second)
@@ -77,14 +77,14 @@ def _as_it_is(row: Row) -> Row:
 
 
 def judge_orders(folder: Path) -> Findings:
-    """Reads what a run has left in its folder; the gate says how much was let in."""
+    """Judges the output in a run's folder; the gate file has the number of admitted records."""
     of_each = int((folder / "gate").read_text("utf-8").split()[0])
     expected = {(source, offset) for source in range(SOURCES) for offset in range(of_each)}
     return judge(expected, list(committed_rows(folder / "output")), service_log(folder / "calls.jsonl"))
 
 
 def judge(expected: set[tuple[int, int]], rows: list[Row], log: Iterable[Row]) -> Findings:
-    """Each order once in the output, with what the outside has said to it; how often the outside saw one again."""
+    """Checks that each order is once in the output, with the service's answer; counts repeated orders."""
     findings = Findings(records=len(expected))
     answers: dict[tuple[int, int], list[int]] = defaultdict(list)
     keys: dict[tuple[int, int], set[str]] = defaultdict(set)

@@ -1,13 +1,12 @@
-"""The HTTP service of a scenario: a process of its own that draws each answer, logs what it said, and fails when told.
+"""HTTP service of a scenario: a separate process that draws each answer, logs it, and fails on command.
 
-``GET /ask?step=A&path=P&source=S&offset=N``, or ``POST``, answers ``{"answer": ...}``, another one each time. The log
-has a JSON line for each question, written before anything is on the wire: ``{step, path, source, offset, answer,
-status, key, at_ns}``; status 0: no answer.
-``GET /ask?by_key=K`` answers as the last question with that key was answered, or 404; it is not in the log.
+``GET /ask?step=A&path=P&source=S&offset=N``, or ``POST``, answers ``{"answer": ...}`` with a new random number. The log
+has a JSON line for each question, written before the reply: ``{step, path, source, offset, answer, status, key,
+at_ns}``; status 0: no reply. ``GET /ask?by_key=K`` repeats the last answer under that key, or 404; it is not logged.
 
-Run as ``python -m clonos_chaos.scenario.scenario_service LOG ADDRESS``. It prints its port, takes words on its
-standard input, and ends when that ends: ``answer``, ``error``, ``hang``, ``slow MS``, each for the questions of one
-step when its name follows (``slow MS STEP``), and ``down``.
+Run as ``python -m clonos_chaos.scenario.scenario_service LOG ADDRESS``. It prints its port, reads commands from its
+standard input, and ends when that is closed: ``answer``, ``error``, ``hang``, ``slow MS``, each for one step when its
+name follows (``slow MS STEP``), and ``down``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ScenarioService:
-    """Answers, or does what its modes say."""
+    """Service that answers or fails by the mode of each step."""
 
     def __init__(self, log_fd: int) -> None:
         self.is_down = False
@@ -43,10 +42,10 @@ class ScenarioService:
         self._modes: dict[str, tuple[str, float]] = {}  # by step
         self._answers: dict[str, tuple[int, int]] = {}  # status and answer by key
         self._log_fd = log_fd
-        self._draw = random.SystemRandom().getrandbits  # noqa: TID251 it plays the outside world, which has no seed
+        self._draw = random.SystemRandom().getrandbits  # noqa: TID251 an external system has no seed
 
     def ask(self, connection: ServiceConnection, question: dict[str, Any]) -> None:
-        """One question, as the mode of its step has it."""
+        """Answers a question by the mode of its step."""
         mode, late_s = self._modes.get(question["step"], self._modes.get(ALL_STEPS, ("answer", 0.0)))
         status = {"answer": 200, "slow": 200, "error": 500}.get(mode, 0)
         answer = self._draw(ANSWER_BITS) + 1 if status == 200 else -status
@@ -59,12 +58,12 @@ class ScenarioService:
             connection.reply(status, {"answer": answer})
 
     def answer_by_key(self, connection: ServiceConnection, key: str) -> None:
-        """What was said under a key."""
+        """Repeats the answer given under a key."""
         status, answer = self._answers.get(key, (404, 0))
         connection.reply(status, {"answer": answer})
 
-    def obey(self, words: list[str]) -> None:
-        """A line of the standard input."""
+    def execute(self, words: list[str]) -> None:
+        """Executes a command of the standard input."""
         late_s = float(words.pop(1)) / 1000 if words[0] == "slow" else 0.0
         step = words[1] if len(words) > 1 else ALL_STEPS
         self._modes[step] = (words[0], late_s)
@@ -75,7 +74,7 @@ class ScenarioService:
 
 
 class ServiceConnection(asyncio.Protocol):
-    """One caller's connection. Just as much HTTP/1.1 as a GET needs."""
+    """Connection of one caller, with as much of HTTP/1.1 as a GET needs."""
 
     def __init__(self, service: ScenarioService) -> None:
         self._service = service
@@ -84,7 +83,7 @@ class ServiceConnection(asyncio.Protocol):
         self._waiting_count = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody connects."""
+        """Accepts a caller, unless the service is down."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._service.connections.add(self)
@@ -92,11 +91,11 @@ class ServiceConnection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The caller is gone."""
+        """Forgets a caller that is gone."""
         self._service.connections.discard(self)
 
     def data_received(self, data: bytes) -> None:
-        """Takes every question that is complete."""
+        """Handles every complete request."""
         assert self._transport is not None, "data comes after the connection"
         *heads, self._received = (self._received + data).split(b"\r\n\r\n")
         for head in heads:
@@ -119,17 +118,17 @@ class ServiceConnection(asyncio.Protocol):
             self._transport.close()
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
-        """Answers the question that has waited longest."""
+        """Replies to the oldest waiting request."""
         assert self._transport is not None, "answered after the connection is made"
         if self._transport.is_closing():  # the caller has given up, or was cut off
             return
         self._waiting_count -= 1
         content = json.dumps(body).encode("utf-8")
-        head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        head = f"HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
         self._transport.write(head.encode("latin-1") + content)
 
     def close_if_waited_for(self, in_any_case: bool) -> None:
-        """A call that hangs ends when the service comes back."""
+        """Closes a connection with waiting requests: a hanging call ends when the service comes back."""
         if self._transport is not None and (self._waiting_count or in_any_case):
             self._transport.abort()
 
@@ -146,7 +145,7 @@ async def _serve(log_fd: int, address: str) -> None:
             loop.remove_reader(sys.stdin.fileno())
             over.set()
         else:
-            service.obey(line.decode("ascii").split())
+            service.execute(line.decode("ascii").split())
 
     loop.add_reader(sys.stdin.fileno(), on_input)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
@@ -158,14 +157,14 @@ async def _serve(log_fd: int, address: str) -> None:
 
 
 def main() -> None:
-    """Serves until the standard input ends, which it does when whoever started this is gone."""
+    """Serves until the standard input is closed, which it is when the parent process ends."""
     log_fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     asyncio.run(_serve(log_fd, sys.argv[2]))
     os.close(log_fd)
 
 
 class ServiceProcess:
-    """The service as a child process."""
+    """Child process of the service."""
 
     def __init__(self, log: Path, environment: dict[str, str], address: str = LOOPBACK) -> None:
         self._process = subprocess.Popen(
@@ -182,7 +181,7 @@ class ServiceProcess:
         self.url = f"http://{address}:{int(port)}/ask"
 
     def command(self, words: str) -> None:
-        """What it shall do from now on."""
+        """Sends a command to the service."""
         assert self._process.stdin is not None, "it was opened as a pipe"
         self._process.stdin.write(f"{words}\n".encode("ascii"))
         self._process.stdin.flush()

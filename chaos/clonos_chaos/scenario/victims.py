@@ -1,4 +1,4 @@
-"""Whom a fault befalls: tasks by step and pattern, drawn from a seed, so that one seed chooses the same ones again."""
+"""Victims of a fault: tasks by step and pattern, drawn from a seed, so that a seed repeats its choice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clonos_chaos.scenario.scenario import FaultSpec, Pattern
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A job as tasks by name and the pairs of them that a channel joins."""
+    """Job as tasks by name, with the pairs of tasks that have a channel."""
 
     tasks: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
@@ -21,21 +21,21 @@ class Shape:
 
 
 def steps_of(task: str) -> list[str]:
-    """The steps that a task runs, by name: ``read,map/0`` has two."""
+    """Returns the steps that a task runs, by name: ``read,map/0`` has two."""
     return [step for step in re.split(r"[^A-Za-z0-9_.-]+", task.rpartition("/")[0]) if step]
 
 
 def tasks_of(shape: Shape, step: str) -> list[str]:
-    """All tasks that run a step; every task for an empty one."""
+    """Returns the tasks that run a step; all tasks for an empty step. Raises JobError: no task runs it."""
     found = [task for task in shape.tasks if not step or step in steps_of(task) or step == task]
     if not found:
         known = sorted({name for task in shape.tasks for name in steps_of(task)})
-        raise JobError(f"the scenario's victim is {step!r}, but no step of the job is called so; there are: {known}.")
+        raise JobError(f"the scenario's victim is {step!r}, but the job has no such step; there are: {known}.")
     return found
 
 
 def choose(fault: FaultSpec, shape: Shape, rng: Random, first: str = "") -> list[str]:
-    """The tasks that are struck together; the first one is the victim (``first``, where that is already known)."""
+    """Chooses the tasks that a fault hits; the first one is the victim (``first``, where it is known)."""
     victims = tasks_of(shape, fault.victim)
     victim = first or rng.choice(victims)
     others = [task for task in shape.tasks if task != victim]

@@ -1,4 +1,4 @@
-"""What lives beyond the simulated job: the table of an immediate sink, and a service that answers at random."""
+"""Simulated external systems: the numbered output of an immediate sink, and a service that answers at random."""
 
 from __future__ import annotations
 
@@ -21,38 +21,39 @@ class SimFenced(Exception):
 
 
 JOB_ID = "fuzz"
-"""What simulated jobs are called to their outsides."""
+"""Id under which simulated jobs register at external systems."""
 
 
 class SimExternalSystem:
-    """Numbered output of one immediate sink task, kept in one atom with the next number."""
+    """Numbered output of one immediate sink task, stored atomically with the next number."""
 
     withdraws = False
-    """Whether a rollback takes back what was let out behind the checkpoint: then no alarm is due."""
+    """Whether a rollback withdraws the rows written after the checkpoint; no alarm is then due."""
 
     def __init__(self, task_name: str) -> None:
         self.task_name = task_name
         self.next_number = 0
         self.life = (0, 0)  # (generation, incarnation)
         self.rows: list[Any] = []  # of the current generation by number, see ``superseded``
-        self.superseded: list[Any] = []  # let out by an earlier generation behind the checkpoint of a rollback
-        self.superseded_next = 0  # where earlier generations had come to
+        self.superseded: list[Any] = []  # written by an earlier generation after the checkpoint of a rollback
+        self.superseded_next = 0  # number at which earlier generations ended
         self.withdrawn = 0  # rows
-        self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range, none of them empty
+        self.alarms_due: list[tuple[int, int]] = []  # (first, next) number of each superseded range; none is empty
         self.generations: list[int] = []
         self.complaints: list[str] = []
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
-        """Fences earlier incarnations, answers the next number, and where an earlier generation had come to.
+        """Fences earlier incarnations; returns the next number, and the number at which an earlier generation ended.
 
-        That stands until it is passed: whoever has registered first may have died before it could raise the alarm.
+        The second number is repeated until the output passes it, because the first incarnation to register may die
+        before it raises the alarm. Raises SimFenced: a later incarnation has registered.
         """
         if (generation, incarnation) < self.life:
             raise SimFenced(self.life)
         if generation > self.life[0] > 0:
             if restored_number > self.next_number:
                 self.complaints.append(
-                    f"{self.task_name}: the checkpoint has output up to {restored_number}, the outside to"
+                    f"{self.task_name}: the checkpoint has output up to {restored_number}, the external system to"
                     f" {self.next_number}"
                 )
             if not self.withdraws:
@@ -69,13 +70,13 @@ class SimExternalSystem:
         self.superseded += self.rows[restored_number:]
 
     def forget(self, incarnation: int, before_number: int) -> None:
-        """No restart goes back behind this number."""
+        """Takes note that no restart goes back beyond this number."""
 
     def compare(self) -> None:
-        """Complains of what is other than it must be, where there is more than these numbers."""
+        """Compares a real external system with this model; subclasses record complaints."""
 
     def write(self, incarnation: int, first_number: int, count: int, payload: bytes) -> int:
-        """Takes new rows, drops repeated ones; a repeat with other content is an error."""
+        """Appends new rows and drops repeated ones; a repeat with other content is a complaint. Raises SimFenced."""
         if incarnation != self.life[1]:
             raise SimFenced(self.life)
         rows = decode_rows(payload)
@@ -94,7 +95,7 @@ class SimExternalSystem:
 
 
 class ServiceDown(Exception):
-    """The service has answered with an error; it was asked all the same."""
+    """Error answer of the simulated service, which has logged the call all the same."""
 
     def __init__(self, answer: int) -> None:
         super().__init__(answer)
@@ -102,28 +103,28 @@ class ServiceDown(Exception):
 
 
 class SimAsked(NamedTuple):
-    """One call, as the service's own log tells it."""
+    """One call in the log of the service."""
 
     question: Any
     key: str
     answer: int
     task_name: str  # empty where the asker is not known
     generation: int
-    life: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
+    life: tuple[int, bool]  # incarnation, and whether it began as a shadow
     is_effect: bool
-    is_in_doubt: bool  # because an earlier life announced it and died before it knew the outcome
-    is_reconciled: bool = False  # the outside had said that there was no such call
+    is_in_doubt: bool  # an earlier life announced it and died before it knew the outcome
+    is_reconciled: bool = False  # the service had reported that there was no such call
 
 
 class SimService:
-    """Answers each question with a number of its own, or fails with one, and logs it with its key."""
+    """Service that answers or fails each call with a distinct number, and logs it with its key."""
 
     def __init__(self, rng: Random, failure: float = 0.0) -> None:
         self._rng = rng
         self._failure = failure
         self._answer_by_key: dict[str, int] = {}
         self.answers: list[SimAsked] = []
-        self.never_happened: set[str] = set()  # keys that somebody asked for before there was a call
+        self.never_happened: set[str] = set()  # keys reconciled before there was a call
 
     def ask(
         self,
@@ -134,7 +135,7 @@ class SimService:
         is_in_doubt: bool = False,
         is_reconciled: bool = False,
     ) -> int:
-        """A fresh random answer every time, so that a call made twice shows."""
+        """Answers with a fresh random number, so that a call made twice shows. Raises ServiceDown."""
         answer = self._rng.getrandbits(48) + 1
         fails = self._rng.random() < self._failure
         self._answer_by_key[key] = -answer if fails else answer
@@ -156,7 +157,10 @@ class SimService:
         return answer
 
     def reconcile(self, key: str) -> int:
-        """How the call with this key ended. CallNeverHappened: there was none."""
+        """Returns the outcome of the call with this key.
+
+        Raises CallNeverHappened: there was no such call. Raises ServiceDown: the call failed.
+        """
         answer = self._answer_by_key.get(key)
         if answer is None:
             self.never_happened.add(key)

@@ -24,7 +24,7 @@ from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, Clockwork
 
 Deliver = Callable[[SlotId, SlotId, Message, Any], None]
 Watch = Callable[[str, SlotId, SlotId, Message], bool]
-"""Told of each message ``sent`` and ``delivered``; True: a message that was sent is lost."""
+"""Observer of each message ``sent`` and ``delivered``; returns True to lose a message that was sent."""
 
 CONTROL = frozenset(
     {
@@ -32,26 +32,26 @@ CONTROL = frozenset(
         *(Register, LogLost, JournalLost, SinkFenced, Suspicion, Release),
     }
 )
-"""What is repeated until answered, so that any of them may be lost without a connection breaking."""
+"""Messages that are repeated until answered: any of them may be lost without a broken connection."""
 
 DELAYS_NS = (MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)
 
 
 class _Way:
-    """From one process to another."""
+    """One direction between two processes."""
 
     __slots__ = ("due_ns", "is_cut", "life", "receiver", "sender", "whole_ns")
 
     def __init__(self, sender: SlotId, receiver: SlotId) -> None:
         self.sender, self.receiver = sender, receiver
         self.due_ns = 0  # when the last message arrives
-        self.life = 0  # grows when the connection breaks: what was sent in an earlier one is lost
+        self.life = 0  # grows when the connection breaks: messages of an earlier connection are lost
         self.is_cut = False
         self.whole_ns = 0  # since when it has not been broken
 
 
 class Network:
-    """Delivers after a random delay, in order within a pair."""
+    """Network that delivers messages after a random delay, in order within a pair of processes."""
 
     def __init__(self, clock: Clockwork, deliver: Deliver, delay_ns_max: int, loss: float, is_encoding: bool) -> None:
         self.clock = clock
@@ -67,7 +67,7 @@ class Network:
         return self._ways.get((sender, receiver)) or self._ways.setdefault((sender, receiver), _Way(sender, receiver))
 
     def send(self, sender: SlotId, receiver: SlotId, message: Message, payload: Any) -> None:
-        """Puts a message on its way."""
+        """Sends a message."""
         way = self._ways.get((sender, receiver)) or self._way(sender, receiver)
         if way.is_cut:
             return
@@ -92,7 +92,7 @@ class Network:
             self._deliver(way.sender, way.receiver, message, payload)
 
     def break_connection(self, one: SlotId, other: SlotId) -> None:
-        """What is on its way between two processes is lost."""
+        """Breaks a connection: messages in flight between the two processes are lost."""
         for way in (self._way(one, other), self._way(other, one)):
             way.life += 1
             way.whole_ns = self.clock.now_ns
@@ -104,22 +104,22 @@ class Network:
             way.is_cut = True
 
     def lose_way(self, sender: SlotId, receiver: SlotId) -> None:
-        """What one sends to the other is lost from now on, until ``heal``."""
+        """Drops everything that one process sends to the other, until ``heal``."""
         way = self._way(sender, receiver)
         way.life += 1
         way.is_cut = True
 
     def whole_since_ns(self, one: SlotId, other: SlotId) -> int | None:
-        """Since when messages pass between two processes; None: they do not."""
+        """Returns since when messages pass between two processes; None: they do not."""
         ways = (self._way(one, other), self._way(other, one))
         return None if any(way.is_cut for way in ways) else max(way.whole_ns for way in ways)
 
     def heal(self, one: SlotId, other: SlotId) -> None:
-        """The connection is there again."""
+        """Restores a connection."""
         self._heal(self._way(one, other), self._way(other, one))
 
     def heal_all(self) -> None:
-        """All connections are there again."""
+        """Restores all connections."""
         self._heal(*self._ways.values())
 
     def _heal(self, *ways: _Way) -> None:

@@ -1,7 +1,7 @@
-"""Pushers of the simulated world: servers that send lines to whoever connects, and the slot's ends of the connections.
+"""Simulated producers: servers that push lines to a source that cannot be re-read, and the slot's ends of connections.
 
-A pusher that goes back begins each connection where the job says, so nothing is lost. One that does not has forgotten
-what it has sent: what was not kept when the connection ended is gone, and must not come out of the job.
+A producer that goes back starts each connection where the job asks, so that nothing is lost. Other producers forget
+what they have sent: lines not replicated when the connection ended are gone, and must not come out of the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINES_MAX = 5
 
 
 class ProducerConnection:
-    """From a slot to a pusher. Data that is on its way when it ends is lost."""
+    """Connection from a slot to a producer. Data in flight when it ends is lost."""
 
     def __init__(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
         self.host, self.task, self.incarnation = host, task, incarnation
@@ -34,7 +34,7 @@ class ProducerConnection:
         self._due_ns = 0
 
     def deliver(self, data: bytes) -> None:
-        """Arrives a little later, in order."""
+        """Delivers data after a short delay, in order."""
         clock = self.host.clock
         self._due_ns = max(self._due_ns, clock.now_ns + clock.between(10_000, self.host.world.settings.outside_ns_max))
         clock.at(self._due_ns, self._arrive, data)
@@ -48,42 +48,42 @@ class ProducerConnection:
         self.host.world.reach(FaultPoint.TAKEN_IN, self.task)
 
     def fail(self, error: str) -> None:
-        """Both ends see it."""
+        """Breaks the connection; both ends see it."""
         if self.is_open:
             self.is_open = False
             self.host.run(self.host.handle, ProducerFailed(self.task, self.incarnation, error))
 
 
 class SimProducer:
-    """Sends the lines of some offsets. ``_sent``: those that are kept or on their way, in the order of the journal."""
+    """Producer of the lines of some offsets. ``_sent``: lines replicated or in flight, in the order of the journal."""
 
     def __init__(self, task: TaskId, offsets: list[int], rng: Random, goes_back: bool) -> None:
         self.task, self.offsets, self.rng, self.goes_back = task, offsets, rng, goes_back
         self._sent: list[int] = []
         self._next = 0  # index of what to send next
         self._reported_bytes = 0
-        self.set_back: list[int] = []  # offsets (bytes) that the job went back to, behind what it had acknowledged
+        self.set_back: list[int] = []  # offsets (bytes) that the job went back to, below what it had acknowledged
         self._complaints: list[str] = []
         self.connection: ProducerConnection | None = None
 
     # ------------------------------------------------------------------ the slot's side
 
     def connect(self, connection: ProducerConnection, offset_bytes: int) -> None:
-        """A slot connects."""
+        """Accepts a connection of a slot after a delay."""
         clock = connection.host.clock
         clock.after(clock.between(10_000, 2 * MILLISECOND_NS), self._accept, connection, offset_bytes)
 
     def acknowledge(self, offset_bytes: int) -> None:
-        """The job says what is kept."""
+        """Takes note that the job has replicated the journal up to an offset."""
         self._reported_bytes = max(self._reported_bytes, offset_bytes)
 
-    # ------------------------------------------------------------------ the pusher's
+    # ------------------------------------------------------------------ the producer's side
 
     def _accept(self, connection: ProducerConnection, offset_bytes: int) -> None:
         host = connection.host
         placement = host.world.oracle.view.placements[self.task]
         if not connection.is_open or host.is_dead or placement.incarnation != connection.incarnation:
-            return  # nobody is there any more, or somebody that is over
+            return  # the slot is dead, or the incarnation was replaced
         if self.rng.random() < REFUSALS:
             connection.fail("refused")
             return
@@ -96,7 +96,9 @@ class SimProducer:
     def _go_back(self, offset_bytes: int) -> None:
         ends = [0, *accumulate(len(self._line(offset)) for offset in self._sent)]
         if offset_bytes not in ends:
-            self._complaints.append(f"pusher {self.task} is to begin at {offset_bytes}, where no line ends: {ends}")
+            self._complaints.append(
+                f"producer {self.task} is asked to begin at {offset_bytes}, where no line ends: {ends}"
+            )
             return
         if offset_bytes < self._reported_bytes:
             self.set_back.append(offset_bytes)
@@ -134,27 +136,27 @@ class SimProducer:
     # ------------------------------------------------------------------ the end
 
     def retained(self) -> list[int]:
-        """What the job must have had, once it has ended."""
+        """Returns the offsets that the job must have read, once it has ended."""
         return self._sent
 
     def complaints_of(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """Whatever was acknowledged and is asked for again was lost: permitted, but never in silence."""
+        """Returns what is wrong: lines requested again after their acknowledgement were lost, which needs an alarm."""
         found = list(self._complaints)
         alarmed = {
             alarm["behind_bytes"] for alarm in alarms if alarm.get("task") == self.task and "behind_bytes" in alarm
         }
         for offset_bytes in self.set_back:
             if self.task not in exposed:
-                found.append(f"pusher {self.task} is set back to {offset_bytes}, behind what was acknowledged")
+                found.append(f"producer {self.task} is set back to {offset_bytes}, below what was acknowledged")
             elif offset_bytes not in alarmed:
-                found.append(f"pusher {self.task} is set back to {offset_bytes}, and no alarm says so")
+                found.append(f"producer {self.task} is set back to {offset_bytes} without an alarm")
         if self._next < len(self.offsets):
-            found.append(f"the job has ended, but pusher {self.task} has {len(self.offsets) - self._next} lines more")
+            found.append(f"the job has ended, but producer {self.task} has {len(self.offsets) - self._next} more lines")
         return found
 
 
 class SimIntakes:
-    """``Intakes`` of a simulated slot."""
+    """Producer connections of a simulated slot."""
 
     def __init__(self, host: SimSlot) -> None:
         self.host = host

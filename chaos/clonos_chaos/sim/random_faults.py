@@ -1,4 +1,4 @@
-"""Faults of a world: at random instants, or aimed at named points of the protocol (``targeted_faults``)."""
+"""Faults of a world: injected at random instants, or at named points of the protocol (``targeted_faults``)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.slot.slot_events import PeerBack, PeerGone
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck
+from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.targeted_faults import DRAWN, PointReached, TargetedFault, delivered, task_of, word_of
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 
@@ -32,7 +33,7 @@ FaultRng = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class DrawnFault:
-    """A drawn fault that has struck, and the luck that it had for its choices."""
+    """A drawn fault that was injected, with the state of the random stream that its choices came from."""
 
     kind: str
     at_ns: int
@@ -41,20 +42,20 @@ class DrawnFault:
 
 
 EXTERNAL_IS_SLOW_NS = 10 * MILLISECOND_NS
-"""From there on what has left for an outside may meet a successor that has registered meanwhile."""
+"""Above this delay, output on its way to an external system can arrive after a successor has registered there."""
 
 KILL_WITH_KEEPERS = "kill_with_keepers"
-"""Not among those that are drawn: what it loses is gone, so the job rolls back."""
+"""Not drawn at random: it loses a log, so that the job rolls back."""
 
-SHORT_PAUSE = "hesitate"
-"""Not drawn unless a world asks for it: a process stands still for less than its lease, which is no failure."""
+SHORT_PAUSE = "short_pause"
+"""Drawn only when a world asks for it: a process pauses for less than its lease, which is not a failure."""
 
 
 class Faults:
-    """Draws what goes wrong, and does it. Drawn faults are numbered from 0 on."""
+    """Faults of a world: drawn, numbered from 0, and injected."""
 
     def __init__(self, world: World, rng: Random, only: Mapping[int, FaultRng] | None = None) -> None:
-        """``only``: no other drawn faults strike than these, each with its own luck."""
+        """``only``: the drawn faults to inject, each with the state of its random stream; None: all of them."""
         self.world = world
         self.rng = rng
         self.only = only
@@ -63,11 +64,11 @@ class Faults:
         self.targeted_faults: list[TargetedFault] = []
         self.count = rng.choice(world.settings.fault_counts)
         self.span_ms = rng.choice(world.settings.fault_span_ms)
-        self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, strike)
+        self._timed: list[tuple[int, partial[None]]] = []  # (delay from the first view, injection)
         self.watched: set[str] = set()
 
     def schedule(self) -> None:
-        """Sets the faults of this world up."""
+        """Draws the faults of this world and arms them."""
         for number in range(self.count):
             kind = self.rng.choice(self.world.settings.fault_kinds)
             is_wanted = self.only is None or number in self.only
@@ -87,9 +88,9 @@ class Faults:
                 self.world.network.watch = self._watch
 
     def _suspect_a_writer(self) -> None:
-        """In every second world in which that may happen, one fault more: a sink is suspected with output on its way.
+        """Adds one fault to every second world where it can happen: a sink is suspected with output on its way.
 
-        Drawn like the others, and fenced at its outside, it would be one in several hundred. Its luck is its own.
+        Without it, one world in several hundred would fence a sink. Drawn from a separate random stream.
         """
         world, number = self.world, self.count
         rng = Random(f"suspected writer of {world.seed}")
@@ -109,7 +110,7 @@ class Faults:
     def _lose_a_writer(self) -> None:
         """Adds one fault to every second world with tables and kills: a sink dies together with all its keepers.
 
-        The job then rolls back behind rows that are in a table. Drawn from a separate random stream.
+        The job then rolls back over rows that are in a table. Drawn from a separate random stream.
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")
@@ -119,11 +120,11 @@ class Faults:
             inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)
             nth = rng.randint(2, 12)
             self.targeted_faults.append(
-                TargetedFault("outside written", lambda _, reached: inject(reached.task), nth=nth)
+                TargetedFault(FaultPoint.OUTSIDE_WRITTEN, lambda _, reached: inject(reached.task), nth=nth)
             )
 
     def first_view(self) -> None:
-        """The job runs."""
+        """Arms the timed faults: the job runs from its first view on."""
         for delay_ns, inject in self._timed:
             self.world.clock.after(delay_ns, inject)
 
@@ -136,13 +137,13 @@ class Faults:
         return self.reached(PointReached(point, task_of(self.world, message), sender, receiver, message))
 
     def reached(self, reached: PointReached) -> bool:
-        """Aims that are met strike at the next instant, so in nobody's midst. True: the message is lost."""
+        """Injects the faults that are due, before the next event of the world; returns whether the message is lost."""
         is_lost = False
         if reached.point in self.watched:
             for targeted in self.targeted_faults:
                 if targeted.point == reached.point and targeted.satisfies(self.world, reached):
                     is_lost = is_lost or targeted.is_loss
-                    self._count(f"aimed at {reached.point}")
+                    self._count(f"injected at {reached.point}")
                     self.world.clock.at(self.world.clock.now_ns, targeted.action, self.world, reached)
         return is_lost
 
@@ -167,7 +168,7 @@ class Faults:
         self.inject(kind, task)
 
     def inject(self, kind: str, task: TaskId | None = None) -> None:
-        """One fault."""
+        """Injects one fault of a kind, at a task or at a slot that it chooses."""
         slot = self._victim(task)
         if slot is None or self.world.ending is not None or not self.world.oracle.view.number:
             return
@@ -213,26 +214,26 @@ class Faults:
     # ------------------------------------------------------------------ kinds
 
     def kill(self, slot: SimSlot) -> None:
-        """SIGKILL: peers see the connection break, the provider reports it."""
+        """Kills a slot as SIGKILL does: peers see the connection break, the provider reports the death."""
         self.kill_together([slot])
 
     def kill_domain(self, domain: str) -> None:
-        """All slots of a domain at once."""
+        """Kills all slots of a domain at once."""
         self.kill_together([slot for slot in self.world.living() if slot.domain == domain])
 
     def kill_tasks(self, tasks: Iterable[TaskId]) -> None:
-        """The slots of these tasks at once."""
+        """Kills the slots of these tasks at once."""
         found = {slot.id: slot for task in tasks if (slot := self.world.slot_of(task)) is not None}
         self.kill_together(list(found.values()))
 
     def kill_tasks_with_keepers(self, tasks: Iterable[TaskId]) -> None:
-        """The slots of these tasks, and those of their keepers, at once."""
+        """Kills the slots of these tasks and of their keepers at once."""
         placements = [self.world.oracle.view.placements[task] for task in tasks]
         named = dict.fromkeys(slot for placement in placements for slot in (placement.slot, *placement.keepers))
         self.kill_together([self.world.slots[slot] for slot in named if slot in self.world.slots])
 
     def kill_together(self, slots: list[SimSlot]) -> None:
-        """Several slots at one instant."""
+        """Kills several slots at one instant."""
         slots = [slot for slot in slots if not slot.is_dead]
         if slots and self.world.ending is None:
             self.world.oracle.dying([slot.id for slot in slots])
@@ -252,12 +253,12 @@ class Faults:
         clock.after(clock.between(MILLISECOND_NS, 50 * MILLISECOND_NS), world.handle, gone)
 
     def pause(self, slot: SimSlot, pause_ms: int) -> None:
-        """SIGSTOP, and SIGCONT later: whatever happens to the process waits."""
+        """Pauses a slot as SIGSTOP and a later SIGCONT do: events for the process wait."""
         slot.pause(self.world.clock.now_ns + pause_ms * MILLISECOND_NS)
         self.world.note(f"pause slot {slot.id} with tasks {sorted(slot.slot.hosted)} for {pause_ms} ms")
 
     def cut(self, slot: SimSlot, other: SimSlot, cut_ms: int) -> None:
-        """No connection between two slots for a while; both see it."""
+        """Cuts the connection between two slots for a while; both ends see it break."""
         world = self.world
         world.note(f"cut {slot.id} from {other.id} for {cut_ms} ms")
         world.network.cut(slot.id, other.id)
@@ -265,7 +266,7 @@ class Faults:
         world.clock.after(cut_ms * MILLISECOND_NS, self._heal, slot, other)
 
     def half_open(self, slot: SimSlot, other: SimSlot, unseen_ms: int) -> None:
-        """What one slot sends to the other vanishes unseen, until the connection breaks and is made anew."""
+        """Drops what one slot sends to the other, unseen by both, until the connection breaks and is made again."""
         world = self.world
         world.note(f"half open from {slot.id} to {other.id} for {unseen_ms} ms")
         world.network.lose_way(slot.id, other.id)
@@ -284,7 +285,7 @@ class Faults:
             clock.after(due, here.run, here.handle, PeerBack(there.id))
 
     def cut_coordinator(self, slot: SimSlot, cut_ms: int) -> None:
-        """No connection between a slot and the coordinator for a while."""
+        """Cuts the connection between a slot and the coordinator for a while."""
         world, clock = self.world, self.world.clock
         world.note(f"cut {slot.id} from the coordinator for {cut_ms} ms")
         world.network.cut(slot.id, COORDINATOR)
@@ -292,7 +293,7 @@ class Faults:
         clock.after(cut_ms * MILLISECOND_NS, world.network.heal, slot.id, COORDINATOR)
 
     def suspect(self, slot: SimSlot, lives_ms: int) -> None:
-        """The coordinator is told that a slot is gone, which lives on for a while, cut from nobody."""
+        """Reports a slot as gone to the coordinator, while the slot lives on for a while with all its connections."""
         world, clock = self.world, self.world.clock
         world.note(f"false suspicion of slot {slot.id} with tasks {sorted(slot.slot.hosted)}")
         world.handle(SlotGone(slot.id, "suspected", clock.now_ns))

@@ -1,7 +1,7 @@
-"""Rare situations, counted where they are reached: a swarm in which one never is has proved less than it seems.
+"""Counters of rare situations: a swarm that never reaches one has proved less than it seems.
 
-Each is a name in ``Outcome.reached``. ``clonos chaos seeds`` prints how often each was reached, and which never was; a
-run of CI in which one is missing fails.
+Each is a name in ``WorldOutcome.reached``. ``clonos chaos seeds`` prints how often each was reached; CI fails when one
+was never reached.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from clonos_chaos.swarm.world import World
 
 RECOVERY_IN_RECOVERY = "recovery inside a recovery"  # a process dies whose task has not caught up yet
-VIEW_WHILE_GATHERING = "view while a task gathers"  # whoever has not answered yet is asked again under it
+VIEW_WHILE_GATHERING = "view while a task gathers"  # holders that have not answered are asked again under the new view
 SPILL_IN_REPLAY = "spill during a replay"
 ROLLBACK = "rollback"
-FENCED_AT_SINK = "fenced zombie at a sink"  # the outside refuses one whose successor has registered
-LATE_DELTA = "late delta"  # it comes with a message of a session that is over, or of a sender that is
+FENCED_AT_SINK = "fenced zombie at a sink"  # the external system refuses a sink whose successor has registered
+LATE_DELTA = "late delta"  # carried by a message of a closed session or of a replaced sender
 SUBSTITUTE = "checkpoint completed by a substitute"  # begun with an incarnation, completed with its successor
 
 HOT_TAKEOVER = "hot standby took over"  # and went live
@@ -45,26 +45,26 @@ _NOT_CAUGHT_UP = (Recovering, Connecting, Replaying, Stalled)
 
 
 class Situations:
-    """Counts for one world."""
+    """Counters of the rare situations of one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._incarnations: dict[CheckpointId, tuple[Incarnation, ...]] = {}  # when it was first acknowledged
 
     def reach(self, situation: str) -> None:
-        """One of ``SITUATIONS``."""
+        """Counts one of ``SITUATIONS``."""
         reached = self._world.outcome.reached
         reached[situation] = reached.get(situation, 0) + 1
 
     def dying(self, slots: list[SlotId]) -> None:
-        """These processes are about to die."""
+        """Records that these processes are about to die."""
         for slot_id in slots:
             for hosted in self._world.slots[slot_id].slot.hosted.values():
                 if _is_successor(hosted) and isinstance(hosted.state, _NOT_CAUGHT_UP):
                     self.reach(RECOVERY_IN_RECOVERY)
 
     def viewed(self, view: View, is_rollback: bool) -> None:
-        """The next view is being sent."""
+        """Records that the next view is being sent."""
         if is_rollback:
             self.reach(ROLLBACK)
         for slot in self._world.living():
@@ -74,17 +74,17 @@ class Situations:
                     self.reach(VIEW_WHILE_GATHERING)
 
     def spilled(self, slot: Slot) -> None:
-        """A segment of some in-flight log of this slot is on disk."""
+        """Records that a segment of an in-flight log of this slot is on disk."""
         if any(isinstance(hosted.state, Replaying) for hosted in slot.hosted.values()):
             self.reach(SPILL_IN_REPLAY)
 
     def acknowledged(self, message: Snapshotted, view: View) -> None:
-        """A task says that its snapshot is durable."""
+        """Records that a task reports its snapshot as durable."""
         if not message.final and message.checkpoint not in self._incarnations:
             self._incarnations[message.checkpoint] = tuple(p.incarnation for p in view.placements)
 
     def completed(self, metadata: CheckpointMetadata) -> None:
-        """A checkpoint is durable."""
+        """Records that a checkpoint is durable."""
         first = self._incarnations.get(metadata.checkpoint)
         if first is not None and any(entry.incarnation != first[entry.task] for entry in metadata.tasks):
             self.reach(SUBSTITUTE)

@@ -1,4 +1,4 @@
-"""The driver of the simulated world: a real ``Coordinator`` behind a shell of virtual time, which may be replaced."""
+"""Driver of the simulated world: a real ``Coordinator`` in a shell of virtual time, which another one may replace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ENDINGS = frozenset({JobDone, JobFailed})
 
 
 class SimCoordinator:
-    """One life of a coordinator: a term."""
+    """One coordinator process; its life is one term."""
 
     def __init__(self, world: World, term: int) -> None:
         self.world, self.clock, self.term = world, world.clock, term
@@ -50,10 +50,10 @@ class SimCoordinator:
         self.is_dead = False
         self.paused_until_ns = 0
         self.began_ns = world.clock.now_ns
-        self.status_received_ns: dict[SlotId, int] = {}  # when a slot has said last what it hosts
+        self.status_received_ns: dict[SlotId, int] = {}  # when the last status of each slot came
 
     def begin(self, slots_needed: int) -> None:
-        """Claims its term in the store; a later one goes on from the last checkpoint there."""
+        """Claims the term in the store; a later term resumes from the last checkpoint there."""
         world = self.world
         world.store_term = self.term
         resume = world.chain[max(world.chain)] if world.chain else None
@@ -68,11 +68,11 @@ class SimCoordinator:
 
     @property
     def is_current(self) -> bool:
-        """Nobody has claimed a later term."""
+        """Returns whether no later term has been claimed."""
         return self.term == self.world.store_term
 
     def handle(self, event: Event) -> None:
-        """One event and what it leads to; nothing happens in a paused process."""
+        """Handles one event and performs its effects; a paused process does so when it resumes."""
         if self.is_dead:
             return
         if self.paused_until_ns > self.clock.now_ns:
@@ -82,7 +82,7 @@ class SimCoordinator:
             self._note_received(event)
         effects = self.machine.handle(event)
         if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
-            self.world.oracle.is_over = True  # the slots that are released with it are no failures
+            self.world.oracle.is_over = True  # slots that are released now are not failures
         for effect in effects:
             self._perform(effect)
 
@@ -158,7 +158,7 @@ class SimCoordinator:
             return
         if world.fails_in_store():
             if self.clock.rng.random() < 0.5:
-                self._make_durable(metadata)  # it is there, but nobody was told
+                self._make_durable(metadata)  # it is stored, but the caller does not learn so
             self.handle(MetadataWritten(metadata.checkpoint, WriteOutcome.FAILED, "the simulated store failed"))
             return
         self._make_durable(metadata)

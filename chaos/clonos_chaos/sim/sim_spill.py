@@ -1,4 +1,4 @@
-"""A slot's local disk in the simulated world, slow and failing by luck; and budgets so small that it is needed."""
+"""Simulated local disk of a slot, with random delays and failures, and memory budgets small enough to need it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiskEnvironment:
-    """How local disks are in a world."""
+    """Delays and failure rates of the local disks of a world."""
 
     delay_ns_max: int = 5 * MILLISECOND_NS  # of one write or load
     write_failure: float = 0.0
@@ -24,7 +24,7 @@ class DiskEnvironment:
 
     @staticmethod
     def draw(rng: Random) -> DiskEnvironment:
-        """Random weather."""
+        """Draws delays and failure rates."""
         return DiskEnvironment(
             delay_ns_max=rng.choice((MILLISECOND_NS // 10, 5 * MILLISECOND_NS, 100 * MILLISECOND_NS)),
             write_failure=rng.choice((0.0, 0.0, 0.1, 0.5)),
@@ -33,9 +33,9 @@ class DiskEnvironment:
 
 
 def draw_budgets(options: Options, rng: Random) -> Options:
-    """Every second world's in-flight logs have to spill; in some, soft limits are reached.
+    """Makes the in-flight logs of every second world spill; in some, soft limits are reached.
 
-    Still smaller budgets are filled by the barriers of pending checkpoints alone, and sources would never read.
+    Budgets are not smaller than that, because the barriers of pending checkpoints alone would fill them.
     """
     if rng.random() < 0.5:
         return options
@@ -47,13 +47,13 @@ def draw_budgets(options: Options, rng: Random) -> Options:
 
 
 class SimSpill:
-    """``SpillStore``: does one thing after another, as one background thread does."""
+    """``SpillStore`` that performs one request after another, as a single background thread does."""
 
     def __init__(self, host: SimSlot) -> None:
         self.host, self.world, self.clock = host, host.world, host.world.clock
         self.environment: DiskEnvironment = host.world.settings.disk
         self.segments: dict[int, list[bytes]] = {}
-        self._free_ns = 0  # when the disk is done with what it was asked
+        self._free_ns = 0  # when the disk has finished its queue
 
     def _count(self, what: str) -> None:
         reached = self.world.outcome.reached
@@ -98,5 +98,5 @@ class SimSpill:
         self.host.run(self.host.handle, SegmentLoaded(segment, payloads, ""))
 
     def delete(self, segment: int) -> None:
-        # One that is still being written stays behind: a simulated disk is large.
+        # A segment that is still being written stays: a simulated disk is large.
         self.segments.pop(segment, None)

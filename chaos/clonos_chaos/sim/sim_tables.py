@@ -1,7 +1,7 @@
-"""Tables of the simulated world: the real table sinks on a database in memory, compared with what they must hold.
+"""Simulated tables: the real table sinks on a database in memory, compared with what they must hold.
 
-What counts is known from ``SimExternalSystem``; it is the model. In a world with tables a rollback leaves no output behind:
-rows are withdrawn before anything new is written, and no alarm is due.
+``SimExternalSystem`` is the model. In a world with tables a rollback leaves no output behind: rows are withdrawn before
+anything new is written, and no alarm is due.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PLACES = 5
 
 
 class ExternalKind(StrEnum):
-    """What immediate sinks of a world write to."""
+    """External system that the immediate sinks of a world write to."""
 
-    ALARMING = "alarming"  # an outside that cannot withdraw
+    ALARMING = "alarming"  # cannot withdraw rows
     SQLITE = "sqlite"
     DBAPI = "dbapi"
     SQLITE_UPSERT = "sqlite upsert"
@@ -39,14 +39,14 @@ class ExternalKind(StrEnum):
 
 
 def kind_of(seed: int, job: object | None) -> ExternalKind:
-    """The kind that a given job asks for; without one, drawn from a separate random stream."""
+    """Returns the kind that a given job asks for; without a job, draws one from a separate random stream."""
     if job is not None:
         return getattr(job, "external_kind", ExternalKind.ALARMING)
     return Random(f"outsides of {seed}").choice(tuple(ExternalKind))
 
 
 class SharedConnection(sqlite3.Connection):
-    """One for all tasks: what each does is whole before the next begins. Lives until ``end``."""
+    """Connection shared by all tasks; each finishes its transaction before the next begins. Lives until ``end``."""
 
     def close(self) -> None:
         if self.in_transaction:
@@ -57,7 +57,7 @@ class SharedConnection(sqlite3.Connection):
 
 
 class Memory:
-    """A database that is there from its first use on."""
+    """Database in memory, created at its first use."""
 
     def __init__(self, isolation: Any) -> None:
         self._isolation = isolation
@@ -74,7 +74,7 @@ class Memory:
 
 
 class ExternalSystems(dict[TaskId, SimExternalSystem]):
-    """What lives beyond a job's immediate sinks, by task."""
+    """External systems of a job's immediate sinks, by task."""
 
     def __init__(self, plan: Plan, kind: ExternalKind) -> None:
         writers = [task for task in plan.tasks if any(channel.receiver is None for channel in plan.outputs[task])]
@@ -86,7 +86,7 @@ class ExternalSystems(dict[TaskId, SimExternalSystem]):
         )
 
     def close(self) -> None:
-        """The world is over."""
+        """Closes the database at the end of the world."""
         self._memory.end()
 
 
@@ -100,7 +100,7 @@ def _sink(kind: ExternalKind, memory: Memory) -> TableSink:
 
 
 class SimTable(SimExternalSystem):
-    """The rows of one task in a table that all tasks of the job share."""
+    """Rows of one task in a table that all tasks of the job share."""
 
     withdraws = True
 
@@ -108,15 +108,17 @@ class SimTable(SimExternalSystem):
         super().__init__(task_name)
         self._sink, self._memory = sink, memory
         self._connections: dict[int, TableOutside] = {}  # by incarnation
-        self._forgotten = 0  # what lies below need not be withdrawn any more
+        self._forgotten = 0  # rows below this number are never withdrawn
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
         before = self.next_number
         expected, _ = super().register(generation, incarnation, restored_number)
         self.withdrawn += max(0, before - expected)
-        outside = self._connections[incarnation] = self._sink.outside()
+        connection = self._connections[incarnation] = self._sink.outside()
         with _quiet():
-            answer = outside.register(OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number)
+            answer = connection.register(
+                OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number
+            )
         if answer != (expected, None):
             self._complain(
                 f"answers {tuple(answer)} to the registration from {restored_number}, not {(expected, None)}"
@@ -150,7 +152,7 @@ class SimTable(SimExternalSystem):
                 self._forgotten = max(self._forgotten, before_number)
 
     def compare(self) -> None:
-        """What is in the table must be what counts, and what it keeps for withdrawals just what may be needed."""
+        """Compares the table with the model: its rows, and the previous values stored for withdrawals."""
         if not self.rows and not self._has_table():
             return
         named = {"task": self.task_name, "writer": f"{JOB_ID}/{self.task_name}", "prefix": f"{self.task_name} %"}
@@ -192,7 +194,7 @@ def _offset_of(row: bytes) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What slots would log of a withdrawal is known to the world."""
+    """Silences the slot's log messages about withdrawals, which the world expects."""
     logger = logging.getLogger("clonos.slot")
     before, logger.disabled = logger.disabled, True
     try:

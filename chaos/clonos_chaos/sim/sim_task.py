@@ -1,4 +1,4 @@
-"""A task's thread in the simulated world: a greenlet, so that user code may wait in virtual time and die anywhere."""
+"""Simulated thread of a task: a greenlet, so that user code can wait in virtual time and die anywhere."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class SimTask:
         self.room = OutputBudget(lambda: self.put(BudgetChanged()))
         self._activation = activation
         self._life: greenlet | None = None
-        self._awaited = 0  # number of the wake-up that is waited for
+        self._awaited = 0  # number of the wake-up that the task waits for
         self._is_idle = False
         self._is_released = False
         self._replicated_bytes = -1
         self._is_acknowledged = False
-        self.announced: tuple[ChannelId | None, int] | None = None  # element that it told last, while it is cautious
-        self.acknowledged: tuple[ChannelId | None, int] | None = None  # the one that the coordinator has said it knows
+        self.announced: tuple[ChannelId | None, int] | None = None  # element announced last, in single-step mode
+        self.acknowledged: tuple[ChannelId | None, int] | None = None  # announced, and known to the coordinator
 
     # ------------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Begins a little later, like a thread."""
+        """Starts the task after a short delay, as a thread does."""
         self._life = greenlet(self._main)
         self._wake_after(self.clock.between(1_000, MILLISECOND_NS))
 
@@ -78,13 +78,13 @@ class SimTask:
             self.host.later(self.host.handle, ThreadRaised(self.number, describe_failure(task, error)))
 
     def _reach(self, point: FaultPoint) -> bool:
-        """A named point; what a shadow does again has another name."""
+        """Announces a named point; a shadow announces it under another name."""
         hosted = self.host.slot.hosted.get(self.task)
         is_shadow = self.began_as_shadow and (hosted is None or hosted.thread != self.number)
         return self.world.reach(of_shadow(point) if is_shadow else point, self.task)
 
     def kill(self) -> None:
-        """The incarnation is over: what it waits for raises ``TaskStopped``."""
+        """Ends the incarnation: its pending wait raises ``TaskStopped``."""
         if self.is_dead:
             return
         self.is_dead = True
@@ -115,7 +115,7 @@ class SimTask:
         self._sleep()
 
     def _idle(self, until_ns: int | None) -> None:
-        """Waits for a command, a release, or an instant of the wall clock."""
+        """Waits for a command, a release or an instant of the wall clock."""
         self._is_idle = True
         self._awaited += 1
         if until_ns is not None:
@@ -133,17 +133,17 @@ class SimTask:
         self._stir()
 
     def release(self) -> None:
-        """``go_live`` may return."""
+        """Lets ``go_live`` return."""
         self._is_released = True
         self._stir()
 
     def replicated_to(self, end_bytes: int) -> None:
-        """``await_replicated`` may return."""
+        """Lets ``await_replicated`` return."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._stir()
 
     def note(self) -> None:
-        """``announce_step`` may return."""
+        """Lets ``announce_step`` return."""
         self._is_acknowledged = True
         self._stir()
 
@@ -223,7 +223,7 @@ class SimTask:
         self._beside(lambda: self.put(Finished(number, outcome)))
 
     def _beside(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Later, if this incarnation still lives."""
+        """Calls a function after a random delay, if this incarnation still lives."""
         delay_ns = self.clock.between(10_000, self.world.settings.call_ns_max)
         self.clock.after(delay_ns, lambda: None if self.is_dead else act(*arguments))
 

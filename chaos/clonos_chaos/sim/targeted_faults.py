@@ -1,8 +1,8 @@
-"""Faults aimed at named points of the protocol: where, the how-manyth time, and what happens there.
+"""Targeted faults: injected at a named point of the protocol, at the n-th time that it is reached.
 
-Points are named for what has just been reached: ``<message> sent`` and ``<message> delivered`` with the message's word
-(a batch that is a barrier or an end of stream goes by that name), and those in ``POINTS``, which the world
-itself announces. Random worlds draw from ``DRAWN``; cases write their own aims.
+A point is named for what has just happened: ``<message> sent`` and ``<message> delivered`` with the tag of the message
+(``barrier`` and ``end`` for a batch that is one), and the points in ``POINTS``, which the world itself announces.
+Random worlds draw points from ``DRAWN``; directed tests name their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _REAL_ONLY = (FaultPoint.ALIGNING, FaultPoint.SPILLING, FaultPoint.SNAPSHOT_BEGUN, FaultPoint.WHOLE_STATE_BEGUN)
 POINTS = tuple(point for point in FaultPoint if point not in _REAL_ONLY)
-"""What a world announces, besides messages."""
+"""Points that a world announces, besides messages."""
 
 _WORDS: dict[type, str] = {kind: kind.__struct_config__.tag for kind in get_args(Message)}
 
@@ -62,7 +62,7 @@ DRAWN: tuple[str, ...] = (
 
 
 class PointReached(NamedTuple):
-    """A named point has just been reached, by ``task`` or (None) by the coordinator."""
+    """Event: ``task``, or the coordinator (None), has just reached a named point."""
 
     point: str
     task: TaskId | None = None
@@ -71,12 +71,12 @@ class PointReached(NamedTuple):
     message: Message | None = None
 
     def name_in(self, world: World) -> str:
-        """Name of the task; empty for the coordinator."""
+        """Returns the name of the task; empty for the coordinator."""
         return "" if self.task is None else world.plan.task_name(self.task)
 
     @property
     def known_task(self) -> TaskId:
-        """The task, where it cannot be the coordinator."""
+        """Returns the task. The coordinator must not be able to reach this point."""
         assert self.task is not None, self
         return self.task
 
@@ -86,19 +86,19 @@ FaultAction = Callable[["World", PointReached], None]
 
 
 def everywhere(_world: World, _reached: PointReached) -> bool:
-    """Wherever the point is reached."""
+    """Accepts the point wherever it is reached."""
     return True
 
 
 def loses(_world: World, _reached: PointReached) -> None:
-    """Nothing but the message, which is lost: see ``TargetedFault.is_loss``."""
+    """Does nothing: the message is lost already, see ``TargetedFault.is_loss``."""
 
 
 @dataclass
 class TargetedFault:
-    """Strikes from the ``nth`` time on that ``point`` is reached where ``where`` says, ``times`` times.
+    """Fault injected at ``point`` where ``where`` holds: at the ``nth`` time and after it, ``times`` times in all.
 
-    ``is_loss``: the message is lost (only for ``... sent``), before anything else happens.
+    ``is_loss``: the message itself is dropped (only for points ``... sent``).
     """
 
     point: str
@@ -114,7 +114,7 @@ class TargetedFault:
         assert is_known(self.point), f"no world reaches the point {self.point!r}"
 
     def satisfies(self, world: World, reached: PointReached) -> bool:
-        """Counts; whether it strikes now."""
+        """Counts an occurrence of the point and returns whether the fault is injected now."""
         if self.injected == self.times or not self.where(world, reached):
             return False
         self.seen += 1
@@ -125,25 +125,25 @@ class TargetedFault:
 
 
 def is_of_message(point: str) -> bool:
-    """Whether a point is that a message was sent or delivered."""
+    """Returns whether a point is the sending or the delivery of a message."""
     word, _, what = point.rpartition(" ")
     return what in ("sent", "delivered") and word in {*_WORDS.values(), *map(_word_of_batch, ElementKind)}
 
 
 def is_known(point: str) -> bool:
-    """Whether a world announces such a point."""
+    """Returns whether a world announces such a point."""
     return point.removesuffix(" of a shadow") in POINTS or is_of_message(point)
 
 
 def word_of(message: Message) -> str:
-    """The word of a message in the name of a point."""
+    """Returns the word that stands for a message in the name of a point."""
     if type(message) is Batch:
         return _word_of_batch(message.kind)
     return _WORDS[type(message)]
 
 
 def task_of(world: World, message: Any) -> TaskId | None:
-    """The task that a message is about; the sender of a channel."""
+    """Returns the task that a message is about: for a message of a channel, the sending task."""
     channel = getattr(message, "channel", None)
     if channel is not None and not hasattr(message, "task"):
         return world.plan.channels[ChannelId(channel)].sender

@@ -1,4 +1,4 @@
-"""Virtual time: a queue of events in the order (instant, arrival), and one seed for all luck."""
+"""Virtual time: a queue of events in the order (instant, arrival), and the random stream of the world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECOND_NS = 1_000 * MILLISECOND_NS
 
 
 class Clockwork:
-    """Runs events one after another; the world's only clock."""
+    """Event loop of a world, and its only clock."""
 
     def __init__(self, seed: int, epoch_ns: int = 1_700_000_000 * SECOND_NS) -> None:
         self.rng = Random(seed)
@@ -25,27 +25,27 @@ class Clockwork:
 
     @property
     def wall_ns(self) -> int:
-        """The wall clock of every process: ns since the Unix epoch."""
+        """Returns the wall clock of every process, in ns since the Unix epoch."""
         return self.epoch_ns + self.now_ns
 
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Calls back at an instant (now, if that is past)."""
+        """Calls a function at an instant, or now if the instant has passed."""
         self._arrivals += 1
         due_ns = instant_ns if instant_ns > self.now_ns else self.now_ns
         heappush(self._heap, (due_ns, self._arrivals, call, arguments))
 
     def after(self, delay_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Calls back after a delay."""
+        """Calls a function after a delay."""
         self._arrivals += 1
         heappush(self._heap, (self.now_ns + delay_ns, self._arrivals, call, arguments))
 
     def between(self, low_ns: int, high_ns: int) -> int:
-        """A random delay; short ones are commoner."""
+        """Draws a random delay; short ones are more frequent."""
         share = self._random()
         return low_ns + int((high_ns - low_ns) * (share * share))
 
     def step(self) -> None:
-        """Runs the next event; there is always one, since processes tick."""
+        """Runs the next event. There is always a next event, because processes tick."""
         self.now_ns, _, call, arguments = heappop(self._heap)
         self.events_run += 1
         call(*arguments)

@@ -1,1 +1,1 @@
-"""Random worlds by seed, and how a failing one is shrunk and told."""
+"""Random worlds by seed, and the shrinking and reporting of failing seeds."""

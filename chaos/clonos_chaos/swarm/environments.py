@@ -1,6 +1,6 @@
-"""Worlds of a swarm: drawn from a seed alone, or mixed, where each world also draws its own cluster and fault mix.
+"""Environments of a swarm's worlds: drawn from the seed alone, or mixed, with a cluster and a fault mix per world.
 
-Mixed draws come from a stream of their own and only where they are asked for, so that seeds keep their meaning.
+Mixed draws come from a separate random stream and only on request, so that seeds keep their meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from clonos_chaos.swarm.world import World, WorldSettings
 
 @dataclass(frozen=True)
 class Swarm:
-    """What the worlds of a swarm have in common. ``topology``: empty for each in turn."""
+    """Common parameters of a swarm's worlds. ``topology``: empty for each in turn."""
 
     topology: str = ""
     is_mixed: bool = False
@@ -24,20 +24,20 @@ class Swarm:
     def world(
         self, seed: int, only_faults: Mapping[int, FaultRng] | None = None, records_max: int | None = None
     ) -> World:
-        """The world of a seed, perhaps a smaller one."""
+        """Returns the world of a seed, or a smaller version of it."""
         settings = mixed_settings(seed) if self.is_mixed else None
         return World(seed, self.topology, settings=settings, records_max=records_max, only_faults=only_faults)
 
     def arguments(self, seed: int) -> str:
-        """How the command line names one of them."""
+        """Returns the command-line arguments that select one of its worlds."""
         topology = f" --topology {self.topology}" if self.topology else ""
         return f"--from {seed} --to {seed}{topology}{' --mix' if self.is_mixed else ''}"
 
 
 def mixed_settings(seed: int) -> WorldSettings:
-    """Weather in which each world has a cluster and a mix of faults of its own, as swarm testing wants it.
+    """Draws an environment with its own cluster and mix of faults, as in swarm testing.
 
-    A mix: some kinds of faults and no others, so that two of a kind meet more often than where all kinds are alike.
+    A mix has some kinds of faults only, so that two faults of a kind coincide more often.
     """
     rng = Random(f"mix of {seed}")
     kinds = sorted(set(KINDS))

@@ -1,4 +1,4 @@
-"""The story of a world that failed, as far as it is about the tasks that the complaint is about."""
+"""Excerpt of a failed world's event log: the events of the tasks that a complaint is about."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANNEL = re.compile(r"\bchannel (\d+)\b")
 
 
 def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
-    """The tasks that a complaint names, or whose channel it names; all where it names none."""
+    """Returns the tasks that a complaint names, or whose channel it names; all tasks where it names none."""
     plan = world.plan
     found = {task for task in plan.tasks if re.search(rf"\b{re.escape(plan.task_name(task))}\b", complaint)}
     found |= {TaskId(int(number)) for number in _NUMBERED.findall(complaint) if int(number) < len(plan.tasks)}
@@ -30,13 +30,13 @@ def tasks_concerned(world: World, complaint: str) -> set[TaskId]:
 
 
 def excerpt_of(world: World, complaint: str) -> str:
-    """The last lines about the tasks concerned, about faults, and about the job."""
+    """Returns the last lines about the tasks concerned, about faults and about the job."""
     concerned = tasks_concerned(world, complaint)
     return "\n".join([line for line in world.event_log if _is_about(world, line, concerned)][-LINES_MAX:])
 
 
 def with_short_slots(world: World, text: str) -> str:
-    """The same text with the world's slots as s1, s2, ... in the order in which they appear."""
+    """Replaces slot ids by s1, s2, ... in the order in which they appear."""
     names: dict[str, str] = {}
 
     def named(found: re.Match[str]) -> str:
@@ -48,7 +48,7 @@ def with_short_slots(world: World, text: str) -> str:
 def _is_about(world: World, line: str, concerned: set[TaskId]) -> bool:
     injected = _TASKS.search(line)
     if injected is not None:
-        return True  # whom a fault hits may have held what the task needed
+        return True  # the processes hit by a fault may have held what the task needed
     numbered = _NUMBERED.search(line)
     if numbered is not None:
         return TaskId(int(numbered[1])) in concerned

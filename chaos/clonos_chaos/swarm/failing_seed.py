@@ -1,4 +1,4 @@
-"""What is shown of a failing seed: one command that shows a small world again, and the story of whom it is about."""
+"""Reports of failing seeds: a command that reproduces the shrunk world, and the events of the tasks concerned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAD = 1
 
 
 def shrunk_seed(seed: int, swarm: Swarm, seconds_max: float = SECONDS_MAX) -> Shrunk | None:
-    """The smallest world of a failing seed that was found; None where the seed does not fail."""
+    """Returns the smallest failing world found for a seed; None where the seed does not fail."""
     whole = failure_of(swarm.world(seed))
     if whole is None:
         return None
@@ -29,14 +29,14 @@ def _world(swarm: Swarm, seed: int, only_faults: Mapping[int, FaultRng] | None, 
 
 
 def command_of(seed: int, swarm: Swarm, shrunk: Shrunk) -> str:
-    """The command line that shows a shrunk world again."""
+    """Returns the command line that reproduces a shrunk world."""
     faults = ",".join(map(str, shrunk.faults)) or "none"
     records = "" if shrunk.records is None else f" --records {shrunk.records}"
     return f"clonos chaos seeds {swarm.arguments(seed)} --only-faults {faults}{records}"
 
 
 def failure_report(failure: Failure) -> str:
-    """What failed, in which weather, and the story of the tasks concerned."""
+    """Formats what failed, in which environment, and the last events of the tasks concerned."""
     world = failure.world
     kind = "" if type(failure.error).__name__ == "WorldFailed" else f"{type(failure.error).__name__}: "
     return with_short_slots(
@@ -52,10 +52,10 @@ def failure_report(failure: Failure) -> str:
 
 
 def seed_report(seed: int, swarm: Swarm, known: str) -> str:
-    """All that is printed of a failing seed. ``known``: its story, if it cannot be shown again."""
+    """Formats the report of a failing seed. ``known``: report of its first run, if the failure does not repeat."""
     shrunk = shrunk_seed(seed, swarm)
     if shrunk is None:
-        return f"clonos chaos seeds {swarm.arguments(seed)}\nIt failed once, and not when it was run again.\n{known}"
+        return f"clonos chaos seeds {swarm.arguments(seed)}\nIt failed once, but not when it was run again.\n{known}"
     injected = [f"fault {number}: {each.kind} at {each.at_ns // MILLISECOND_NS} ms" for number, each in shrunk.injected]
     size = f"{len(shrunk.faults)} faults, {shrunk.failure.world.job.records} records, after {shrunk.tries} tries"
     lines = [command_of(seed, swarm, shrunk), f"shrunk to {size}", *injected, failure_report(shrunk.failure)]
@@ -63,10 +63,10 @@ def seed_report(seed: int, swarm: Swarm, known: str) -> str:
 
 
 def show_again(seed: int, swarm: Swarm, faults: tuple[int, ...] | None, records: int | None) -> int:
-    """Runs one smaller world; prints its story if it fails. The exit code."""
+    """Runs one smaller world and prints a report if it fails. Returns the exit code."""
     failure = failure_of(chosen(partial(_world, swarm, seed), faults, records))
     if failure is None:
-        print(f"seed {seed} shows no fault in this world")
+        print(f"seed {seed} does not fail in this world")
         return GOOD
     print(f"FAILED: {failure_report(failure)}")
     return BAD

@@ -10,7 +10,7 @@ from clonos.core.model.plan import Plan
 
 
 def draw_hot(plan: Plan, rng: Random) -> Plan:
-    """In every second world some steps are followed hot, of those that may be."""
+    """Gives hot standbys to some steps, of those that may have them, in every second world."""
     if rng.random() < 0.5:
         return plan
     drawn = [replace(vertex, is_hot=vertex.may_be_hot and rng.random() < 0.7) for vertex in plan.vertices]
@@ -18,7 +18,7 @@ def draw_hot(plan: Plan, rng: Random) -> Plan:
 
 
 def draw_options(rng: Random) -> Options:
-    """Random options of the job."""
+    """Draws random options of the job."""
     drawn = Options(
         heartbeat_ms=rng.choice((20, 100)),
         lease_ms=rng.choice((500, 2_000)),
@@ -32,10 +32,10 @@ def draw_options(rng: Random) -> Options:
         failures_per_epoch_max=1_000,
         clock_tick_ms=rng.choice((0, 0, 0, 5)),
     )
-    is_lazy = drawn.snapshot_chain_max == 3  # most of a state then becomes bytes while the task goes on
+    is_lazy = drawn.snapshot_chain_max == 3  # most of a state is then encoded while the task continues
     return replace(drawn, snapshot_inline_bytes=64) if is_lazy else drawn
 
 
 def draw_calls_ahead(options: Options, seed: int) -> Options:
-    """In every second world logs grow at each recorded call, in others with the step: by luck of its own."""
+    """Makes logs grow at each recorded call in every second world, in others with the step; a separate stream."""
     return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))

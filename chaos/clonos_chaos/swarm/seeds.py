@@ -1,4 +1,4 @@
-"""Swarms of simulated worlds: runs seeds, counts what was reached, prints a failing one with its story."""
+"""Swarms of simulated worlds: runs seeds, counts the situations reached, prints reports of failing seeds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clonos_chaos.swarm.world import WorldFailed
 
 SEEDS_PER_PORTION = 10
 PORTIONS_AHEAD = 4
-"""For each process, so that none has to wait until the oldest portion is done: some worlds are long."""
+"""Portions queued per process, so that no process waits for the oldest portion: some worlds are long."""
 
 PLAIN = Swarm()
 
 
 @dataclass
 class SwarmResult:
-    """What a number of worlds came to."""
+    """Combined result of several worlds."""
 
     worlds: int = 0
     rollbacks: int = 0
@@ -37,7 +37,7 @@ class SwarmResult:
     failures: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: SwarmResult) -> None:
-        """Counts another tally in."""
+        """Adds another result."""
         self.worlds += other.worlds
         self.rollbacks += other.rollbacks
         self.views += other.views
@@ -47,15 +47,15 @@ class SwarmResult:
         self.failures += other.failures
 
     def never_reached(self) -> list[str]:
-        """Rare situations that none of these worlds has been in."""
+        """Returns the rare situations that none of these worlds reached."""
         return [situation for situation in SITUATIONS if not self.reached[situation]]
 
     def situations(self) -> str:
-        """How often each rare situation was reached, for people."""
+        """Formats how often each rare situation was reached."""
         return ", ".join(f"{situation} {self.reached[situation] or 'never'}" for situation in SITUATIONS)
 
     def line(self) -> str:
-        """One line for people."""
+        """Formats the counts as one line."""
         cost = f", {median(self.costs_ms):.1f} ms of CPU per 1,000 messages" if self.costs_ms else ""
         return (
             f"{self.worlds} worlds, {len(self.failures)} failures, {self.rollbacks} rollbacks,"
@@ -64,31 +64,31 @@ class SwarmResult:
 
 
 def run_seeds(seeds: Iterable[int], kind: Swarm = PLAIN) -> SwarmResult:
-    """Runs worlds one after another in this process."""
-    tally = SwarmResult()
+    """Runs worlds sequentially in this process."""
+    result = SwarmResult()
     for seed in seeds:
-        tally.worlds += 1
+        result.worlds += 1
         began_s = time.process_time()
         try:
             outcome = kind.world(seed).run()
         except WorldFailed as failure:
-            tally.failures.append((seed, str(failure)))
+            result.failures.append((seed, str(failure)))
             continue
-        except Exception as error:  # noqa: BLE001  a bug inside a machine is a failed world like any other
-            tally.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001  a bug inside a machine fails the world as well
+            result.failures.append((seed, f"seed {seed}: {type(error).__name__}: {error}"))
             continue
-        tally.rollbacks += outcome.rollbacks
-        tally.views += outcome.views
-        tally.checkpoints += outcome.checkpoints
-        tally.costs_ms.append(1e6 * (time.process_time() - began_s) / outcome.delivered)
-        tally.reached.update(outcome.reached)
-    return tally
+        result.rollbacks += outcome.rollbacks
+        result.views += outcome.views
+        result.checkpoints += outcome.checkpoints
+        result.costs_ms.append(1e6 * (time.process_time() - began_s) / outcome.delivered)
+        result.reached.update(outcome.reached)
+    return result
 
 
 def swarm(
     seeds: range, kind: Swarm = PLAIN, processes: int = 2, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[SwarmResult]:
-    """Tallies of portions of the seeds, in order, from several processes. Once it is over, no portion is begun."""
+    """Yields results of portions of the seeds, in order, from several processes, until ``is_over``."""
     portions = (seeds[at : at + SEEDS_PER_PORTION] for at in range(0, len(seeds), SEEDS_PER_PORTION))
     begun = takewhile(lambda _: not is_over(), portions)
     if processes == 1:
@@ -113,15 +113,17 @@ def run(
     minutes: float | None = None,
     failures_max: int = 3,
 ) -> int:
-    """``clonos chaos seeds``: runs worlds, at most for so many minutes; shows failing ones, shrunk. The exit code."""
+    """Runs ``clonos chaos seeds``, for at most ``minutes``; prints failing worlds, shrunk. Returns the exit code."""
     total = SwarmResult()
     began = time.monotonic()
     shown, rate = 0, "0 worlds/s"
-    for tally in swarm(seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60):
-        total.add(tally)
+    for result in swarm(
+        seeds, kind, processes, lambda: minutes is not None and time.monotonic() - began > minutes * 60
+    ):
+        total.add(result)
         rate = f"{total.worlds / (time.monotonic() - began):.1f} worlds/s"
         print(f"\r{total.line()}, {rate} ", end="", file=sys.stderr, flush=True)
-        for seed, report in tally.failures:
+        for seed, report in result.failures:
             if shown < failures_max:
                 shown += 1
                 print(f"\n\nFAILED: {seed_report(seed, kind, report)}", flush=True)

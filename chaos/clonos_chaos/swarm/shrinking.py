@@ -1,7 +1,7 @@
-"""Makes a failing world smaller: fewer faults, then fewer records, as long as it fails in the same manner.
+"""Shrinks a failing world: fewer faults, then fewer records, as long as it fails with the same signature.
 
-Rules: a fault that is left out does not change the luck of the others, since each keeps the luck that it had in the
-whole world; so a smaller world is found again from its seed, the numbers of its faults, and its number of records.
+Leaving out a fault does not change the random choices of the others, because each keeps the state that its random
+stream had in the whole world. A smaller world is reproduced from its seed, the numbers of its faults and its records.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SECONDS_MAX: Final = 30.0
 SIGNATURE_WORDS_MAX: Final = 8
 
 MakeWorld = Callable[[Mapping[int, FaultRng] | None, int | None], World]
-"""From the faults that may strike (None: all) and the most records (None: all) to a world that has not run."""
+"""(faults to inject, or None for all; most records, or None for all) -> a world that has not run."""
 
 MakeSmaller = Callable[[Mapping[int, FaultRng] | None, int | None], World | None]
-"""The same; None where such a world would say nothing."""
+"""The same; returns None where such a world would show nothing."""
 
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}")
 _VARIABLE = re.compile(r"b?'[^']*'|b?\"[^\"]*\"|[\w-]+/\d+|0x[0-9a-f]+|\S*\d\S*")
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"b?'[^']*'|b?\"[^\"]*\"|[\w-]+/\d+|0x[0-9a-f]+|\S*\d\S*"
 
 @dataclass(frozen=True)
 class Failure:
-    """How a world has failed. ``error`` has the story, and perhaps a cause."""
+    """Failure of a world. ``error`` holds the report, and perhaps a cause."""
 
     world: World
     complaint: str
@@ -40,7 +40,7 @@ class Failure:
 
     @property
     def signature(self) -> str:
-        """What two worlds have in common that fail for one reason: the complaint without names and numbers."""
+        """Returns the complaint without names and numbers: equal for two worlds that fail for the same reason."""
         text = self.complaint.partition("; ")[0]
         while (shorter := _BRACKETED.sub("", text)) != text:
             text = shorter
@@ -50,7 +50,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Shrunk:
-    """The smallest world that was found. ``faults``: numbers of those that strike; ``records``: None for all."""
+    """Smallest failing world that was found. ``faults``: numbers of the injected faults; ``records``: None for all."""
 
     failure: Failure
     faults: tuple[int, ...]
@@ -59,30 +59,30 @@ class Shrunk:
 
     @property
     def injected(self) -> list[tuple[int, DrawnFault]]:
-        """What strikes in it, in the order of time."""
+        """Returns the injected faults by number, in order of time."""
         return sorted(self.failure.world.faults.injected.items(), key=lambda item: item[1].at_ns)
 
 
 def failure_of(world: World) -> Failure | None:
-    """Runs a world; how it failed, if it did."""
+    """Runs a world; returns its failure, or None."""
     try:
         world.run()
     except WorldFailed as error:
         return Failure(world, error.complaint, error)
-    except Exception as error:  # noqa: BLE001  a bug inside a machine is a failed world like any other
+    except Exception as error:  # noqa: BLE001  a bug inside a machine fails the world as well
         return Failure(world, str(error), error)
     return None
 
 
 def rng_of_faults(world: World) -> dict[int, FaultRng]:
-    """Of a world that has run: the luck of each fault that has struck."""
+    """Returns the random state of each fault that was injected into a world."""
     return {number: injected.rng for number, injected in sorted(world.faults.injected.items())}
 
 
 def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None) -> World:
-    """The smaller world with these faults; the whole one is run first, since it has their luck.
+    """Returns the smaller world with these faults. Runs the whole world first, because it has their random states.
 
-    JobError: no such fault strikes there.
+    Raises JobError: no fault of such a number was injected there.
     """
     if faults is None:
         return make(None, records)
@@ -92,12 +92,12 @@ def chosen(make: MakeWorld, faults: tuple[int, ...] | None, records: int | None)
     unknown = [number for number in faults if number not in rngs]
     if unknown:
         there_are = ", ".join(map(str, sorted(rngs))) or "none"
-        raise JobError(f"no fault {unknown[0]} strikes in the world of seed {whole.seed}; there are: {there_are}.")
+        raise JobError(f"no fault {unknown[0]} is injected in the world of seed {whole.seed}; there are: {there_are}.")
     return make({number: rngs[number] for number in faults}, records)
 
 
 def shrink(make: MakeSmaller, whole: Failure, records: int | None, seconds_max: float = SECONDS_MAX) -> Shrunk:
-    """Smaller worlds that fail as the whole one has. ``records``: how many it has; None where they cannot be fewer."""
+    """Finds the smallest world that fails as the whole one did. ``records``: its records; None if they are fixed."""
     return _Shrinking(make, whole, seconds_max).run(records)
 
 

@@ -1,4 +1,4 @@
-"""Small worlds in which much goes wrong, so that wrong rules show soon: quick heartbeats, short leases, no patience."""
+"""Small worlds with many faults, short leases and short timeouts, in which a wrong rule shows soon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clonos_chaos.swarm.world import World, WorldSettings
 
 
 def world(seed: int) -> World:
-    """The world of a seed."""
+    """Returns the world of a seed."""
     rng = Random(f"probing {seed}")
     options = Options(
         heartbeat_ms=50,

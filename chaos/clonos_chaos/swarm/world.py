@@ -1,4 +1,4 @@
-"""A whole job in one thread under virtual time, from one seed: slots, coordinator, network, store, outsides, code."""
+"""A whole job in one thread under virtual time, from one seed: slots, coordinator, network, store, external systems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
 TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed")
-"""A seed without a topology takes the one whose turn it is."""
+"""Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
 
@@ -51,11 +51,11 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
 
 EVENT_LOG_LINES_MAX = 400
 AFTERLIFE_NS_MAX = 10 * SECOND_NS
-"""Virtual time in which every process must have ended once the job has."""
+"""Virtual time within which every process must end once the job has."""
 
 
 class WorldFailed(Exception):
-    """An oracle has found something. ``report``: the seed, what, and the story; ``complaint``: what."""
+    """Failure found by an oracle. ``complaint``: what is wrong; ``report``: seed, complaint and the last events."""
 
     def __init__(self, report: str, complaint: str) -> None:
         super().__init__(report, complaint)
@@ -68,7 +68,7 @@ class WorldFailed(Exception):
 
 @dataclass(frozen=True)
 class WorldSettings:
-    """The weather of a world. ``draw`` takes it from luck."""
+    """Environment of a world: delays, failure rates, cluster and faults. ``draw`` makes a random one."""
 
     step_ns_max: int = 2 * MILLISECOND_NS
     call_ns_max: int = 5 * MILLISECOND_NS
@@ -85,13 +85,13 @@ class WorldSettings:
     tasks_a_slot: int = 1
     fault_counts: tuple[int, ...] = (0, 1, 1, 2, 3, 5, 8)  # one of these is drawn
     fault_span_ms: tuple[int, ...] = (50, 200, 1_000)  # from the first view on
-    fault_kinds: tuple[str, ...] = KINDS  # of which each fault is one; often named, often drawn
-    patience_ms: int = 30_000  # without a view, a checkpoint or a fault the world counts as stuck
+    fault_kinds: tuple[str, ...] = KINDS  # of which each fault is one; a kind named twice is drawn twice as often
+    patience_ms: int = 30_000  # a world without a view, a checkpoint or a fault for this long is stuck
     look_every: int = 64  # messages between two looks at all logs
 
     @staticmethod
     def draw(rng: Random) -> WorldSettings:
-        """Random weather."""
+        """Draws a random environment."""
         return WorldSettings(
             step_ns_max=rng.choice((MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 10 * MILLISECOND_NS)),
             store_ns_max=rng.choice((MILLISECOND_NS, 20 * MILLISECOND_NS, 200 * MILLISECOND_NS)),
@@ -107,7 +107,7 @@ class WorldSettings:
 
 @dataclass
 class WorldOutcome:
-    """What a world came to."""
+    """Result of a world."""
 
     seed: int
     digest: str = ""
@@ -120,7 +120,7 @@ class WorldOutcome:
 
 
 class World:
-    """Everything, made from a seed. ``run`` to its end."""
+    """Simulated cluster with a job, made from a seed. ``run`` runs the job to its end."""
 
     def __init__(
         self,
@@ -133,12 +133,15 @@ class World:
         records_max: int | None = None,
         only_faults: Mapping[int, FaultRng] | None = None,
     ) -> None:
-        """With ``targeted_faults``, nothing else goes wrong than what they say. ``records_max`` and ``only_faults`` make a world
-        smaller than its seed says: of the drawn faults only these strike, each with the luck that is given for it."""
+        """With ``targeted_faults``, no other faults are injected.
+
+        ``records_max`` and ``only_faults`` make a world smaller: only these of the drawn faults are injected, each with
+        the given state of its random stream.
+        """
         self.seed = seed
-        self.expects_failure = False  # where the job shall fail, its caller judges
+        self.expects_failure = False  # where the job is to fail, the caller judges
         rng = Random(seed)
-        budget_rng = Random(f"budgets of {seed}")  # of its own: what else is drawn does not depend on it
+        budget_rng = Random(f"budgets of {seed}")  # a separate stream: other draws do not depend on it
         self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskEnvironment.draw(budget_rng))
         self.options = options or draw_calls_ahead(draw_budgets(draw_options(rng), budget_rng), seed)
         depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
@@ -152,7 +155,7 @@ class World:
         self.hub: Any = getcurrent()
         self.store: dict[str, tuple[bytes, ...]] = {}
         self.chain: dict[int, CheckpointMetadata] = {}
-        self.store_term = 0  # the highest that was claimed
+        self.store_term = 0  # highest term claimed
         self.slots: dict[SlotId, SimSlot] = {}
         self.outsides = ExternalSystems(self.plan, kind_of(seed, None if job is None else self.job))
         self.committed: dict[int, list[Any]] = {}
@@ -176,13 +179,13 @@ class World:
         self.ending: JobDone | JobFailed | None = None
         self._digest = blake2b(digest_size=8)
         needed = -(-len(self.plan.tasks) // self.settings.tasks_a_slot) + self.settings.spare_slots
-        self.slots_needed = max(2, needed)  # one may be a keeper's
+        self.slots_needed = max(2, needed)  # one slot may be a keeper's
         self.coordinator = SimCoordinator(self, 1)
 
     # ------------------------------------------------------------------ running
 
     def run(self) -> WorldOutcome:
-        """Runs the job to its end, lets the oracle look at it, and sees every process end."""
+        """Runs the job to its end, lets the oracle judge it, and checks that every process ends."""
         try:
             return self._run()
         finally:
@@ -211,7 +214,7 @@ class World:
         return outcome
 
     def _see_processes_end(self) -> None:
-        """Whoever hears of the end goes; nothing is left of anybody."""
+        """Checks that every process ends once the job has, and that no chain stays open."""
         self.network.heal_all()
         self.network.loss = 0.0
         for slot in self.slots.values():
@@ -220,35 +223,35 @@ class World:
         while self.living() and self.clock.now_ns < until_ns:
             self.clock.step()
         last_ns = self.clock.now_ns
-        while self.clock.now_ns == last_ns:  # threads that were told to stop at this instant
+        while self.clock.now_ns == last_ns:  # threads that stop at this instant
             self.clock.step()
         left = [slot.id for slot in self.living()]
         if left or self.job.chains_open:
             self.fail(f"after the end slots {left} are left, and {self.job.chains_open} chains were never closed")
 
     def _sum_up(self) -> str:
-        """The digest of all that has happened."""
+        """Returns the digest of all events."""
         rows = [(task, external.rows, external.superseded) for task, external in self.outsides.items()]
         ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
         self._digest.update(repr(ends).encode())
         return self._digest.hexdigest()
 
     def living(self) -> list[SimSlot]:
-        """Slots whose process runs."""
+        """Returns the slots whose process runs."""
         return [slot for slot in self.slots.values() if not slot.is_dead]
 
     def slot_of(self, task: TaskId) -> SimSlot | None:
-        """The living slot where the latest view has a task."""
+        """Returns the living slot to which the latest view assigns a task."""
         placements = self.oracle.view.placements
         slot = self.slot_at(placements[task].slot) if 0 <= task < len(placements) else None
         return slot if slot is not None and not slot.is_dead else None
 
     def slot_at(self, slot: SlotId | None) -> SimSlot | None:
-        """A slot by its id, dead or not; none for a task that waits for one."""
+        """Returns a slot by its id, dead or not; None for a task without a slot."""
         return None if slot is None else self.slots.get(slot)
 
     def add_slot(self) -> None:
-        """A fresh slot is born in the domain whose turn it is; the provider of a job that has ended starts none."""
+        """Starts a slot in the next domain in turn, unless the job has ended."""
         if self.ending is not None:
             return
         slot_id = SlotId(self.clock.rng.getrandbits(62) + 1)
@@ -258,7 +261,7 @@ class World:
         self.clock.after(self.clock.between(0, 25 * MILLISECOND_NS), slot.tick)
 
     def end_slot(self, slot_id: SlotId) -> None:
-        """The provider sees to it that a process ends."""
+        """Ends a process, as the provider does."""
         slot = self.slots.get(slot_id)
         if slot is not None and not slot.is_dead:
             self.oracle.dying([slot_id])
@@ -286,23 +289,23 @@ class World:
     # ------------------------------------------------------------------ the coordinator
 
     def handle(self, event: Event) -> None:
-        """An event for whoever is coordinator now."""
+        """Passes an event to the current coordinator."""
         self.coordinator.handle(event)
 
     def end(self, ending: JobDone | JobFailed) -> None:
-        """The job has ended."""
+        """Records the end of the job."""
         assert self.ending is None, (self.ending, ending)
         self.ending = ending
 
     def restart_coordinator(self, down_ms: int) -> None:
-        """The coordinator dies; after a while another one claims the next term."""
+        """Kills the coordinator; after a while another one claims the next term."""
         if self.ending is None and self.coordinator.is_current and not self.coordinator.is_dead:
             self.note(f"coordinator {self.coordinator.term} dies")
             self.coordinator.is_dead = True
             self.clock.after(down_ms * MILLISECOND_NS, self.replace_coordinator, 0)
 
     def replace_coordinator(self, pause_ms: int) -> None:
-        """Another coordinator claims the next term; the earlier one, if it lives, wakes up after a pause."""
+        """Starts a coordinator that claims the next term; the earlier one, if alive, resumes after a pause."""
         self.coordinator.paused_until_ns = self.clock.now_ns + pause_ms * MILLISECOND_NS
         self.coordinator = SimCoordinator(self, self.store_term + 1)
         self.note(f"coordinator {self.coordinator.term} begins")
@@ -311,7 +314,7 @@ class World:
         self.coordinator.begin(self.slots_needed)
 
     def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:
-        """What transactional sinks have prepared for a complete checkpoint becomes visible; it may be told again."""
+        """Makes the output visible that transactional sinks have prepared for a checkpoint; may be repeated."""
         if checkpoint > self.committed_up_to:
             self.committed_up_to = checkpoint
             for entry in parts:
@@ -319,30 +322,30 @@ class World:
                     self.committed.setdefault(entry.vertex, []).extend(decode_rows(part))
 
     def complaints(self) -> list[str]:
-        """What is wrong with the output of a job that has ended well."""
+        """Returns what is wrong with the output of a job that has ended well."""
         return complaints_of(self)
 
     def fails_in_store(self) -> bool:
-        """Luck of whoever writes or reads."""
+        """Draws whether an access to the store fails."""
         return self.ending is None and self.clock.rng.random() < self.settings.store_failure
 
-    # ------------------------------------------------------------------ the story
+    # ------------------------------------------------------------------ the event log
 
     def note(self, line: str) -> None:
-        """A line of the story; part of the digest."""
+        """Appends a line to the event log; it is part of the digest."""
         line = f"{self.clock.now_ns / MILLISECOND_NS:10.3f} {line}"
         self.event_log.append(line)
         self._digest.update(line.encode())
 
     def reach(self, point: FaultPoint | DerivedPoint, task: TaskId | None = None) -> bool:
-        """A named point of the protocol has been reached. True: an aimed fault strikes at this instant."""
+        """Announces a named point of the protocol. Returns True when a fault may be injected at this instant."""
         if point not in self.faults.watched:
             return False
         self.faults.reached(PointReached(point, task))
         return True
 
     def is_unexpected(self, error: BaseException) -> bool:
-        """User code raises only where it is meant to: what else raises is a bug, unless the environment is at fault."""
+        """Returns whether an error is a bug: neither raised on purpose nor the fault of the environment."""
         is_meant = isinstance(error, StepFailed) and isinstance(error.__cause__, Poisoned)
         return not (is_meant or isinstance(error, EnvironmentFault))
 
@@ -355,10 +358,10 @@ class World:
         )
 
     def fail(self, complaint: str) -> None:
-        """Ends the world with a complaint."""
+        """Fails the world with a complaint. Raises WorldFailed."""
         raise WorldFailed(self.report(complaint), complaint)
 
     def report(self, complaint: str) -> str:
-        """Seed, job, complaint, and the end of the story."""
+        """Formats seed, job, complaint and the last events."""
         head = f"seed {self.seed} ({self.job.name}): {complaint}\n{self.options}\n{self.settings}\n{self.plan.vertices}"
         return head + "\n" + "\n".join(list(self.event_log)[-60:])

@@ -1,1 +1,1 @@
-"""What users test their own jobs with."""
+"""Test tools for users' jobs: crash tests and a harness for one step."""

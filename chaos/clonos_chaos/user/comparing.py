@@ -1,8 +1,7 @@
-"""Compares what a job's sinks got with what they get where nothing fails: what is lost, and what is there too often.
+"""Compares the output of a job's sinks with that of fault-free runs: lost rows and duplicated rows.
 
-Rules: a sink is compared only where runs without failures agree. Those runs are hindered all the same, by slow networks
-and by processes that stand still for a while, so that an order that may differ does. Where a world differs, more of
-them are run before it is said to be wrong.
+Rules: a sink is compared only where fault-free runs agree. Those runs have slow networks and short pauses of processes
+all the same, so that an order that may differ does. Before a differing world counts as wrong, more of them are run.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from clonos_chaos.user.user_sinks import differences, identity_of
 from clonos_chaos.user.user_world import Outputs
 
 Compare = bool | Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]]
-"""Which sinks: all whose rows are alike in all runs, or none; or what of a row is alike."""
+"""Sinks to compare: all whose rows are equal in all runs, or none; or a function of the part of a row that is equal."""
 
 FAULT_FREE_WORLDS: Final = 6
 FAULT_FREE_WORLDS_MAX: Final = 20
 
 RunWithoutFaults = Callable[[int], Outputs]
-"""The n-th run without failures."""
+"""Runs the n-th fault-free world."""
 
 
 class Comparison:
-    """What runs without failures have in common."""
+    """Comparison with the common output of fault-free runs."""
 
     def __init__(self, job: str, compare: Compare, run_without_faults: RunWithoutFaults) -> None:
         __tracebackhide__ = True
@@ -46,11 +45,11 @@ class Comparison:
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """Those that are compared."""
+        """Returns the names of the compared sinks."""
         return tuple(self._identities)
 
     def complaints(self, outputs: Outputs, expected: Outputs | None = None) -> list[str]:
-        """What is wrong with a world's outputs. ``expected``: those of a run without failures, if not the first."""
+        """Returns what is wrong with a world's outputs. ``expected``: of another fault-free run than the first."""
         wanted = self._first if expected is None else expected
         return [
             text
@@ -59,7 +58,7 @@ class Comparison:
         ]
 
     def confirm(self) -> bool:
-        """A world differs: whether it is wrong, or runs without failures differ as much."""
+        """Returns whether a differing world is wrong: more fault-free runs still agree."""
         compared = self.sinks
         if not self._is_confirmed:
             self._is_confirmed = True
@@ -73,8 +72,8 @@ class Comparison:
                 continue
             if self._is_demanded:
                 raise JobError(
-                    f"{self._job}: compare= says what of a row of {sink} is the same in all runs, and it differs in two"
-                    " runs in which nothing failed. Take less of the row, such as the record's own number."
+                    f"{self._job}: compare= selects a part of the rows of {sink} that differs between two fault-free"
+                    " runs. Select less of the row, such as the number of the record."
                 )
             del self._identities[sink]
 

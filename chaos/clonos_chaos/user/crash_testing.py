@@ -1,4 +1,4 @@
-"""Runs a job of the user's in simulated worlds in which processes die, and says what has gone wrong in the smallest."""
+"""Crash tests: run a user's job in simulated worlds with faults, and report the smallest world that fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHRINK_SECONDS_MAX: Final = 60.0
 
 
 class CrashTestFailed(JobError, AssertionError):
-    """A world of a crash test has shown a fault. ``seed``, ``faults`` and ``records`` name the smallest one."""
+    """A world of a crash test has failed. ``seed``, ``faults`` and ``records`` identify the smallest one."""
 
     job: str
     seed: int
@@ -43,7 +43,7 @@ class CrashTestFailed(JobError, AssertionError):
 
 @dataclass
 class CrashReport:
-    """What the worlds of a test came to. ``compared``: sinks whose rows must be, and were, alike in all worlds."""
+    """Result of a crash test. ``compared``: sinks whose rows were compared, and equal, in all worlds."""
 
     job: str
     worlds: int = 0
@@ -55,7 +55,7 @@ class CrashReport:
     compared: tuple[str, ...] = ()
 
     def add(self, world: UserWorld) -> None:
-        """Counts a world in that has ended well."""
+        """Adds a world that has ended well."""
         self.worlds += 1
         self.rollbacks += world.outcome.rollbacks
         self.checkpoints += world.outcome.checkpoints
@@ -67,8 +67,8 @@ class CrashReport:
         injected = ", ".join(f"{kind} {count}" for kind, count in sorted(self.injected.items())) or "nothing"
         return (
             f"{self.job}: {self.worlds} worlds, {self.incarnations} incarnations, {self.rollbacks} rollbacks,"
-            f" {self.checkpoints} checkpoints, {self.calls} calls; struck by: {injected};"
-            f" compared: {', '.join(self.compared) or 'nothing, runs differ'}"
+            f" {self.checkpoints} checkpoints, {self.calls} calls; injected: {injected};"
+            f" compared: {', '.join(self.compared) or 'nothing, because runs differ'}"
         )
 
 
@@ -84,7 +84,10 @@ def crash_test(
     only_faults: Sequence[int] | None = None,
     records: int | None = None,
 ) -> CrashReport:
-    """Runs the job in one simulated world per seed; see ``clonos.testing`` for the arguments."""
+    """Runs the job in one simulated world per seed; ``clonos.testing`` documents the arguments.
+
+    Raises JobError: an argument is invalid. Raises CrashTestFailed: a world has failed.
+    """
     __tracebackhide__ = True  # pytest then shows where the test called, and the message
     worlds = _worlds_of(seeds, records)
     if not callable(job) and not isinstance(job, JobGraph):
@@ -95,14 +98,16 @@ def crash_test(
 
 
 def _worlds_of(seeds: Iterable[int], records: int | None) -> list[int]:
-    """What would run nothing is no test."""
+    """Returns the seeds. Raises JobError: no world would run."""
     if not isinstance(seeds, Iterable):
-        raise JobError(f"seeds={seeds!r}, but several are expected, such as range(200), or [{seeds!r}] for this one.")
+        raise JobError(
+            f"seeds={seeds!r}, but a sequence is expected, such as range(200), or [{seeds!r}] for this seed."
+        )
     found = list(seeds)
     if not found:
-        raise JobError("seeds= has no seed: no world would be run, and nothing shown.")
+        raise JobError("seeds= is empty: the test would run no world. Pass seeds such as range(200).")
     if records is not None and records < 1:
-        raise JobError(f"records={records}, but at least 1 is expected: nothing would be shown.")
+        raise JobError(f"records={records}, but at least 1 is expected.")
     return found
 
 
@@ -120,7 +125,7 @@ class _CrashTest:
         self.report = CrashReport(self._ready(None).image.plan.job_name)
 
     def run(self, seeds: list[int], faults: tuple[int, ...] | None, records: int | None) -> CrashReport:
-        """All worlds, up to the first that fails. CrashTestFailed."""
+        """Runs all worlds up to the first failure. Raises CrashTestFailed."""
         __tracebackhide__ = True
         self._comparison = Comparison(self.report.job, self._compare, self._run_without_faults)
         for seed in seeds:
@@ -177,13 +182,13 @@ class _CrashTest:
         return UserWorld(-1 - number, self._ready(records), judging, is_fault_free=True)
 
     def _smaller(self, seed: int, only_faults: Mapping[int, FaultRng] | None, records: int | None) -> World | None:
-        """A world to shrink to: none where the check does not hold for so few records even if nothing fails."""
+        """Makes a world to shrink to; None where the check fails with these records without any fault."""
         if records is not None and self._expected(records) is None:
             return None
         return self._world(seed, only_faults, records)
 
     def _expected(self, records: int) -> Outputs | None:
-        """What sinks get of so many records where nothing fails; None if even that goes wrong."""
+        """Returns the output of a fault-free world with ``records`` records; None if that fails."""
         if records not in self._expected_of:
             world = self._fault_free_world(0, records)
             self._expected_of[records] = None if failure_of(world) is not None else world.outputs()
@@ -193,30 +198,30 @@ class _CrashTest:
         return self._comparison.complaints(outputs)
 
     def _differs(self, world: World) -> bool:
-        """Whether a world has failed because its outputs are other ones."""
+        """Returns whether a world has failed because its output differs."""
         return world.ending is not None and bool(self._compared(_users(world).outputs()))
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ reports
 
     def _failed(self, shrunk: Shrunk, seeds: list[int]) -> CrashTestFailed:
         failure, seed = shrunk.failure, shrunk.failure.world.seed
         name = self.report.job
         if seed < 0:
-            head = [f"{name} fails though nothing goes wrong, in a world without any fault"]
+            head = [f"{name} fails in a world without faults"]
         else:
-            head = [f"{name} fails in world {seed} ({self.report.worlds} of {len(seeds)} worlds before it were well)"]
+            head = [f"{name} fails in world {seed} ({self.report.worlds} of {len(seeds)} worlds before it passed)"]
         complaint = _complaint_of(failure)
         lines = [*head, f"  {complaint}"]
         if seed >= 0:
             size = _counted(len(shrunk.faults), "fault")
             size += "" if shrunk.records is None else f" and {_counted(shrunk.records, 'record')}"
-            lines.append(f"the smallest world that fails so has {size} (found in {shrunk.tries} tries):")
+            lines.append(f"the smallest world with this failure has {size} (found in {shrunk.tries} tries):")
             lines += [
-                f"  fault {number}: {injected.kind} at {injected.at_ns // MILLISECOND_NS} ms{_whom(failure, injected.task)}"
-                for number, injected in shrunk.injected
+                f"  fault {number}: {fault.kind} at {fault.at_ns // MILLISECOND_NS} ms{_whom(failure, fault.task)}"
+                for number, fault in shrunk.injected
             ]
-            lines += ["see it again:", *(f"  {line}" for line in _again(seed, shrunk))]
-        lines += ["its story (virtual milliseconds):", excerpt_of(failure.world, failure.complaint)]
+            lines += ["to reproduce it:", *(f"  {line}" for line in _again(seed, shrunk))]
+        lines += ["its last events (virtual milliseconds):", excerpt_of(failure.world, failure.complaint)]
         report = with_short_slots(failure.world, "\n".join(lines))
         return CrashTestFailed(name, seed, complaint, shrunk.faults, shrunk.records, report)
 
@@ -227,7 +232,7 @@ def _users(world: World) -> UserWorld:
 
 
 def _complaint_of(failure: Failure) -> str:
-    """What is wrong; of what user code raised, the step and the record too."""
+    """Returns what is wrong; for an error of user code, the step and the record too."""
     crashes = failure.world.crashes
     if not crashes:
         return failure.complaint if isinstance(failure.error, WorldFailed) else _named_error(failure.error)
@@ -247,7 +252,7 @@ def _named_error(error: BaseException) -> str:
 
 
 def _cause_of(failure: Failure) -> BaseException | None:
-    """The error that a world's story does not tell better: the user's own, or that of a machine."""
+    """Returns the underlying error, of user code or of a state machine, if the report does not cover it."""
     world = _users(failure.world)
     if world.check_error is not None:
         return world.check_error
@@ -262,7 +267,7 @@ def _whom(failure: Failure, task: TaskId | None) -> str:
 
 
 def _again(seed: int, shrunk: Shrunk) -> list[str]:
-    """The ways to show it again: in pytest, and in code."""
+    """Returns the ways to reproduce the failure: in pytest and in code."""
     faults = ",".join(map(str, shrunk.faults))
     lines = []
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]

@@ -1,7 +1,7 @@
-"""A harness for one step: records and time are given by hand, its process dies on command, and its replay is compared.
+"""Harness for one step: the test gives records and time, kills the process, and compares the replay.
 
-Behind it runs a real task with its causal log; only the slot and the network are left out. Rules: what was pushed stays
-there until a snapshot is behind it; outputs that were seen stand, and a replay must give them again, asking nobody.
+The harness runs a real task with its causal log, without slot and network. Rules: pushed records stay until a snapshot
+covers them; outputs that the test has seen are final, and a replay must repeat them without any external call.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ SECOND_NS: Final = 1_000_000_000
 STEP_RECORDS: Final = 8
 
 Steps = Callable[[Any], Stream[Any]]
-"""From a stream (keyed, where the harness has a key) to the stream of results."""
+"""Function from a stream (keyed, if the harness has a key) to the stream of results."""
 
 
 class OutputDiverged(ReplayDiverged):
-    """A replay with the whole log has given another output than the one that was seen."""
+    """A replay with the whole log has made another output than before."""
 
     def __str__(self) -> str:
         return (
-            f"task {self.task} diverged at its output {self.position}: it was {self.logged}, replay gives {self.asked}."
-            " The code takes time, luck or answers from elsewhere than the causal services, or remembers something"
-            " outside of declared state (docs/determinism.md)."
+            f"task {self.task} diverged at its output {self.position}: it was {self.logged}, replay makes {self.asked}."
+            " The code takes time, randomness or answers from outside the causal services, or keeps state outside"
+            " declared state (docs/determinism.md)."
         )
 
 
@@ -68,7 +68,7 @@ class HarnessMisused(JobError):
 
 @dataclass(frozen=True)
 class _Saved:
-    """What a snapshot has saved: where it stands in the input and the output, and the chain that restores it."""
+    """Saved state: positions in the input and the output, and the chain of snapshots."""
 
     inputs: int
     outputs: int
@@ -76,18 +76,18 @@ class _Saved:
 
 
 class Harness:
-    """Drives one step. ``outputs``: all that was seen of it; ``calls``: those that its outside has seen.
+    """Harness of one step. ``outputs``: all its outputs; ``calls``: all calls that reached an external system.
 
     Args:
-        function: of a ``map``, or of a ``stateful_map`` where there is a key; or a process class, or an object of one.
+        function: of a ``map``, or of a ``stateful_map`` if there is a key; or a process class, or an object of one.
         key: a function of a record.
-        steps: instead of a function, from a stream (keyed, where there is a key) to results:
+        steps: instead of ``function``, maps a stream (keyed, if there is a key) to results:
             ``steps=lambda stream: stream.window(Tumbling("1s")).count()``. All of it must run in one task.
-        effects: the step changes the outside.
-        http, services: who answers, as for ``crash_test``.
-        step_records: how many records the task takes at once.
-        start: what the clock says first (aware).
-        seed: of all luck.
+        effects: the step has external effects.
+        http, services: stand-ins, as for ``crash_test``.
+        step_records: number of records in a step of the task.
+        start: initial time of the clock (aware).
+        seed: of all random numbers.
     """
 
     def __init__(
@@ -126,20 +126,22 @@ class Harness:
         self._is_restored = False
         self._begin(is_first=True)
 
-    # ------------------------------------------------------------------ what a test does
+    # ------------------------------------------------------------------ actions of a test
 
     def push(self, records: Iterable[Any]) -> list[Any]:
-        """Gives records to the step; the outputs that this led to, timers that were due included."""
+        """Gives records to the step; returns the resulting outputs, including those of due timers."""
         rows = list(records)
         self._living("push")
         return self._give([(ElementKind.ROWS, row) for row in self._formed(rows)])
 
     def advance(self, by: float | timedelta) -> list[Any]:
-        """Moves the clock (seconds), and lets timers fire when they are due; the outputs that this led to."""
+        """Advances the clock by seconds and fires due timers; returns the resulting outputs. Raises HarnessMisused."""
         life = self._living("advance")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if seconds < 0:
-            raise HarnessMisused("advance", f"{seconds} s is below 0: the clock of a causal service never goes back.")
+            raise HarnessMisused(
+                "advance", f"{seconds} s is below 0: the clock of a causal service never runs backwards."
+            )
         until_ns = self._around.now_ns + int(seconds * SECOND_NS)
         seen = len(self.outputs)
         while life.waits_until_ns is not None and life.waits_until_ns <= until_ns:
@@ -149,12 +151,12 @@ class Harness:
         return self.outputs[seen:]
 
     def end(self) -> list[Any]:
-        """The input has ended: windows and timers fire, whatever the time; the outputs that this led to."""
+        """Ends the input: windows and timers fire, whatever the time; returns the resulting outputs."""
         self._living("end")
         return self._give([(ElementKind.END, 0)])
 
     def snapshot(self) -> int:
-        """Takes a snapshot of the step's state at a barrier behind all that was pushed; its number, from 1 on."""
+        """Takes a snapshot of the state at a barrier after all pushed records; returns its number, from 1."""
         life = self._living("snapshot")
         checkpoint = sum(kind is ElementKind.BARRIER for kind, _ in self._given) + 1
         self._give([(ElementKind.BARRIER, checkpoint)])
@@ -165,15 +167,17 @@ class Harness:
         return checkpoint
 
     def crash(self, lost: int = 0) -> None:
-        """The process dies. ``lost``: its last so many steps had left it with neither outputs nor log, so nobody knows
-        what it chose there."""
+        """Kills the process. ``lost``: number of last steps whose outputs and log are lost with it.
+
+        Raises HarnessMisused: there are fewer such steps.
+        """
         life = self._living("crash")
         if lost < 0:
-            raise HarnessMisused("crash", f"lost={lost} is below 0: it is how many steps nobody has seen.")
+            raise HarnessMisused("crash", f"lost={lost} is below 0: it is the number of steps to lose.")
         since = [emission for emission in life.emissions if emission.log or emission.outputs]
         if lost > len(since) or any(emission.snapshot for emission in since[len(since) - lost :]):
             raise HarnessMisused(
-                "crash", f"there have been fewer than {lost} steps since this life or a snapshot began"
+                "crash", f"fewer than {lost} steps were taken since this incarnation began or a snapshot was taken"
             )
         for emission in since[len(since) - lost :]:
             self._log = self._log[: len(self._log) - len(emission.log)]
@@ -183,21 +187,22 @@ class Harness:
         self._life = None
 
     def restore(self) -> None:
-        """A successor begins: from the last snapshot, with the log behind it, and with nothing else."""
+        """Starts a successor from the last snapshot and the log after it. Raises HarnessMisused."""
         if self._life is not None:
-            raise HarnessMisused("restore", "the process lives. crash() it first.")
+            raise HarnessMisused("restore", "the process is alive. Call crash() first.")
         self._incarnation += 1
         self._begin(is_first=False)
 
     def replay(self, elsewhere: bool = False) -> list[Any]:
-        """The successor gets all records since the snapshot again and follows its log; what it gives again. Behind the
-        end of the log it lives on. ReplayDiverged, OutputDiverged: it did something else than its forerunner.
+        """Gives the successor all records since the snapshot again, and lets it go live; returns the replayed outputs.
 
-        elsewhere: first in another Python process, whose hashes and addresses are others: finds the order of sets.
+        Raises ReplayDiverged or OutputDiverged: it differs from its predecessor. Raises HarnessMisused.
+
+        elsewhere: replays first in another Python process with other hashes and addresses: finds orders of sets.
         """
         life = self._life
         if life is None or life.may_live:
-            raise HarnessMisused("replay", "there is nothing to replay. crash() and restore() first.")
+            raise HarnessMisused("replay", "there is nothing to replay. Call crash() and restore() first.")
         self._deliver(self._given[self._saved.inputs :])
         expected = self.outputs[self._saved.outputs :]
         if elsewhere:
@@ -205,7 +210,7 @@ class Harness:
             self._compare(expected, _decoded(replayed_elsewhere(case)))
         self._run(life)
         assert life.is_at_log_end, "all that the log reads was delivered"
-        assert not life.performed, "a replay asks nobody"
+        assert not life.performed, "a replay makes no call"
         again = _rows_of(life)
         self._compare(expected, again)
         life.may_live = True
@@ -214,7 +219,7 @@ class Harness:
         return again
 
     def close(self) -> None:
-        """Ends the process. A harness is a context manager that does so."""
+        """Ends the process. The harness is a context manager that calls this."""
         if self._life is not None:
             self._life.stop()
             self._life = None
@@ -227,22 +232,22 @@ class Harness:
     ) -> None:
         self.close()
 
-    # ------------------------------------------------------------------ what a test sees
+    # ------------------------------------------------------------------ state for a test
 
     @property
     def now(self) -> datetime:
-        """The clock."""
+        """Returns the time of the clock."""
         return from_instant(self._around.now_ns)
 
     @property
     def next_timer(self) -> datetime | None:
-        """When the earliest timer is due, or the end of a window."""
+        """Returns when the earliest timer or end of a window is due."""
         due_ns = None if self._life is None else self._life.waits_until_ns
         return None if due_ns is None else from_instant(due_ns)
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The calls that reached the outside, with their idempotency keys."""
+        """Returns the calls that reached an external system, with their idempotency keys."""
         return tuple(self._watch.calls)
 
     # ------------------------------------------------------------------ lives
@@ -291,7 +296,7 @@ class Harness:
                 self._around.commands.append(Delivered(self._input, kind, 1, 0, CheckpointId(content), b""))
 
     def _go_on(self, life: Life) -> None:
-        """Lets a task live on, and takes over what it lets out."""
+        """Resumes a task, and takes over its log and outputs."""
         first = len(life.emissions)
         self._run(life)
         for emission in life.emissions[first:]:
@@ -309,9 +314,9 @@ class Harness:
 
     def _living(self, method: str) -> Life:
         if self._life is None:
-            raise HarnessMisused(method, "the process is dead. restore() and replay() first.")
+            raise HarnessMisused(method, "the process is dead. Call restore() and replay() first.")
         if not self._life.may_live:
-            raise HarnessMisused(method, "the successor has not been given its input again. replay() first.")
+            raise HarnessMisused(method, "the successor has not replayed its input. Call replay() first.")
         return self._life
 
     # ------------------------------------------------------------------ rows
@@ -333,7 +338,7 @@ class Harness:
 
 
 def _rows_of(life: Life, first: int = 0) -> list[Any]:
-    """What a life has let out."""
+    """Returns the output rows of an incarnation."""
     outputs = [output for emission in life.emissions[first:] for output in emission.outputs]
     return _decoded([(output.kind, output.payload) for output in outputs])
 
@@ -348,7 +353,7 @@ def _decoded(outputs: list[tuple[ElementKind, bytes]]) -> list[Any]:
 
 def _compiled(function: Any, key: Callable[[Any], Any] | None, steps: Steps | None, effects: bool) -> JobImage:
     if (function is None) == (steps is None):
-        raise HarnessMisused("__init__", "give it a function (or a process class), or steps=, one of the two.")
+        raise HarnessMisused("__init__", "pass either a function (or a process class) or steps=.")
     job = Job("harness")
     source: Stream[Any] = job.source(values([]), name="given")
     stream: Any = source.rebalance() if key is None else source.key_by(key)
@@ -363,5 +368,5 @@ def _compiled(function: Any, key: Callable[[Any], Any] | None, steps: Steps | No
     results.rebalance().sink(collect(), name="seen")
     image = job.compile(Options())
     if len(image.vertices) != len(("given", STEP, "seen")):
-        raise HarnessMisused("__init__", "the steps are more than one task. Use crash_test for them.")
+        raise HarnessMisused("__init__", "the steps make more than one task. Use crash_test for them.")
     return image

@@ -1,4 +1,4 @@
-"""One incarnation of the task that a harness drives: a greenlet that runs until it waits for something."""
+"""One incarnation of the task that a harness drives: a greenlet that runs until it waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clonos.core.task.task import Task
 
 @dataclass
 class HarnessContext:
-    """What all lives of a task have in common. ``now_ns``: the clock, which only the harness moves."""
+    """State shared by all incarnations of a task. ``now_ns``: the clock, which only the harness advances."""
 
     plan: Plan
     task: TaskId
@@ -33,7 +33,7 @@ class HarnessContext:
 
 
 class Life:
-    """``TaskPort`` of one incarnation. Every wait of the task gives the control back to the harness."""
+    """``TaskPort`` of one incarnation. Every wait of the task returns control to the harness."""
 
     def __init__(self, around: HarnessContext, activation: Activation, is_first: bool) -> None:
         self.around = around
@@ -59,13 +59,13 @@ class Life:
             self.error = error
 
     def resume(self) -> None:
-        """Lets the task go on until it waits."""
+        """Runs the task until it waits."""
         if not self._life.dead:
             self._hub = getcurrent()
             self._life.switch()
 
     def stop(self) -> None:
-        """The incarnation is over, wherever it is."""
+        """Ends the incarnation, wherever it waits."""
         self._is_over = True
         if self._life and not self._life.dead:
             self._life.throw(TaskStopped)

@@ -1,6 +1,6 @@
-"""A replay in a Python process of its own, with other hashes and addresses: it finds what depends on them.
+"""Replay in a separate Python process with other hashes and addresses: it finds code that depends on them.
 
-Run as a program it reads a case from its standard input and answers what the step gave; user code prints to stderr.
+Run as a program it reads a case from its standard input and writes the outputs of the step; user code prints to stderr.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HASH_SEEDS = ("1", "2")
 
 
 class Case(NamedTuple):
-    """What a replay needs, all of it bytes and numbers."""
+    """Input of a replay, as bytes and numbers."""
 
     packed: bytes
     vertex: int
@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, ...], step_records: int) -> Case:
-    """That of a life which is about to replay what waits for it."""
+    """Makes the case of an incarnation that is about to replay its pending commands."""
     deliveries = tuple(
         (command.kind, command.count, command.checkpoint, bytes(command.payload))
         for command in life.around.commands
@@ -60,7 +60,7 @@ def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, .
 
 
 def replayed_elsewhere(case: Case) -> list[tuple[ElementKind, bytes]]:
-    """Kind and payload of what the step gives in another process. Raises what it raised there."""
+    """Returns kind and payload of the outputs in another process. Raises the error raised there."""
     hash_seed = HASH_SEEDS[os.environ.get("PYTHONHASHSEED") == HASH_SEEDS[0]]
     done = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -106,7 +106,7 @@ def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | No
 
 
 def main() -> None:
-    """The program."""
+    """Runs the program."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     case: Case = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that has started this one

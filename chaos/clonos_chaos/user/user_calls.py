@@ -1,7 +1,7 @@
-"""Calls of a user's job in a simulated world: who answers them, and whether each is made as often as it may be.
+"""Calls of a user's job in a simulated world: stand-ins answer them, and an oracle checks how often each is made.
 
-Rules: what a test gives answers instead of the outside; HTTP without a stand-in ends the test, since a simulated world
-does not touch the network. A failed assertion in a stand-in fails the test, it is no answer.
+Rules: stand-ins of the test answer instead of external systems. HTTP without a stand-in ends the test, because a
+simulated world does not use the network. A failed assertion in a stand-in fails the test and is not an answer.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ from clonos_services.http import transported_by
 from clonos_services.service import Service, answered_by
 
 HttpAnswer = Callable[[HttpRequest], Any]
-"""From a request (method, url, headers, body) to an answer: an ``HttpReply``, a status, (status, body), or a body:
-bytes and str as they are, all else as JSON. It may raise an ``http.HttpError``."""
+"""Function from a request (method, url, headers, body) to an ``HttpReply``, a status, (status, body) or a body: bytes
+and str as they are, all else as JSON. It may raise an ``http.HttpError``."""
 
 Services = Mapping[Any, Callable[..., Any]]
-"""Stand-ins by service, or by its name."""
+"""Stand-ins by service or by its name."""
 
 
 class Call(NamedTuple):
-    """A call as the outside saw it. ``place``: how many calls the task had made before, in all its lives; -1 of a call
-    that ran beside others."""
+    """Call as the external system received it. ``place``: number of earlier calls of the task in all its incarnations;
+    -1 for a concurrent call."""
 
     task: str
     service: str
     request: bytes
     key: str
     generation: int
-    life: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
+    life: tuple[int, bool]  # incarnation, and whether it began as a shadow
     place: int
     is_effect: bool
     is_in_doubt: bool
 
 
 class NobodyAnswers(JobError):
-    """A job made an HTTP request in a test that says nothing about HTTP."""
+    """A job made an HTTP request in a test without a stand-in for HTTP."""
 
     method: str
     url: str
 
     def __str__(self) -> str:
         return (
-            f"{self.method} {self.url}: a test does not touch the network. Give http=, a function of the request"
+            f"{self.method} {self.url}: a test does not use the network. Pass http=, a function of the request"
             " (method, url, headers, body) that answers it."
         )
 
 
 @dataclass
 class _Life:
-    recorder: Recorder  # kept, so that no other has its identity
+    recorder: Recorder  # referenced, so that its id stays unique
     task: str
     generation: int
-    id: tuple[int, bool]  # incarnation, and whether it has begun as a shadow of it
+    id: tuple[int, bool]  # incarnation, and whether it began as a shadow
     index: int
 
 
 @dataclass
 class StandIns:
-    """Who answers."""
+    """Stand-ins of a test for external systems."""
 
     http: HttpAnswer | None = None
     services: Services = field(default_factory=dict)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Inside, calls of this process go to the stand-ins."""
+        """Routes calls of this process to the stand-ins, inside the ``with`` block."""
         named = {each.name if isinstance(each, Service) else str(each): f for each, f in self.services.items()}
         with ExitStack() as stack:
             stack.enter_context(answered_by(named))
@@ -108,7 +108,7 @@ def _is_status_with_body(answer: Any) -> bool:
 
 
 class WatchedSubmitting:
-    """The recorder of an incarnation as its operators see it: calls side by side pass the watch."""
+    """Recorder of an incarnation that passes concurrent calls to the watch."""
 
     def __init__(self, recorder: Any, watch: CallWatch) -> None:
         self._recorder = recorder
@@ -118,35 +118,35 @@ class WatchedSubmitting:
         return getattr(self._recorder, name)
 
     def submit(self, number: int, service: str, request: bytes, perform: Perform) -> None:
-        """See ``clonos.core.ports.recorder.CallingRecorder``."""
+        """Implements ``clonos.core.ports.recorder.CallingRecorder``."""
         self._recorder.submit(number, service, request, self._watch.beside(self._recorder, service, request, perform))
 
 
 class CallWatch:
-    """Remembers all calls of a world."""
+    """Oracle that records all calls of a world."""
 
     def __init__(self, broken: Callable[[Exception], None]) -> None:
-        """``broken``: hears of errors that are the test's own and no answers."""
+        """``broken``: receives errors of the test itself, which are not answers."""
         self.calls: list[Call] = []
         self._broken = broken
         self._lives: dict[int, _Life] = {}
         self._index_at: dict[tuple[str, int], int] = {}  # (task, checkpoint) -> calls before its barrier
 
     def opened(self, context: ChainContext) -> None:
-        """An incarnation begins; it has restored the checkpoint that its recorder is at."""
+        """Records a new incarnation, which has restored the checkpoint of its recorder."""
         recorder = context.recorder
         index = self._index_at.get((context.task_name, recorder.epoch), 0)
         life = _Life(recorder, context.task_name, context.generation, (context.incarnation, context.is_shadow), index)
         self._lives[id(recorder)] = life
 
     def at_barrier(self, recorder: Recorder, checkpoint: int) -> None:
-        """A snapshot is taken."""
+        """Records the number of calls before a barrier."""
         life = self._lives[id(recorder)]
         self._index_at[life.task, checkpoint] = life.index
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, calls are heard of."""
+        """Records calls inside the ``with`` block."""
         with watched_by(self._asked):
             yield
 
@@ -169,13 +169,13 @@ class CallWatch:
         return performed
 
     def beside(self, recorder: Recorder, service: str, request: bytes, perform: Perform) -> Perform:
-        """A call that is asked for beside the task: it is heard of when it is made."""
+        """Wraps a concurrent call, which is recorded when it is made."""
         asking = Asking(recorder, service, request, False)
         return self._recorded(self._lives[id(recorder)], asking, -1, perform, False)
 
     def complaints(self, exposed: set[str]) -> list[str]:
-        """What is wrong with the calls. ``exposed``: tasks that died with their keepers, whose announcements may be
-        lost."""
+        """Returns what is wrong with the calls. ``exposed``: tasks that died with their keepers, so that their
+        announcements may be lost."""
         found = []
         lives: set[tuple[str, tuple[int, bool]]] = set()
         requests: dict[str, tuple[str, bytes]] = {}

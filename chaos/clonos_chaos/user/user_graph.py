@@ -1,4 +1,4 @@
-"""A user's job made ready for simulated worlds: its sources read what a test gives, its sinks are watched."""
+"""Prepares a user's job for simulated worlds: its sources read the given inputs, its sinks are recorded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clonos.operators.job_image import JobImage
 from clonos_chaos.user.user_sinks import RecordedExternal, RecordedRows, is_own
 
 JobLike = JobGraph | Callable[[], JobGraph]
-"""A job, or what makes one: called for each world anew."""
+"""A job, or a function that makes one: called for each world."""
 
 Inputs = Mapping[str, Iterable[Any]] | Iterable[Any] | None
-"""Records by the name of their source; without names where there is one source; None for what the job reads itself."""
+"""Records by the name of their source; without names for one source; None: the job reads its own input."""
 
 ERRORS = "errors"
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A job that worlds can run. ``packed``: what a slot is born with. ``records``: None where nobody knows."""
+    """Job that worlds can run. ``packed``: pickled image, as a slot starts with. ``records``: None if unknown."""
 
     image: JobImage
     packed: bytes
@@ -36,7 +36,7 @@ class Ready:
 
 
 class ColumnList(ValueList[Any]):
-    """Given rows as a source of columns."""
+    """Source of given rows as columns."""
 
     is_columnar = True
 
@@ -45,17 +45,17 @@ class ColumnList(ValueList[Any]):
 
 
 class ColumnReader(ValueReader[Any]):
-    """Reads a share of them, as columns."""
+    """Reader of a share of the rows, as columns."""
 
     def read(self, records_max: int) -> Any:
-        import pyarrow  # where there are columns, it is loaded
+        import pyarrow  # a job with columns has loaded it
 
         rows = super().read(records_max)
         return None if rows is None else pyarrow.RecordBatch.from_pylist(rows)
 
 
 def given_inputs(job: JobLike, inputs: Inputs) -> dict[str, list[Any]]:
-    """What a test gives, by the name of the source; the job's own ``values(...)`` where it gives nothing."""
+    """Returns the inputs of a test by source; without any, the job's own ``values(...)``. Raises JobError."""
     graph = made(job)
     sources = [step for step in graph.steps if step.source is not None]
     names = [step.name for step in sources]
@@ -72,15 +72,15 @@ def given_inputs(job: JobLike, inputs: Inputs) -> dict[str, list[Any]]:
 
 
 def made(job: JobLike) -> JobGraph:
-    """The job itself. JobError: it is none."""
+    """Makes the job. Raises JobError: the result is not a Job."""
     graph = job if isinstance(job, JobGraph) else job()
     if not isinstance(graph, JobGraph):
-        raise JobError(f"{graph!r:.100} is no Job: give one, or a function without arguments that makes one.")
+        raise JobError(f"{graph!r:.100} is not a Job: pass a Job, or a function without arguments that makes one.")
     return graph
 
 
 def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
-    """Compiles and packs a job whose named sources read these inputs, at most so many records together."""
+    """Compiles and packs a job whose named sources read these inputs, at most ``records_max`` in all."""
     graph = made(job)
     settings = settle_alone(getattr(graph, "options", {}))
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
@@ -115,7 +115,7 @@ def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]
         return kind(records[: limits[step.name]], batch=None, splits=None)
     if isinstance(step.source, PushedSource):
         raise JobError(
-            f"the source {step.name} cannot be read again, and a simulated world has nobody who would push:"
+            f"the source {step.name} cannot be re-read, and a simulated world has no producer for it:"
             f" give its records with inputs={{{step.name!r}: [...]}}."
         )
     assert step.source is not None
@@ -123,7 +123,7 @@ def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]
 
 
 def _limits(counts: Mapping[str, int], records_max: int | None) -> dict[str, int]:
-    """How many records each source may read: shares of the most that are allowed, in turn."""
+    """Returns how many records each source may read: equal shares of ``records_max``."""
     if records_max is None or records_max >= sum(counts.values()):
         return dict(counts)
     limits = dict.fromkeys(counts, 0)

@@ -1,8 +1,8 @@
-"""Sinks of a user's job in the simulated world: what reaches them is kept here; a sink of the user's own runs beside.
+"""Sinks of a user's job in the simulated world: output is recorded; sinks of the user's own run as well.
 
-Rules: what reaches sinks of this library is only kept, so that no test writes files. A sink of the user's own gets what
-it would get in a real run, kills and repeats included. What it says is compared with what was given to it, and so is
-what it holds, where it tells that by an attribute ``rows``.
+Rules: output to sinks of this library is only recorded, so that no test writes files. A sink of the user's own gets
+what it would get in a real run, with kills and repeats. Its return values are compared with the recorded output, and so
+is its content, if it has an attribute ``rows``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenc
 
 
 def is_own(sink: object) -> bool:
-    """Whether it is a sink of the user's own."""
+    """Returns whether a sink is the user's own."""
     return type(sink).__module__.partition(".")[0] != "clonos"
 
 
 class RecordedRows:
-    """A transactional sink whose committed rows are kept, and given to a sink of the user's own, if there is one."""
+    """Transactional sink that records committed rows, and passes them to the user's own sink, if there is one."""
 
     def __init__(self, name: str, own: TransactionalSink | None) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class RecordedRows:
         self._checkpoint = -1
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy travels without what was committed."""
+        """Leaves committed rows out of a copy."""
         return {**vars(self), "rows": []}
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
@@ -63,7 +63,7 @@ class RecordedRows:
 
 
 class RecordedRowsWriter:
-    """Keeps rows until the barrier."""
+    """Writer that collects rows until the barrier."""
 
     def __init__(self, own: TransactionalWriter | None) -> None:
         self._own = own
@@ -94,21 +94,21 @@ class RecordedRowsWriter:
 
 
 class RecordedExternal:
-    """Marks a sink as immediate; an outside of the world stands behind it, and that of the user's own, if any."""
+    """Marker of an immediate sink; the world's external system takes its output, and the user's own, if any."""
 
     def __init__(self, name: str, own: ImmediateSink | None, keyed: KeyedSink | None = None) -> None:
-        """``keyed``: the sink that it stands for, if its stream has to be keyed."""
+        """``keyed``: the replaced sink, if its stream has to be keyed."""
         self.name = name
         self.own = own
         self.key_columns = () if keyed is None else keyed.key_columns
         self.columns = None if keyed is None else keyed.columns
 
     def outside(self) -> Outside:
-        raise AssertionError("the simulated slot writes to the world's outside")
+        raise AssertionError("the simulated slot writes to the world's external system")
 
 
 class UserExternalSystem(SimExternalSystem):
-    """One task's output to an immediate sink of the user's own, beside what the world knows of it."""
+    """Output of one task to an immediate sink of the user's own, compared with the world's model."""
 
     def __init__(self, task_name: str, sink: ImmediateSink) -> None:
         super().__init__(task_name)
@@ -126,10 +126,12 @@ class UserExternalSystem(SimExternalSystem):
             self._complain("register", "it refuses the latest incarnation")
         else:
             if answer.next_number != expected:
-                self._complain("register", f"it says that {answer.next_number} comes next, and it was given {expected}")
+                self._complain(
+                    "register", f"it returned the next number {answer.next_number}, but {expected} is expected"
+                )
             if self.withdraws and answer.superseded_next is not None:
                 left = f"it leaves output {expected} to {answer.superseded_next - 1}"
-                self._complain("register", f"{left}, and says by is_withdrawing that it withdraws")
+                self._complain("register", f"{left}, but is_withdrawing says that it withdraws output")
         return expected, superseded
 
     def forget(self, incarnation: int, before_number: int) -> None:
@@ -146,37 +148,37 @@ class UserExternalSystem(SimExternalSystem):
             answer = None
         if is_fenced:
             if answer is not None:
-                self._complain("write", "it takes rows of an incarnation that has been replaced")
+                self._complain("write", "it accepts rows of an incarnation that was replaced")
             raise SimFenced(self.life)
         expected = super().write(incarnation, first_number, count, payload)
         if answer is not None and answer != expected:
-            self._complain("write", f"it says that {answer} comes next, and it was given all before {expected}")
+            self._complain("write", f"it returned the next number {answer}, but {expected} is expected")
         return expected
 
     def close(self) -> None:
-        """Closes all connections: the processes that had them have ended."""
+        """Closes all connections, because their processes have ended."""
         for connection in self._connections.values():
             connection.close()
 
     def _complain(self, method: str, what: str) -> None:
-        text = f"the sink behind {self.task_name}, {type(self._sink).__qualname__}: {method}(): {what}"
+        text = f"the sink of {self.task_name}, {type(self._sink).__qualname__}: {method}(): {what}"
         if text not in self.complaints:
             self.complaints.append(text)
 
 
 def identity_of(row: Any) -> bytes:
-    """Equal for equal rows, whatever they are."""
+    """Returns bytes that are equal for equal rows."""
     return encode_value(row)
 
 
 def differences(
     name: str, expected: Sequence[Any], found: Sequence[Any], identify: Callable[[Any], Any] = lambda row: row
 ) -> list[str]:
-    """What is lost and what is there too often, with an example each."""
+    """Returns complaints about lost and duplicated rows, with examples."""
     wanted = Counter(identity_of(identify(row)) for row in expected)
     counted = Counter(identity_of(identify(row)) for row in found)
     complaints = []
-    for word, rest in (("lost", wanted - counted), ("there too often or not to be there", counted - wanted)):
+    for word, rest in (("lost", wanted - counted), ("duplicated or unexpected", counted - wanted)):
         if rest:
             examples = ", ".join(repr(decode_value(identity))[:200] for identity in list(rest)[:3])
             complaints.append(f"sink {name}: {rest.total()} rows are {word}, such as {examples}")
@@ -184,9 +186,9 @@ def differences(
 
 
 def held_wrongly(name: str, own: object, given: Sequence[Any]) -> list[str]:
-    """Compares what a sink of the user's own holds with what it was given."""
+    """Compares the content of a user's own sink with the rows that it was given."""
     held = getattr(own, "rows", None)
     if held is None:
         return []
     found = held() if callable(held) else held
-    return [f"{text} (of what {type(own).__qualname__}.rows holds)" for text in differences(name, given, list(found))]
+    return [f"{text} (in {type(own).__qualname__}.rows)" for text in differences(name, given, list(found))]

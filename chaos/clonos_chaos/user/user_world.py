@@ -1,4 +1,4 @@
-"""A simulated world that runs a job of the user's: as any other, and judged by what can be said of every job."""
+"""Simulated world that runs a user's job, judged by checks that apply to every job."""
 
 from __future__ import annotations
 
@@ -32,24 +32,26 @@ from clonos_chaos.user.user_sinks import RecordedRows, UserExternalSystem, held_
 
 VIRTUAL_SECONDS_MAX: Final = 300
 SHORT_PAUSES: Final = 8
-"""In worlds without faults so often a process stands still for a while."""
+"""Number of short pauses of processes in a fault-free world."""
 
 DEATHS: Final = ("kill", "kill", "kill", "kill_linked", "kill_domain", "false_suspicion", "pause")
-"""Faults behind most of which a task has a successor."""
+"""Faults after most of which a task has a successor."""
 
 RECORDS_USUAL: Final = 100
 STEPS_WANTED: Final = 40
-"""Of each source, as far as its records are known."""
+"""Steps of each source, if the number of records is known."""
 
 LOOK_EVERY: Final = 8
-"""Messages between two looks at all logs: jobs of tests are small."""
+"""Messages between two checks of all logs: jobs of tests are small."""
 
 Check = Callable[["Outputs"], object]
 
 
 class Outputs(Mapping[str, list[Any]]):
-    """What a world's sinks got, by the name of their step; ``rows`` of the only one. ``calls``: in their order.
-    ``exposed``: tasks that died together with all their keepers, so that their effects may have been made again."""
+    """Output of a world by the name of the sink; ``rows`` of the only sink. ``calls``: in order.
+
+    ``exposed``: tasks that died together with all their keepers, so that their effects may have been repeated.
+    """
 
     def __init__(
         self, rows: dict[str, list[Any]], seed: int, rollbacks: int, calls: Sequence[Call], exposed: Sequence[str] = ()
@@ -62,7 +64,7 @@ class Outputs(Mapping[str, list[Any]]):
 
     @property
     def rows(self) -> list[Any]:
-        """Those of the only sink; of all sinks, one after the other, where there are several."""
+        """Returns the rows of the only sink, or of all sinks in turn."""
         return [row for rows in self._rows.values() for row in rows]
 
     def __getitem__(self, sink: str) -> list[Any]:
@@ -84,7 +86,7 @@ def _nothing(_outputs: Outputs) -> list[str]:
 
 @dataclass
 class Judging:
-    """What a world of a test is judged by. ``compare``: complaints about outputs that all worlds have in common."""
+    """Judges of a test's world. ``compare``: returns complaints about outputs that must be equal in all worlds."""
 
     stand_ins: StandIns = field(default_factory=StandIns)
     check: Check | None = None
@@ -92,7 +94,7 @@ class Judging:
 
 
 class WatchedChain(OperatorChain):
-    """An operator chain that tells where its calls and snapshots stand."""
+    """Operator chain that reports its calls and snapshots."""
 
     def __init__(self, image: VertexImage, calls: CallWatch) -> None:
         super().__init__(image)
@@ -110,14 +112,14 @@ class WatchedChain(OperatorChain):
 
 
 class _Calls:
-    """What a world knows a job's service by: all that was asked."""
+    """Service log of a world: all calls."""
 
     def __init__(self, watch: CallWatch) -> None:
         self.answers: Any = watch.calls
 
 
 class UserJob:
-    """What ``World`` needs of a job. Each incarnation gets a copy of the user's objects, as a slot's process does."""
+    """User's job with the interface that ``World`` needs. Each incarnation gets a copy of the user's objects."""
 
     def __init__(self, job: Ready, calls: CallWatch, options: Options) -> None:
         self.ready = job
@@ -127,29 +129,29 @@ class UserJob:
         self.records = job.records or 0
         self.copies = 1
         self.producers: dict[TaskId, SimProducer] = {}
-        self.chains_open = 0  # operators see to their resources themselves
+        self.chains_open = 0  # operators check their resources themselves
         self._calls = calls
 
     def expected(self) -> Sequence[int]:
-        """Nothing is known of what must come out."""
+        """Returns nothing: the expected output is unknown."""
         return ()
 
     def complaints(self, alarms: list[dict[str, Any]], exposed: set[TaskId]) -> list[str]:
-        """There are no pushers."""
+        """Returns nothing: there are no producers."""
         return []
 
     def new_chain(self, vertex: int) -> Chain:
-        """For one incarnation."""
+        """Makes a chain for one incarnation."""
         image: JobImage = pickle.loads(self.ready.packed)  # noqa: S301  it was packed by this process
         return WatchedChain(image.vertices[vertex], self._calls)
 
     def new_mirror(self, vertex: int) -> Mirror:
-        """An empty image of its state."""
+        """Makes an empty mirror of its state."""
         return self.ready.image.new_mirror(vertex)
 
 
 class UserWorld(World):
-    """A world of one seed for a job of the user's."""
+    """World of one seed for a user's job."""
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class UserWorld(World):
         only_faults: Mapping[int, FaultRng] | None = None,
         is_fault_free: bool = False,
     ) -> None:
-        """``is_fault_free``: nothing fails; processes only stand still for a while."""
+        """``is_fault_free``: nothing fails; processes only pause briefly."""
         rng = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
@@ -203,34 +205,36 @@ class UserWorld(World):
                 f"the job has not ended within {VIRTUAL_SECONDS_MAX} virtual seconds: give it input that ends (inputs=)"
             )
 
-    # ------------------------------------------------------------------ what a world asks
+    # ------------------------------------------------------------------ called by the world
 
     def is_unexpected(self, error: BaseException) -> bool:
-        """Whatever a test's job raises, but for faults of the environment, which it may try again."""
+        """Returns whether an error fails the test: all but faults of the environment, which are retried."""
         cause = error.__cause__ if error.__cause__ is not None else error
         return not isinstance(cause, EnvironmentFault)
 
     def contradicted(self, channel: ChannelId, seq: int, before: Sequence[str], now: Sequence[str]) -> None:
-        """A successor makes of the same input and the same log other rows than somebody has seen."""
+        """Fails the world: from the same input and log, a successor makes other rows than were sent before."""
         ends = self.plan.channels[channel]
         sender, receiver = (self.plan.task_name(task) for task in (ends.sender, ends.receiving_task))
         old, new = next((old, new) for old, new in zip(before, now, strict=True) if old != new)
         self.fail(
-            f"{sender} had sent {old:.300} to {receiver}, and a successor with the same log makes {new:.300} of the"
-            " same input. Its code takes time, luck or answers from elsewhere than the causal services, or remembers"
-            " something outside of declared state (docs/determinism.md)"
+            f"{sender} had sent {old:.300} to {receiver}, but a successor with the same log makes {new:.300} from the"
+            " same input. Its code takes time, randomness or answers from outside the causal services, or keeps"
+            " state outside declared state (docs/determinism.md)"
         )
 
     def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:
         of_vertex = {entry.vertex: list(entry.parts) for entry in parts}
         for vertex, sink in self._sinks.items():
             if isinstance(sink, (TransactionalSink, SeveralSinks)):
-                for _ in range(self._commit_rng.choice((1, 1, 2))):  # a driver may die before it knows of the first
+                for _ in range(
+                    self._commit_rng.choice((1, 1, 2))
+                ):  # a driver may die before it records the first commit
                     sink.commit(JOB_ID, checkpoint, of_vertex.get(vertex, []))
         self.committed_up_to = max(self.committed_up_to, checkpoint)
 
     def outputs(self) -> Outputs:
-        """What has left the job so far."""
+        """Returns the output of the job so far."""
         rows: dict[str, list[Any]] = {}
         for name, sink in self._recorded.items():
             if isinstance(sink, RecordedRows):
@@ -261,15 +265,15 @@ class UserWorld(World):
             self.judging.check(outputs)
         except Exception as error:  # noqa: BLE001  the user's own assertion, which is shown as the cause
             self.check_error = error
-            return [f"the check raised {type(error).__name__}: {str(error) or 'without a word'}"]
+            return [f"the check raised {type(error).__name__}: {str(error) or 'without a message'}"]
         return []
 
 
 @contextmanager
 def _hidden_rng(seed: int) -> Iterator[None]:
-    """The module ``random`` begins alike each time, so that a job that uses it fails alike each time."""
+    """Seeds the module ``random``, so that a job that uses it fails in the same way each time."""
     before = random.getstate()
-    random.setstate(Random(f"hidden luck of {seed}").getstate())
+    random.setstate(Random(f"hidden randomness of {seed}").getstate())
     try:
         yield
     finally:
@@ -277,7 +281,7 @@ def _hidden_rng(seed: int) -> Iterator[None]:
 
 
 def _options(job: Ready, rng: Random) -> Options:
-    """What steers the runtime is drawn; what a job promises by an option stays as it says."""
+    """Draws options of the runtime; options that a job's guarantees depend on stay as given."""
     own, named = job.settings.core, job.settings.origins
     drawn = draw_budgets(draw_options(rng), rng)
     records = RECORDS_USUAL if job.records is None else job.records
@@ -298,7 +302,7 @@ def _options(job: Ready, rng: Random) -> Options:
 
 
 def _settings(rng: Random, is_fault_free: bool) -> WorldSettings:
-    """Slow steps and a quick store, so that there are checkpoints for a successor to begin from."""
+    """Draws slow steps and a fast store, so that successors have checkpoints to restore."""
     mix = rng.sample(sorted(set(KINDS)), rng.choice((1, 2, 4)))
     drawn = replace(
         WorldSettings.draw(rng),

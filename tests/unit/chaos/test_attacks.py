@@ -128,8 +128,8 @@ def test_each_attack_has_a_run_in_the_shipped_scenario() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('kind = "pause"\nweapon = "crowd"', "weapon means nothing for pause"),
-        ('kind = "attack"\nvictim = "window"', "victim means nothing for attack"),
+        ('kind = "pause"\nweapon = "crowd"', "weapon does not apply to pause"),
+        ('kind = "attack"\nvictim = "window"', "victim does not apply to attack"),
         ('kind = "attack"\nweapon = "sword"', "weapon is 'sword'"),
         ('kind = "attack"\nconnections = 0', "not below 1"),
     ],

@@ -80,7 +80,7 @@ def test_runs_before_an_interrupted_one_are_in_the_report(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         run_scenarios(read_scenarios(find_scenario("recovery-in-recovery")), wishes, stop)
-    assert "2 of 2 runs came to what they should" in page.read_text("utf-8")
+    assert "2 of 2 runs ended as expected" in page.read_text("utf-8")
 
 
 def test_a_results_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,18 +94,18 @@ def test_the_shipped_matrices_have_the_documented_number_of_cases(name: str, cas
     ("line", "instead", "message"),
     [
         ('kind = "pause"', 'kind = "pauze"', r"faults\[0\]\.kind is 'pauze'\. Did you mean 'pause'\?"),
-        ('lasts = "2s"', 'last = "2s"', r"faults\[0\]\.last is no key of a scenario\. Did you mean 'lasts'\?"),
+        ('lasts = "2s"', 'last = "2s"', r"faults\[0\]\.last is not a key of a scenario\. Did you mean 'lasts'\?"),
         ('lasts = "2s"', 'lasts = "long"', r"faults\[0\]\.lasts is 'long'\. A duration"),
-        ('lasts = "2s"', 'jitter = "2s"', r"faults\[0\]\.jitter means nothing for pause\. It belongs to delay"),
-        ("records = 100", "record = 100", r"faults\[0\]\.at\.record is no key .* 'records'"),
-        ("{ records = 100 }", "{ records = 100, seconds = 1 }", r"faults\[0\]\.at says 2 moments\. Exactly one"),
-        ("at = { records = 100 }", "", r"faults\[0\]\.at is missing\. When:"),
+        ('lasts = "2s"', 'jitter = "2s"', r"faults\[0\]\.jitter does not apply to pause\. It belongs to delay"),
+        ("records = 100", "record = 100", r"faults\[0\]\.at\.record is not a key .* 'records'"),
+        ("{ records = 100 }", "{ records = 100, seconds = 1 }", r"faults\[0\]\.at has 2 triggers\. Exactly one"),
+        ("at = { records = 100 }", "", r"faults\[0\]\.at is missing\. It is"),
         ("seconds = 20", 'seconds = "20"', r"limits\.seconds is '20'\. A number"),
         ('job = "described"', "", r"job is missing"),
-        ("[limits]", "[limit]", r"limit is no key of a scenario\. Did you mean 'limits'\?"),
+        ("[limits]", "[limit]", r"limit is not a key of a scenario\. Did you mean 'limits'\?"),
         ('outcome = "rollback"', "lost = -1", r"expected\.lost is -1"),
-        ("name =", "name", r"is no TOML"),
-        ("name =", "name = " + "[" * 5_000, r"is no TOML"),
+        ("name =", "name", r"is not TOML"),
+        ("name =", "name = " + "[" * 5_000, r"is not TOML"),
         ("[limits]", "[matrix]\nat = ['soon']\n[limits]", r"matrix\.at is 'soon'\. A table"),
     ],
 )
@@ -133,7 +133,7 @@ def test_an_unknown_scenario_is_refused_with_the_nearest_shipped_one() -> None:
         ("at = { records = 100 }", 'at = { point = "called", nth = 0 }', r"at\.nth is 0. A whole number, not below 1"),
         ("at = { records = 100 }", "at = { records = 100, nth = 2 }", r"at\.nth is given without a point"),
         ('"siblings"', '"in_a_row"\ncount = 0', r"count is 0. A whole number, not below 1"),
-        ('"siblings"', '"siblings"\ncount = 3', r"count means nothing for siblings"),
+        ('"siblings"', '"siblings"\ncount = 3', r"count does not apply to siblings"),
         ("[limits]", "[options]\nstandbies = 2\n[limits]", r"options cannot be: .*did you mean 'standbys'"),
     ],
 )
@@ -145,5 +145,5 @@ def test_a_fault_that_would_have_no_effect_is_refused(old: str, new: str, compla
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScenarioRefused, match="is no UTF-8"):
+    with pytest.raises(ScenarioRefused, match="is not UTF-8"):
         read_scenarios(tmp_path / "binary.toml")

@@ -135,7 +135,7 @@ def test_hot_standbys_are_simulated_as_hot() -> None:
 
 def test_options_that_a_simulated_world_ignores_are_named_and_misspelt_ones_refused() -> None:
     record = run_simulated(_with_options('heartbeat = "250ms"'), 7)
-    assert "without meaning for the simulated twin: the options heartbeat" in record.notes
+    assert "ignored by the simulated twin: the options heartbeat" in record.notes
     with pytest.raises(JobError, match="did you mean 'standbys'"):
         _with_options("standbies = 2")
 

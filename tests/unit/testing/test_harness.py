@@ -247,7 +247,7 @@ def test_choices_outside_the_log_are_detected_by_the_replay(
     with pytest.raises(ReplayDiverged) as raised:
         hidden.replay()
     assert isinstance(raised.value, OutputDiverged)
-    assert f"at its output 0: it was {seen[0]!r}, replay gives (1, " in str(raised.value)
+    assert f"at its output 0: it was {seen[0]!r}, replay makes (1, " in str(raised.value)
 
 
 def test_a_different_kind_of_choice_is_detected_by_the_runtime(
@@ -269,7 +269,7 @@ def test_state_outside_of_declared_state_is_detected(harness: Callable[..., Harn
     assert forgetting.push(["c"]) == [3]
     forgetting.crash()
     forgetting.restore()
-    with pytest.raises(OutputDiverged, match="at its output 2: it was 3, replay gives 1"):
+    with pytest.raises(OutputDiverged, match="at its output 2: it was 3, replay makes 1"):
         forgetting.replay()
 
 
@@ -278,25 +278,25 @@ def test_state_outside_of_declared_state_is_detected(harness: Callable[..., Harn
 
 def test_a_harness_used_out_of_order_names_the_missing_call(harness: Callable[..., Harness]) -> None:
     plain = harness(str)
-    with pytest.raises(HarnessMisused, match=r"restore\(\): the process lives"):
+    with pytest.raises(HarnessMisused, match=r"restore\(\): the process is alive"):
         plain.restore()
     plain.crash()
     with pytest.raises(HarnessMisused, match=r"push\(\): the process is dead"):
         plain.push([1])
     plain.restore()
-    with pytest.raises(HarnessMisused, match=r"push\(\): the successor has not been given its input"):
+    with pytest.raises(HarnessMisused, match=r"push\(\): the successor has not replayed its input"):
         plain.push([1])
     plain.replay()
     assert plain.push([1]) == ["1"]
     with pytest.raises(HarnessMisused, match="more than one task"):
         harness(steps=lambda stream: stream.map(str).rebalance().map(str))
-    with pytest.raises(HarnessMisused, match="one of the two"):
+    with pytest.raises(HarnessMisused, match="either a function"):
         harness()
 
 
 def test_a_clock_that_goes_back_and_a_negative_loss_are_refused() -> None:
     with Harness(lambda number: number) as harness:
-        with pytest.raises(HarnessMisused, match="never goes back"):
+        with pytest.raises(HarnessMisused, match="never runs backwards"):
             harness.advance(-1)
         with pytest.raises(HarnessMisused, match="lost=-1 is below 0"):
             harness.crash(lost=-1)
