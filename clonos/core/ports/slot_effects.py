@@ -1,4 +1,4 @@
-"""What a slot's machine asks of its process: ``Slot.step`` returns these effects, the process performs them in order.
+"""Effects of a slot's machine: ``Slot.step`` returns them, the process performs them in order (protocol 3 to 7).
 
 None of them blocks the machine. An outcome comes back as an event (``clonos.core.slot.slot_events``).
 """

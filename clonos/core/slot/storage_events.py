@@ -1,4 +1,4 @@
-"""What the checkpoint store and the local disk of a slot answer to its machine."""
+"""Answers of the checkpoint store and of the local disk, as a slot handles them (protocol 4, 6)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class StorageEvents(ABC):
 
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
-        """This incarnation, if it lives here."""
+        """Returns the hosted task of this incarnation, if it lives here."""
 
     @abstractmethod
     def send_status_if_due(self) -> None:
-        """At once where something has changed that others wait for."""
+        """Sends a status at once if something has changed that others wait for."""
 
     def restore(self, hosted: HostedTask) -> None:
         """Brings the standby here to exactly the checkpoint that the view names, or fetches it from the store."""
