@@ -1,4 +1,4 @@
-"""What the other threads of a slot have to tell its I/O thread: calls of its machine, in order."""
+"""Inbox of an I/O thread: what the other threads of its process have for it, as calls, in order."""
 
 from __future__ import annotations
 

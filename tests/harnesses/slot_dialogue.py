@@ -32,28 +32,8 @@ from clonos.core.model.options import Options
 from clonos.core.ports.slot_effects import StandbyRead, TaskRead
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.slot import slot_events as happened
 from clonos.core.slot.slot import Slot
-from clonos.core.slot.slot_events import (
-    ElementsNeeded,
-    Event,
-    HeartbeatDue,
-    JournalMissed,
-    JournalWanted,
-    LogEndReached,
-    MessageReceived,
-    PeerBack,
-    PeerGone,
-    ProducerDataRead,
-    ProducerFailed,
-    ReplicationAwaited,
-    SinkConfirmed,
-    SinkOpened,
-    SnapshotsRead,
-    SnapshotWritten,
-    StepAnnounced,
-    StepEmitted,
-    ThreadRaised,
-)
 from clonos.core.values import encode_value
 from clonos.core.wire import codec
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
@@ -135,13 +115,13 @@ class Dialogue:
                 found.append(Delta(self.log(name), int(start.rstrip("!")), start.endswith("!"), data))
         return tuple(found)
 
-    def post(self, event: Event) -> None:
+    def post(self, event: happened.Event) -> None:
         """An event, and all that it leads to."""
         self.shell.perform(self.slot.step(event))
 
     def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
         decoded = codec.decode_message(codec.encode_message(message), f"slot {sender}")
-        self.post(MessageReceived(SlotId(sender), decoded, memoryview(payload)))
+        self.post(happened.MessageReceived(SlotId(sender), decoded, memoryview(payload)))
 
     # ------------------------------------------------------------------ views and the coordinator
 
@@ -335,39 +315,39 @@ class Dialogue:
         read = int(given.get("read", 0))
         log = entries_of(given.get("log", ""))
         emission = Emission(log, tuple(outputs), consumed, snapshot, journal_read_bytes=read)
-        self.post(StepEmitted(*self.thread(words[0]), emission))
+        self.post(happened.StepEmitted(*self.thread(words[0]), emission))
 
     def do_ends(self, words: list[str], given: Given) -> None:
         """``ends b at=5``: the log of b has ended, its output is at 5."""
         task, thread = self.thread(words[0])
         channel = self.slot.plan.outputs[task][0]
-        self.post(LogEndReached(task, thread, {channel.id: int(given.get("at", 0))}))
+        self.post(happened.LogEndReached(task, thread, {channel.id: int(given.get("at", 0))}))
 
     def do_wants(self, words: list[str], given: Given) -> None:
         """``wants a``: a source is live and takes more in."""
-        self.post(JournalWanted(*self.thread(words[0])))
+        self.post(happened.JournalWanted(*self.thread(words[0])))
 
     def do_in(self, words: list[str], given: Given) -> None:
         """``in a xyz``: bytes have come in."""
-        self.post(ProducerDataRead(*self.life(words[0]), words[1].encode()))
+        self.post(happened.ProducerDataRead(*self.life(words[0]), words[1].encode()))
 
     def do_broken(self, words: list[str], given: Given) -> None:
         """``broken a``: the intake has failed."""
-        self.post(ProducerFailed(*self.life(words[0]), "connection refused"))
+        self.post(happened.ProducerFailed(*self.life(words[0]), "connection refused"))
 
     def do_reads_what_is_not_there(self, words: list[str], given: Given) -> None:
-        self.post(JournalMissed(*self.thread(words[0])))
+        self.post(happened.JournalMissed(*self.thread(words[0])))
 
     def do_needs(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
-        self.post(ElementsNeeded(*self.thread("abcdefgh"[channel.receiver]), channel.id, int(words[1])))
+        self.post(happened.ElementsNeeded(*self.thread("abcdefgh"[channel.receiver]), channel.id, int(words[1])))
 
     def do_await(self, words: list[str], given: Given) -> None:
-        self.post(ReplicationAwaited(*self.thread(words[0]), int(words[1])))
+        self.post(happened.ReplicationAwaited(*self.thread(words[0]), int(words[1])))
 
     def do_approaches(self, words: list[str], given: Given) -> None:
         """``approaches b.2 17 a->b``: cautious, it waits for the coordinator's answer."""
-        self.post(StepAnnounced(*self.thread(words[0]), self.channel(words[2]).id, int(words[1])))
+        self.post(happened.StepAnnounced(*self.thread(words[0]), self.channel(words[2]).id, int(words[1])))
 
     def do_noted(self, words: list[str], given: Given) -> None:
         """``noted b.2 17 a->b``"""
@@ -376,16 +356,16 @@ class Dialogue:
 
     def do_opened(self, words: list[str], given: Given) -> None:
         superseded = int(given["before"]) if "before" in given else None
-        self.post(SinkOpened(*self.life(words[0]), int(words[1]), superseded))
+        self.post(happened.SinkOpened(*self.life(words[0]), int(words[1]), superseded))
 
     def do_confirmed(self, words: list[str], given: Given) -> None:
-        self.post(SinkConfirmed(*self.life(words[0]), int(words[1])))
+        self.post(happened.SinkConfirmed(*self.life(words[0]), int(words[1])))
 
     def do_written(self, words: list[str], given: Given) -> None:
         """``written NAME``, ``written NAME failed``"""
         error = "the disk is full" if "failed" in words else ""
         payload = b"" if error else standby_payload([encode_snapshot(self.shell.written[words[0]])])
-        self.post(SnapshotWritten(words[0], payload, error))
+        self.post(happened.SnapshotWritten(words[0], payload, error))
 
     def do_read(self, words: list[str], given: Given) -> None:
         """``read task b.2 1,2 out=3``: the store's snapshots of these checkpoints; ``failed`` instead of them."""
@@ -400,22 +380,22 @@ class Dialogue:
             objects = [("", [encode_snapshot(snapshot)]) for snapshot in snapshots]
             restored = restore_from(objects, self.shell.new_mirror(task))
         purpose = TaskRead(task, life) if words[0] == "task" else StandbyRead(task, life)
-        self.post(SnapshotsRead(purpose, restored, "" if restored else "no such object"))
+        self.post(happened.SnapshotsRead(purpose, restored, "" if restored else "no such object"))
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])
         failed = TaskFailed(
             task, life, InputRange(ChannelId(0), 3, 1), "split", "'x'", "ValueError: no", "", Blame.JOB, Recourse.RETRY
         )
-        self.post(ThreadRaised(self.thread(words[0])[1], failed))
+        self.post(happened.ThreadRaised(self.thread(words[0])[1], failed))
 
     def do_gone(self, words: list[str], given: Given) -> None:
-        self.post(PeerGone(SlotId(int(words[0]))))
+        self.post(happened.PeerGone(SlotId(int(words[0]))))
 
     def do_back(self, words: list[str], given: Given) -> None:
-        self.post(PeerBack(SlotId(int(words[0]))))
+        self.post(happened.PeerBack(SlotId(int(words[0]))))
 
     def do_tick(self, words: list[str], given: Given) -> None:
         """A heartbeat; ``tick after_ms=30000``: a long time later."""
         self.shell.now += int(given.get("after_ms", 100)) * 1_000_000
-        self.post(HeartbeatDue(self.shell.now))
+        self.post(happened.HeartbeatDue(self.shell.now))

@@ -1,4 +1,4 @@
-"""Effects of a slot: ``Slot.step`` returns them, and the process performs them in order (protocol 6).
+"""Effects of a slot's machine: ``Slot.step`` returns them, the process performs them in order (protocol 3 to 7).
 
 None of them blocks the machine. An outcome comes back as an event (``clonos.core.slot.slot_events``).
 """

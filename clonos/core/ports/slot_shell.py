@@ -84,7 +84,7 @@ class _Thread(TaskHandle):
 
 
 class SlotShell:
-    """The effects so far. ``now_ns`` is the time of the latest heartbeat, on a monotonic clock."""
+    """Collector of the effects of a step. Time stands still between two heartbeats."""
 
     def __init__(self, new_mirror: Callable[[TaskId], Mirror]) -> None:
         self._effects: list[Effect] = []

@@ -1,4 +1,4 @@
-"""Messages of a view that is on its way: kept until it is installed, so that no heartbeat is lost (protocol 3)."""
+"""Messages of a view that is on its way: kept until it is installed, so that no heartbeat is lost (protocol 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of a slot as bytes, and the slot that they lead to: ``replay`` steps a machine through them again.
+"""Trace of a slot: its events as bytes, as they come by protocol 3 to 9, and the slot that they lead to (``replay``).
 
 A trace is a header (slot, plan, options), then each event as it is handled, followed by a checksum of its effects. A
 process that is killed leaves a whole trace, or one whose last record is torn. Bytes that the machine never looks into

@@ -1,4 +1,4 @@
-"""The machine of a slot: installs views, hosts tasks, standbys and keepers, answers questions.
+"""Machine of a slot: installs views, hosts tasks, standbys and keepers, answers log requests (protocol 3, 6).
 
 ``step`` takes an event (``slot_events``) and returns the effects (``slot_effects``) that its process shall perform. The
 tables at the end say which method handles what. Messages of dead incarnations are dropped everywhere; those of a view
@@ -102,12 +102,12 @@ class Slot(StorageEvents, LocalEvents):
         self.shell.send(COORDINATOR, message)
 
     def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
-        """This incarnation, if it lives here."""
+        """Returns the hosted task of this incarnation, if it lives here."""
         hosted = self.hosted.get(task)
         return hosted if hosted is not None and hosted.incarnation == incarnation else None
 
     def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
-        """Whose thread has this number."""
+        """Returns the hosted task, or the shadow, whose thread has this number."""
         for life in (self.hosted.get(task), self.backups.shadows.get(task)):
             if life is not None and life.thread == number:
                 return life
@@ -145,7 +145,7 @@ class Slot(StorageEvents, LocalEvents):
             hosted.on_handshake(statement)
 
     def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
-        """Answered at once, in every state, under the question's view or a later one with the same asker."""
+        """Answers at once, in every state, under the question's view or a later one with the same asker."""
         if self._early.holds(sender, question, self.view.number):
             return
         check_life(sender, question.task, question.incarnation, self.view)
@@ -264,7 +264,7 @@ class Slot(StorageEvents, LocalEvents):
         return begun
 
     def _on_completed(self, _sender: SlotId, completed: Completed, _payload: object) -> None:
-        """A checkpoint is durable: logs before it are truncated, standbys brought up to it."""
+        """Truncates logs up to a durable checkpoint and brings standbys up to it."""
         if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
             return
         self.completed = completed.checkpoint
@@ -311,12 +311,12 @@ class Slot(StorageEvents, LocalEvents):
         self.send_status()
 
     def send_status_if_due(self) -> None:
-        """At once where something has changed that others wait for."""
+        """Sends a status at once if something has changed that others wait for."""
         if self.status_is_due:
             self.send_status()
 
     def send_status(self) -> None:
-        """What is installed here, so that the coordinator repeats only what is missing."""
+        """Reports what is installed here, so that the coordinator repeats only what is missing."""
         self.status_is_due = False
         if not self.view.number:
             return

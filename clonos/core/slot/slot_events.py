@@ -1,4 +1,4 @@
-"""What comes to a slot's machine: messages, what its own threads report, what its disk and store answer, and time."""
+"""Events of a slot: messages, reports of its threads, answers of its disk and store, and time (protocol 3 to 7)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class SnapshotWritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class WholeStateWritten(msgspec.Struct, frozen=True, gc=False):
-    """All of a task's state is durable as one object."""
+    """The whole state of a task is durable as one object."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The last events of a slot, of each task apart: what a bug report needs (``Slot.story``).
+"""Story of a slot: its last events, of each task apart, as they come by protocol 3 to 9.
 
 An entry is a format and its values: sizes instead of bytes, so that no payload is kept alive. It becomes text only when
 the story is told.

@@ -1,4 +1,4 @@
-"""What a slot tells of the tasks that it hosts, and of what they use."""
+"""Status of a hosted task, as its slot reports it at each heartbeat (protocol 5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clonos.core.wire.control_messages import TaskStatus
 
 
 def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
-    """What the slot tells the coordinator about a task."""
+    """Returns what the slot reports to the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery_machine.Live)
     phase = TaskPhase.FINAL if hosted.is_final and is_live else recovery_machine.phase_of(hosted.state)
     logs = hosted.outputs.inflight_logs + hosted.effects.inflight_logs
@@ -25,7 +25,7 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
 
 
 def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:
-    """What waits in the task's inputs, if it is known."""
+    """Returns what waits in the task's inputs, if it is known."""
     if isinstance(hosted.state, recovery_machine.Recovering):
         return ()
     if hosted.effects.journal is not None:

@@ -1,4 +1,4 @@
-"""What the threads of a slot report to its machine: tasks, sinks and producers.
+"""Reports of a slot's threads, as its machine handles them: tasks, sinks and producers (protocol 6, 7).
 
 What an incarnation that is over reports is dropped.
 
@@ -47,11 +47,11 @@ class LocalEvents(ABC):
 
     @abstractmethod
     def life(self, task: TaskId, incarnation: int) -> HostedTask | None:
-        """This incarnation, if it lives here."""
+        """Returns the hosted task of this incarnation, if it lives here."""
 
     @abstractmethod
     def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
-        """Whose thread has this number."""
+        """Returns the hosted task, or the shadow, whose thread has this number."""
 
     @abstractmethod
     def mark_status(self) -> None:
@@ -59,7 +59,7 @@ class LocalEvents(ABC):
 
     @abstractmethod
     def send_status_if_due(self) -> None:
-        """At once where something has changed that others wait for."""
+        """Sends a status at once if something has changed that others wait for."""
 
     @abstractmethod
     def drop_shadow(self, successor: HostedTask) -> None:

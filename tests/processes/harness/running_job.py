@@ -140,22 +140,14 @@ def running(
         providers.append(ProcessSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
         return providers[-1]
 
+    binding = Binding() if tcp else Binding(folder="ipc")
+    reach = "", b"", "", pack(image), store_url, binding, str(folder), rewriter
+    launch_spec = SlotLaunchSpec(*reach, fault_points=fault_points, slot_trace=slot_trace)
     plan = DriverPlan(
         image=image,
         begin=Begin(opened.term, record.job_id, slots_needed, metadata, versions(record.hash_seed), can_spread=False),
         store=opened,
-        launch_spec=SlotLaunchSpec(
-            coordinator_address="",
-            coordinator_key=b"",
-            token="",
-            image=pack(image),
-            store_url=store_url,
-            binding=Binding() if tcp else Binding(folder="ipc"),
-            folder_root=str(folder),
-            address_rewriter=rewriter,
-            fault_points=fault_points,
-            slot_trace=slot_trace,
-        ),
+        launch_spec=launch_spec,
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,
         listener=lambda progress: jobs[0].hear(progress),
