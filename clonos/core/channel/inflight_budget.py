@@ -49,8 +49,10 @@ class InflightBudget:
     def __init__(self, options: Options, store: SpillStore) -> None:
         memory_bytes = options.inflight_memory_bytes
         self.tail_bytes = 0  # in memory, in no segment
+        #: Invariant: tail_bytes is the sum of the tails of all logs
         self.segment_bytes = 0  # in memory, in segments
         self.disk_bytes = 0
+        #: Invariant: segment_bytes and disk_bytes are the sums over all segments
         self.failure = ""  # why the disk cannot be written; empty when it can
         self.failures = 0  # how often it could not, so far
         self._store = store
@@ -93,6 +95,16 @@ class InflightBudget:
     def leave(self, log: SpillingLog) -> None:
         """A log is over; it has given back all that it had."""
         del self._logs[log]
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self.tail_bytes == sum([log.tail_bytes for log in self._logs]), self.tail_bytes
+        segments = self._segments.values()
+        in_memory = sum([segment.memory_bytes for segment in segments if segment.is_in_memory])
+        assert self.segment_bytes == in_memory, (self.segment_bytes, in_memory)
+        assert self.disk_bytes == sum([segment.stored_bytes for segment in segments]), self.disk_bytes
+        assert 0 <= self._loaded_bytes <= self.segment_bytes, (self._loaded_bytes, self.segment_bytes)
+        assert len(self._loading) <= LOADS_MAX, self._loading
 
     # ------------------------------------------------------------------ to disk
 

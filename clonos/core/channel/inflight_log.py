@@ -42,7 +42,9 @@ class InflightLog:
         self.segments: list[Segment] = []  # older than the tail, in order, without a gap
         self._tail: list[Chunk] = []
         self._firsts: list[int] = []  # number of the first element of each chunk of the tail
+        #: Invariant: segments and chunks are contiguous, up to next_seq
         self._closed_count = 0  # chunks of the tail up to its last barrier
+        #: Invariant: 0 <= _closed_count <= chunks of the tail
         budget.join(self)
 
     @property
@@ -146,6 +148,20 @@ class InflightLog:
         found_bytes = sum(len(chunk.payload) for chunk in tail)
         at = max(0, bisect_right(self.segments, seq, key=_first_seq) - 1)
         return found_bytes + sum(segment.bytes_from(seq) for segment in self.segments[at:] if segment.next_seq > seq)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events; of the chunks it looks at the first and the last."""
+        assert self.start_seq <= self.next_seq, (self.channel, self.start_seq, self.next_seq)
+        assert len(self._firsts) == len(self._tail) >= self._closed_count >= 0, self.channel
+        assert self.tail_bytes >= 0 and self.writing_count >= 0, (self.channel, self.tail_bytes, self.writing_count)
+        end_seq = self.next_seq
+        if self._tail:
+            last = self._tail[-1]
+            assert last.first_seq + last.count == end_seq, (self.channel, last.first_seq, last.count, end_seq)
+            end_seq = self._firsts[0]
+        for segment in reversed(self.segments):
+            assert segment.next_seq == end_seq, (self.channel, segment.id, segment.next_seq, end_seq)
+            end_seq = segment.first_seq
 
     def close(self) -> None:
         """Gives memory and disk back, because the incarnation has ended."""

@@ -115,6 +115,11 @@ class OutputChannels:
                 if slot is not None:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
 
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for sending in self.sendings.values():
+            sending.validate(self.logs)
+
     def close(self) -> None:
         """Gives memory and disk back, because the incarnation has ended here."""
         for sending in self.sendings.values():

@@ -45,12 +45,14 @@ class ChannelReceiver:
 
     def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
         self.channel = channel
-        self.next_seq = next_seq
+        self.next_seq = next_seq  # number of the next element to be received
         self.processed_seq = next_seq  # number of the next element that the task processes
+        #: Invariant: 0 <= processed_seq <= next_seq
         self.produced_seq: int | None = None  # what the sender of this session had produced at its last heartbeat
         self.recovered_claim = claim  # what the own log has steps for
         self.window_bytes_max = window_bytes_max
         self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
+        #: Invariant: 0 < window_bytes <= window_bytes_max
         self.freed_bytes = 0  # worked off since the window was last adapted
         self.ticks = 0  # since then
         self.was_empty = False  # the queue, at some time since then
@@ -59,8 +61,10 @@ class ChannelReceiver:
         self.next_ordinal = 0  # of the next message of this session
         self.session_bytes = 0  # received in this session
         self.queued_bytes = 0  # handed to the task, not yet processed
-        self.granted_bytes = 0
-        self.stated_bytes = 0
+        #: Invariant: queued_bytes >= 0, and 0 if all that was received has been processed
+        self.granted_bytes = 0  # credit of this session
+        self.stated_bytes = 0  # credit that the sender was sent
+        #: Invariant: 0 <= stated_bytes <= granted_bytes
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat
@@ -159,6 +163,15 @@ class ChannelReceiver:
         self.window_bytes = min(wanted_bytes, self.window_bytes_max)
         self.freed_bytes = self.ticks = 0
         self.was_empty = not self.queued_bytes
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert 0 <= self.processed_seq <= self.next_seq, (self.channel, self.processed_seq, self.next_seq)
+        assert 0 < self.window_bytes <= self.window_bytes_max, (self.channel, self.window_bytes)
+        assert self.queued_bytes >= 0, (self.channel, self.queued_bytes)
+        assert self.processed_seq < self.next_seq or not self.queued_bytes, (self.channel, self.queued_bytes)
+        assert 0 <= self.stated_bytes <= self.granted_bytes, (self.channel, self.stated_bytes, self.granted_bytes)
+        assert self.session_bytes >= 0 and self.next_ordinal >= 0, (self.channel, self.session)
 
     def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
         """What to tell the sender now; ``lengths`` until the session is confirmed."""

@@ -48,14 +48,17 @@ class ChannelSender:
         self.coverage = coverage  # else those that are not covered
         self.receiver: Incarnation | None = None  # until a view has named one
         self.session = 0
+        #: Invariant: a session has a receiver
         self.ordinal = 0  # of the next message of this session
         self.claim: int | None = None  # the latest one; it outlives the session
         self.cursor = log.next_seq  # number of the next element to send in this session
-        self.credit_bytes = 0
-        self.sent_bytes = 0
-        self.unsent_bytes = 0
+        self.credit_bytes = 0  # granted in this session
+        self.sent_bytes = 0  # in this session
+        self.unsent_bytes = 0  # produced and not sent
+        #: Invariant: credit_bytes, sent_bytes and unsent_bytes >= 0; without credit nothing was sent
         self.shipped: dict[LogId, int] = {}  # per log, up to where this session has carried it
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
+        #: Invariant: every dirty log is shared, and held by the task
 
     def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
         """The task has produced the next elements."""
@@ -144,6 +147,14 @@ class ChannelSender:
         so that the next one is there when credit comes, and barriers that take all of it starve nobody."""
         budget_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
         return budget_bytes if self.unsent_bytes else max(budget_bytes, 1)
+
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert not self.session or self.receiver is not None, self.channel
+        assert min(self.credit_bytes, self.sent_bytes, self.unsent_bytes, self.ordinal) >= 0, self.channel
+        assert self.credit_bytes or not self.sent_bytes, (self.channel, self.sent_bytes)
+        assert all(log in self.shared and log in logs.replicas for log in self.dirty), (self.channel, self.dirty)
+        self.log.validate()
 
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
         """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""

@@ -26,6 +26,7 @@ class KeeperLink:
         self.slot = slot
         self.coverage = coverage  # of the task, where sharing stops
         self.acknowledged: dict[LogId, int] = {}
+        #: Invariant: nothing is acknowledged by a keeper that is not ready
         self.shipped: dict[LogId, int] = {}
         self.dirty: dict[LogId, None] = {}
         self.is_ready = False  # has acknowledged a whole ``AppendLog``, so holds all that its task held then
@@ -69,6 +70,11 @@ class KeeperLink:
                 self.shipped[log] = self.acknowledged.get(log, -1)
                 self.dirty[log] = None
 
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert self.is_ready or not self.acknowledged, (self.slot, self.acknowledged)
+        assert self.ordinal >= 0 and self.dirty.keys() <= logs.replicas.keys(), (self.slot, self.dirty)
+
     def satisfies(self, requirement: Requirement) -> bool:
         """Whether all that is required has been acknowledged."""
         return self.is_ready and all(
@@ -99,6 +105,8 @@ class ExternalOutput:
         self.cursor = 0
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
         self.unreleased_seq = log.next_seq
+        #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
+        #: Invariant: claim <= confirmed_seq; log.start_seq <= cursor once there is a claim
 
     def open(self, next_number: int) -> None:
         """The outside has registered this incarnation."""
@@ -129,6 +137,15 @@ class ExternalOutput:
     def _is_free(self, entry: tuple[int, Requirement], links: list[KeeperLink]) -> bool:
         end, requirement = entry
         return end <= self.confirmed_seq or all(link.satisfies(requirement) for link in links)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        self.log.validate()
+        ends = [self.unreleased_seq, *[end for end, _ in self.releases]]
+        assert ends == sorted(ends) and ends[-1] == self.log.next_seq, (ends, self.log.next_seq)
+        if self.claim is not None:
+            assert self.claim <= self.confirmed_seq, (self.claim, self.confirmed_seq)
+            assert self.log.start_seq <= max(self.cursor, self.confirmed_seq), (self.log.start_seq, self.cursor)
 
     def confirm(self, next_number: int) -> None:
         """The outside has everything below ``next_number``."""

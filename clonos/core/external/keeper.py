@@ -18,7 +18,8 @@ class Keeper:
         self.task = task
         self.incarnation = incarnation
         self.is_ready = False
-        self.next_ordinal = 0
+        self.next_ordinal = 0  # of the next message of the task
+        #: Invariant: next_ordinal > 0 if it is ready
         self.logs = CausalLogs()
 
     def apply_view(self, incarnation: Incarnation) -> None:
@@ -52,6 +53,11 @@ class Keeper:
         self.is_ready = True
         lengths = tuple([Length(delta.log, self.logs.end_bytes(delta.log)) for delta in message.deltas])
         return AppendAck(self.task, self.incarnation, slot, True, lengths)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self.next_ordinal > 0 or not self.is_ready, (self.task, self.next_ordinal)
+        self.logs.validate()
 
     def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
         """To the task's successor all that is kept: its causes too, which nobody else may have; to others theirs."""

@@ -32,6 +32,7 @@ class Coverage:
         self.covered: dict[LogId, int] = {}  # per log, up to where; it only grows
         self.uncovered: dict[LogId, None] = {}  # logs that go on behind it: these ride, and go to keepers
         self.givers: dict[LogId, str] = {}  # where all bytes of an uncovered log came from, if from one domain
+        #: Invariant: what is uncovered is held here, and the own log is covered up to its end at most
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
@@ -77,6 +78,11 @@ class Coverage:
                 self._cover(log, sorted(held.values(), reverse=True)[wanted - 1])
             if self.covered.get(log, 0) >= logs.end_bytes(log):
                 del self.uncovered[log]
+
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert self.uncovered.keys() <= logs.replicas.keys(), self.uncovered
+        assert self.covered.get(self.own_log, 0) <= logs.end_bytes(self.own_log), self.covered
 
     def deltas(self, shipped: dict[LogId, int], logs: CausalLogs) -> tuple[Delta, ...]:
         """What a session has not carried of what is not covered; counts as carried from now on."""

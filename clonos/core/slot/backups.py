@@ -29,6 +29,7 @@ class Backups:
         self.standbys: dict[TaskId, Standby] = {}
         self.shadows: dict[TaskId, Shadow] = {}
         self.keepers: dict[TaskId, Keeper] = {}
+        #: Invariant: a shadow has the incarnation of its task in the view
         self._sessions = count(1)  # numbers of sessions with shadows, each given once
 
     @property
@@ -219,6 +220,16 @@ class Backups:
             slot = self.view.placements[task].slot
             if keeper.is_ready and slot is not None:
                 self.shell.send(slot, keeper.kept(self.slot))
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for standby in self.standbys.values():
+            standby.validate()
+        for keeper in self.keepers.values():
+            keeper.validate()
+        for task, shadow in self.shadows.items():
+            assert shadow.incarnation == self.view.placements[task].incarnation, (task, shadow.incarnation)
+            shadow.validate()
 
     def close(self) -> None:
         """Ends all shadows."""

@@ -371,6 +371,15 @@ class Slot(LocalEvents):
             )
         )
 
+    def validate(self) -> None:
+        """Asserts what holds between two events: simulated worlds call it after each."""
+        assert self.backups.completed == self.completed, (self.backups.completed, self.completed)
+        for task, hosted in self.hosted.items():
+            assert hosted.task == task and hosted.view.number <= self.view.number, (task, hosted.view.number)
+            hosted.validate()
+        self.backups.validate()
+        self.pressure.budget.validate()
+
     def close(self) -> None:
         """Ends everything here."""
         for hosted in self.hosted.values():

@@ -63,7 +63,9 @@ class Shadow:
         self.skipped_bytes = 0  # of what came and was not needed
         self.thread: ThreadId | None = None  # until it has a thread
         self.handle: TaskHandle | None = None
+        #: Invariant: a thread has a number and a handle, or neither
         self.fed_bytes = 0  # end of the log that the thread has been given
+        #: Invariant: fed_bytes <= end of the own log here
         self.receivings: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
         self.worked_bytes = self.handled_bytes = self.records_in = 0
@@ -274,6 +276,17 @@ class Shadow:
         """What came here of the task's log and of those that the task holds, as a holder's answer."""
         deltas = self.logs.deltas((self.own_log, *self.plan.held[self.task]))
         return tuple(delta for delta in deltas if delta.log != self.own_log or delta.offset_bytes <= own_offset_bytes)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert (self.thread is None) == (self.handle is None), (self.task, self.thread)
+        assert self.handle is None or not self.is_refused, self.task
+        assert self.handle is None or self.fed_bytes <= self.logs.end_bytes(self.own_log), (self.task, self.fed_bytes)
+        self.logs.validate()
+        for receiving in self.receivings.values():
+            receiving.validate()
+        for log in self.outputs.values():
+            log.validate()
 
     def _end_thread(self) -> None:
         if self.thread is not None:

@@ -60,6 +60,7 @@ class ShadowFeed:
         self.ordinal = 0  # of the next message
         self.sent_bytes = 0
         self.worked_bytes = 0
+        #: Invariant: 0 <= worked_bytes <= sent_bytes; nothing is sent before the session has a base
         self.shipped: dict[LogId, int] = {}
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         self.is_let_go = False
@@ -126,6 +127,7 @@ class ShadowFeeds:
         self.shadow_feeds: dict[SlotId, ShadowFeed] = {}
         self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
         self._done_bytes = 0  # end of the own log behind the last step that the task has completed
+        #: Invariant: _done_bytes <= end of the own log; no session has shipped more of it
 
     def on_feed_ack(self, message: FeedAck) -> None:
         """Takes a hot standby's request for a session, or how far it is."""
@@ -217,6 +219,15 @@ class ShadowFeeds:
         )
         self.shell.send(lead.slot, message, taken.payload)
         lead.on_sent(cost_bytes(taken.length, len(taken.payload)) if taken.length else 0, self.lag_bytes_max)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self._done_bytes <= self.logs.end_bytes(self.own_log), (self.task, self._done_bytes)
+        for slot, lead in self.shadow_feeds.items():
+            assert slot in self.standbys, (self.task, slot)
+            assert lead.base or not lead.sent_bytes, (self.task, slot)
+            assert 0 <= lead.worked_bytes <= lead.sent_bytes, (self.task, lead.worked_bytes, lead.sent_bytes)
+            assert lead.shipped.get(self.own_log, 0) <= self._done_bytes, (self.task, lead.shipped)
 
     def tick(self) -> None:
         """Repeats the position of each session at the heartbeat, so that a lost tail is noticed."""

@@ -24,6 +24,7 @@ class Standby:
         self.incarnation = incarnation
         self.applied: Snapshot | None = None
         self.mirror: Mirror | None = None
+        #: Invariant: there is a mirror if and only if there is a snapshot
         self.held: list[tuple[StandbyUpdate, bytes]] = []
         self._new_mirror = new_mirror
 
@@ -86,6 +87,10 @@ class Standby:
     def adopt(self, restored: RestoredState) -> None:
         """What was made of one more snapshot, or of a chain that was fetched from the store."""
         self.applied, self.mirror = restored
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert (self.applied is None) == (self.mirror is None), (self.task, self.applied)
 
     def is_at(self, restore: CheckpointId) -> bool:
         """Whether the mirror holds just what an incarnation that restores ``restore`` starts from."""
