@@ -1,7 +1,7 @@
-"""What a slot may use, and what it means to use more.
+"""Limits of what a slot may use, and what it means to use more (protocol 4).
 
-Above a soft limit sources pause, a checkpoint is taken, and what is on its way drains. At a hard limit the job fails
-and says so; nothing is lost, it resumes from its last completed checkpoint.
+Above a soft limit sources pause, a checkpoint is taken, and elements between tasks drain. At a hard limit the job fails
+and says so; nothing is lost, because it resumes from its last completed checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What is used of one budget."""
+    """Use of one budget, with its limits in bytes."""
 
     option: str
     what: str
@@ -40,7 +40,7 @@ class Use:
 
     @property
     def level(self) -> Level:
-        """Free up to the soft limit, soft up to the hard one."""
+        """Level of the budget: free up to the soft limit, soft up to the hard one."""
         if self.used_bytes <= self.soft_bytes:
             return Level.FREE
         return Level.SOFT if self.used_bytes <= self.hard_bytes else Level.HARD
@@ -81,7 +81,7 @@ class SegmentUnreadable(EnvironmentFault):
 
 
 def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> Use | None:
-    """The first of the budgets above a soft limit that has the highest level; None where all are free.
+    """Returns the fullest of the budgets above a soft limit; None where all are free.
 
     A slot uses memory and disk for its in-flight logs, and memory for its causal logs and replicas.
     """

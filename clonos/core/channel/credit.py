@@ -1,4 +1,4 @@
-"""What elements and messages cost, as credit counts."""
+"""Cost of elements and messages, as credit counts it (protocol 4)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ ELEMENT_OVERHEAD_BYTES = 16
 
 
 def cost_bytes(count: int, payload_bytes: int) -> int:
-    """What a batch costs of the credit of its channel."""
+    """Returns the bytes of credit that a batch takes."""
     return payload_bytes + count * ELEMENT_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES

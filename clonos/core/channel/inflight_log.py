@@ -94,8 +94,8 @@ class InflightLog:
         self.writing_count -= 1
 
     def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:
-        """Takes the oldest chunks out of the tail: one at least if there is one, others up to ``bytes_max``.
-        ``closed_only``: of epochs whose barrier is there."""
+        """Takes the oldest chunks out of the tail: at least one if there is one, others up to ``bytes_max``.
+        ``closed_only``: only of epochs whose barrier is there."""
         limit = self._closed_count if closed_only else len(self._tail)
         count = cut_bytes = 0
         while count < limit:

@@ -1,4 +1,4 @@
-"""The receiving end of a channel: what is accepted, and what the handshake states (protocol 4)."""
+"""Receiving end of a channel: what it accepts, and what its handshake states (protocol 4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_BYTES_MIN = 256
 
 
 class ChannelReceiver:
-    """The receiver's end. A new session begins at each meeting of a sender, break of a connection, and gap."""
+    """Receiver of one channel. It begins a new session with each new sender, after a lost connection and at a gap."""
 
     __slots__ = (
         "channel",
@@ -70,7 +70,7 @@ class ChannelReceiver:
         self.is_quiet = True  # nothing has come since the last heartbeat
 
     def renew(self) -> None:
-        """Begins a new session; the caller states it."""
+        """Begins a new session; the caller sends its handshake."""
         self.session += 1
         self.next_ordinal = 0
         self.session_bytes = 0
@@ -80,7 +80,7 @@ class ChannelReceiver:
         self.produced_seq = None
 
     def apply_view(self, sender: Incarnation) -> bool:
-        """A view names the sender's incarnation; whether it is another one."""
+        """Takes over the sender's incarnation that a view names; returns whether it is another one."""
         if sender == self.sender:
             return False
         self.sender = sender
@@ -88,19 +88,19 @@ class ChannelReceiver:
 
     @property
     def claim(self) -> int:
-        """Up to where this receiver has received, or its own log has steps."""
+        """High-water mark: the number up to which this receiver has received, or its own log has steps."""
         return max(self.next_seq, self.recovered_claim)
 
     @property
     def backlog(self) -> int | None:
-        """Elements that the sender had produced, as far as it has said, and the task has not processed; None until a
-        heartbeat of the sender has come in this session."""
+        """Elements that the sender had produced at its last heartbeat and the task has not processed; None before the
+        first heartbeat of the session."""
         if self.produced_seq is None:
             return None
         return max(self.produced_seq, self.next_seq) - self.processed_seq
 
     def grant(self) -> bool:
-        """Brings the credit up to date; whether it has grown enough to be stated at once."""
+        """Brings the credit up to date; returns whether it has grown enough for a handshake at once."""
         free_bytes = self.window_bytes_max
         if self.next_seq >= self.needed_seq:
             free_bytes = max(0, self.window_bytes - self.queued_bytes)
@@ -141,8 +141,10 @@ class ChannelReceiver:
         self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
 
     def freed(self, freed_bytes: int) -> None:
-        """The task has worked something off. One that has nothing left, while its sender has no credit, could have had
-        more."""
+        """Gives back credit of elements that were processed.
+
+        Doubles the window of a receiver that has nothing left while its sender has no credit: it could have had more.
+        """
         self.queued_bytes -= freed_bytes
         self.freed_bytes += freed_bytes
         if not self.queued_bytes:
@@ -151,7 +153,7 @@ class ChannelReceiver:
                 self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
 
     def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
-        """At the heartbeat: lets no more come than is worked off in ``delay_ms``, since a barrier waits behind it."""
+        """Adapts the window at the heartbeat to the work of ``delay_ms``, because a barrier waits behind it."""
         self.ticks += 1
         if not self.freed_bytes:
             return
@@ -174,7 +176,7 @@ class ChannelReceiver:
         assert self.session_bytes >= 0 and self.next_ordinal >= 0, (self.channel, self.session)
 
     def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
-        """What to tell the sender now; ``lengths`` until the session is confirmed."""
+        """Returns the handshake to send now; ``lengths`` are in it until the session is confirmed."""
         assert self.sender is not None, self.channel
         self.grant()
         self.stated_bytes = self.granted_bytes
@@ -191,7 +193,7 @@ class ChannelReceiver:
         )
 
     def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
-        """Whether a message, elements or bytes of a delta are missing: a message is accepted whole or not at all.
+        """Whether a message, elements or bytes of a delta are missing before this message, which is then refused whole.
 
         A message that carried only deltas leaves no gap in the elements, and none in the deltas if nothing has grown
         since: without its ordinal, elements would be accepted without their causes.
@@ -202,12 +204,12 @@ class ChannelReceiver:
         return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
 
     def confirm(self, message: Batch | Position) -> None:
-        """A message of this session is accepted: it has no gap."""
+        """Counts a message of this session that has no gap."""
         self.is_confirmed = True
         self.next_ordinal = max(self.next_ordinal, message.ordinal + 1)
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
-        """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""
+        """Moves on behind ``batch``, which has no gap; returns how many of its elements are known (None: all)."""
         cost = cost_bytes(batch.count, payload_bytes)
         self.session_bytes += cost
         end = batch.first_seq + batch.count

@@ -1,11 +1,11 @@
-"""Coverage: how far each log that a task holds is held in enough failure domains, so that it need not ride any further.
+"""Coverage: how far enough failure domains hold each log of a task, so that it need travel no further (protocol 3).
 
 With ``replicas=f`` a log is *covered* up to an offset once f + 1 domains are known to hold it: the task's own, that of
 the task which it came from, and those of the task's keepers that have acknowledged it. Domains count, never tasks nor
-processes: what sits together dies together. What is covered stays so: a death in between counts as one of the f until
-its successors hold again what it held.
+processes, because what is in one domain dies together. What is covered stays so: a death in between counts as one of
+the f until its successors hold again what it held.
 
-The owner leaves out what its keepers hold. Whoever passes a log on leaves nothing out of the middle: a copy begins
+The owner leaves out what its keepers hold. A task that passes a log on leaves nothing out of the middle: a copy begins
 where a completed checkpoint does, or where the owner's keepers hold all before. So the pieces that f deaths leave join.
 """
 
@@ -21,7 +21,7 @@ from clonos.core.wire.log_delta import Delta
 
 
 class Coverage:
-    """What one incarnation knows."""
+    """Coverage as one incarnation knows it."""
 
     __slots__ = ("covered", "domain", "domains", "givers", "own_log", "replicas", "slot", "uncovered")
 
@@ -36,21 +36,21 @@ class Coverage:
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
-        """Where sharing stops; None where it goes on."""
+        """Returns the coverage of a task with ``replicas=f``; None where logs are shared up to a depth."""
         return None if plan.replicas is None else Coverage(task, slot, plan.replicas)
 
     def apply_view(self, view: View) -> None:
-        """A view says what dies together."""
+        """Takes over the failure domain of each slot."""
         self.domains = {address.slot: address.domain for address in view.slots}
         self.domain = self.domains.get(self.slot, "")
 
     def grew(self, log: LogId) -> None:
-        """A log has grown here: nobody else is known to have it."""
+        """Counts a log that has grown here: nobody else is known to have it."""
         self.givers.pop(log, None)
         self.uncovered[log] = None
 
     def came(self, log: LogId, sender: SlotId | None, end_bytes: int) -> None:
-        """A log has grown up to here by what a task in another slot holds too."""
+        """Counts a log that has grown up to ``end_bytes`` by what a task in another slot holds too."""
         giver = self.domain if sender is None else self.domains.get(sender, self.domain)
         if giver != self.domain and self.replicas <= 1:
             self._cover(log, end_bytes)
@@ -85,7 +85,7 @@ class Coverage:
         assert self.covered.get(self.own_log, 0) <= logs.end_bytes(self.own_log), self.covered
 
     def deltas(self, shipped: dict[LogId, int], logs: CausalLogs) -> tuple[Delta, ...]:
-        """What a session has not carried of what is not covered; counts as carried from now on."""
+        """Returns what a session has not carried of what is not covered; it counts as carried from now on."""
         found = []
         for log in self.uncovered:
             end, sent = logs.end_bytes(log), shipped.get(log, -1)

@@ -1,4 +1,4 @@
-"""The life of an incarnation until it is live: one table, ``(State, Event) -> handler``.
+"""States of an incarnation until it is live: one table, ``(State, Event) -> handler`` (protocol 6).
 
 Starting is recovering from nothing: at the job's start nobody is asked and the log is empty.
 
@@ -57,7 +57,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What is lost, or who has taken its place; only the coordinator can help."""
+    """Something is lost, or another incarnation has taken this one's place; only the coordinator can help."""
 
     cause: Behind | JournalMissing | SinkFencedOff
 
@@ -245,7 +245,7 @@ def phase_of(state: State) -> TaskPhase:
 
 
 def report_of(task: TaskId, incarnation: Incarnation, lost: Lost) -> LogLost | JournalLost | SinkFenced:
-    """What the coordinator is told of a lost incarnation."""
+    """Returns the report to the coordinator of a lost incarnation."""
     match lost.cause:
         case Behind(channel, position, claim):
             return LogLost(task, incarnation, channel, position, claim)

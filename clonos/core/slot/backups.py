@@ -1,4 +1,4 @@
-"""What a slot holds for tasks of other slots: standbys, shadows of hot ones, and keepers (protocol 5, 6.10 and 3)."""
+"""Standbys, shadows of hot standbys and keepers that a slot holds for other slots (protocol 3, 5 and 6.10)."""
 
 from __future__ import annotations
 
