@@ -13,11 +13,11 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.options import Options
 
 SOFT_PERCENT = 80
-"""Of ``inflight_disk_bytes`` and ``log_memory_bytes``: the soft limit; the hard one is at all of it."""
+"""Soft limit in percent of ``inflight_disk_bytes`` and ``log_memory_bytes``, which are the hard limits."""
 
 HEADROOM_BYTES = 64 << 20
-"""Memory that in-flight logs may take beyond ``inflight_memory_bytes`` while the disk fails or falls behind: what is on
-its way when sources pause does not shrink with the budget."""
+"""Bytes of memory that in-flight logs may take beyond ``inflight_memory_bytes`` while the disk fails or falls behind,
+because what is on its way when sources pause does not shrink with the budget."""
 
 
 class Level(Enum):

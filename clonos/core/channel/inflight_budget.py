@@ -21,22 +21,22 @@ from clonos.core.model.options import Options, SpillPolicy
 from clonos.core.ports.slot_shell import SpillStore
 
 SPILL_PERCENT = 50
-"""Of the memory budget: when the tails of the logs hold so much, it is short. The rest is for what is being written."""
+"""Percentage of the memory budget at which it is short of memory for tails; the rest is for what is being written."""
 
 CROWDED_PERCENT = 75
-"""Of the memory budget: policy ``epoch`` does not wait for a barrier beyond it."""
+"""Percentage of the memory budget beyond which policy ``epoch`` does not wait for a barrier."""
 
 LOADED_PERCENT = 20
-"""Of the memory budget: what was loaded from disk may take so much; one segment is always allowed."""
+"""Percentage of the memory budget for what was loaded from disk; one segment is always allowed."""
 
 SEGMENT_BYTES_MAX = 1 << 20
-"""Of a segment with more than one chunk, in memory. Smaller where the memory budget is: an eighth of it."""
+"""Bytes of a segment with several chunks, in memory; at most an eighth of the memory budget."""
 
 READ_AHEAD_SEGMENTS = 2
-"""That are loaded before they are asked for, while there is room for what was loaded."""
+"""Segments that are loaded before they are asked for, while the budget for them lasts."""
 
 LOADS_MAX = 2
-"""Segments that are on their way from disk at once; others wait, those that are read ahead at last."""
+"""Segments that are loaded from disk at once; others wait, those that are read ahead longest."""
 
 NEVER = maxsize
 
@@ -68,12 +68,12 @@ class InflightBudget:
             SpillPolicy.AVAILABILITY: self._spill_oldest,
             SpillPolicy.EPOCH: self._spill_epochs,
         }[options.spill_policy]
-        self.spill_at_bytes = self._usual_bytes()  # of the tails: beyond it, whoever appends calls ``relieve``
+        self.spill_at_bytes = self._usual_bytes()  # of the tails: a log that appends beyond it calls ``relieve``
         self._numbers = 0
         self._logs: dict[SpillingLog, None] = {}
         self._segments: dict[int, Segment] = {}
         self._kept: dict[int, Segment] = {}
-        self._wanted: dict[int, Segment] = {}  # somebody waits for them
+        self._wanted: dict[int, Segment] = {}  # some channel waits for them
         self._ahead: dict[int, Segment] = {}
         self._loading: dict[int, Segment] = {}
         self._loaded: dict[int, Segment] = {}  # oldest first

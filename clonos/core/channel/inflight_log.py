@@ -141,7 +141,7 @@ class InflightLog:
         return self.budget.read(self.segments, at, seq)
 
     def bytes_from(self, seq: int) -> int:
-        """Payload bytes of the chunks from the one that contains ``seq`` on. Nothing is loaded for it."""
+        """Payload bytes from the chunk with element ``seq`` on. Nothing is loaded for it."""
         if seq >= self.next_seq:
             return 0
         tail = self._tail[max(0, bisect_right(self._firsts, seq) - 1) :]

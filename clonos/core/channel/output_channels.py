@@ -40,7 +40,7 @@ class OutputChannels:
             sending.apply_view(view.placements[sending.receiving_task].incarnation)
 
     @property
-    def is_unstated(self) -> bool:
+    def lacks_handshake(self) -> bool:
         """Whether some receiver has never sent a handshake."""
         return any(sending.claim is None for sending in self.sendings.values())
 

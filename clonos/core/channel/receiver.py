@@ -12,9 +12,10 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Length
 
 WINDOW_BYTES_FIRST = 16 << 10
-
+"""Credit window of a new receiver, before it is adapted."""
 
 WINDOW_BYTES_MIN = 256
+"""Credit window of a receiver that hardly works anything off."""
 
 
 class ChannelReceiver:

@@ -129,7 +129,7 @@ class Segment:
         return index == len(self._firsts) - 1
 
     def bytes_from(self, seq: int) -> int:
-        """Payload bytes of the chunks from the one that contains ``seq`` on; from the oldest needed one at least."""
+        """Payload bytes from the chunk with element ``seq`` on; from the oldest needed chunk at least."""
         index = max(self._start, self.index_of(seq))
         return self._ends_bytes[-1] - (self._ends_bytes[index - 1] if index else 0)
 

@@ -14,7 +14,7 @@ from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
 Requirement = dict[LogId, int]
-"""Per log, the length that keepers must have acknowledged."""
+"""Length that keepers must have acknowledged, by log."""
 
 
 class KeeperLink:
@@ -100,7 +100,7 @@ class ExternalOutput:
 
     def __init__(self, log: InflightLog) -> None:
         self.log = log
-        self.claim: int | None = None  # the outside's next number at registration
+        self.claim: int | None = None  # next number of the external system at registration
         self.confirmed_seq = 0
         self.cursor = 0
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)

@@ -73,7 +73,7 @@ def ask_again(state: Gathering, before: Gathering) -> Gathering:
 def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
     """Checks that a copy of the asker's log does not begin behind the checkpoint that it restores.
 
-    No holder has dropped so many bytes. With ``replicas=f``, copies are pieces, which begin anywhere.
+    No holder has dropped that much. With ``replicas=f``, copies are pieces, which begin anywhere.
     Raises: MessageMalformed.
     """
     for delta in answer.replicas if plan.replicas is None else ():

@@ -44,16 +44,16 @@ class Backups:
 
     # ------------------------------------------------------------------ messages
 
-    def on_keep(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
+    def on_append_log(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
         """Appends to the logs of a keeper, and acknowledges.
 
         Raises: MessageMalformed, if the sender does not host the task.
         """
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
-        kept = keeper.keep(message, self.slot) if keeper is not None else None
-        if kept is not None and (slot := self.view.placements[message.task].slot) is not None:
-            self.shell.send(slot, kept)
+        acknowledgement = keeper.keep(message, self.slot) if keeper is not None else None
+        if acknowledgement is not None and (slot := self.view.placements[message.task].slot) is not None:
+            self.shell.send(slot, acknowledgement)
 
     def on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
         """Hands a snapshot to the task's standby and shadow.

@@ -197,7 +197,7 @@ class HostedTask:
 
     def stated(self) -> None:
         """Lets the table decide, because a claim has come or a receiver has been replaced."""
-        self.advance(recovery_machine.Stated(self.outputs.is_unstated or self.effects.is_unregistered))
+        self.advance(recovery_machine.Stated(self.outputs.lacks_handshake or self.effects.is_unregistered))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""

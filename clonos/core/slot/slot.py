@@ -64,7 +64,7 @@ class Slot(LocalEvents):
             ChannelHandshake: self._on_handshake,
             LogRequest: self._on_log_request,
             LogReply: self._on_log_reply,
-            AppendLog: self.backups.on_keep,
+            AppendLog: self.backups.on_append_log,
             AppendAck: self._on_kept,
             StandbyUpdate: self.backups.on_standby_update,
             FeedShadow: self.backups.on_feed,

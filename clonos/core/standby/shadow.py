@@ -32,7 +32,7 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 OBJECTS_REMEMBERED = 8
-"""Snapshots whose objects are remembered for a session that has not begun here."""
+"""Number of snapshots whose objects are remembered for a session that has not begun here."""
 
 
 class Shadow:
@@ -48,8 +48,8 @@ class Shadow:
         self._sessions = sessions
         self.own_log = log_of(self.task)
         self.leader = placement.slot
-        self.is_refused = False  # its code has raised here: not again in this incarnation
-        self.is_sealed = False  # its incarnation is over, and this slot has the next one
+        self.is_refused = False  # the code has raised here, so the shadow ends until the next incarnation
+        self.is_sealed = False  # its incarnation has ended, and this slot has the next one
         self._objects: dict[CheckpointId, tuple[str, ...]] = {}
         self._begin()
 
