@@ -106,7 +106,7 @@ class JournalMissing:
 
 @dataclass(frozen=True, slots=True)
 class SinkFencedOff:
-    """The external system refuses this incarnation: it has registered a later one, of this generation or a later."""
+    """The external system refuses this incarnation, because it has registered a later one."""
 
     generation: int
     incarnation: Incarnation
