@@ -67,7 +67,7 @@ class Pressure:
         return LimitExceeded(str(use), use.option, self.budget.failure)
 
     def on_spilled(self, number: int, stored_bytes: int, error: str) -> None:
-        """Counts a segment that is on disk; a segment that cannot be written stays in memory until it can be written."""
+        """Counts a segment that is on disk; a segment that cannot be written stays in memory for now."""
         if self.budget.spilled(number, stored_bytes, error):
             self.shell.warn(
                 f"slot {self.slot} cannot write its in-flight logs to disk: {error}. They stay in memory;"
