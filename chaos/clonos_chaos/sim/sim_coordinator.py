@@ -81,6 +81,8 @@ class SimCoordinator:
         if isinstance(event, Received):
             self._note_received(event)
         effects = self.machine.handle(event)
+        if self.world.is_validated:
+            self.machine.validate()
         if not ENDINGS.isdisjoint(map(type, effects)) and self.is_current:
             self.world.oracle.is_over = True  # slots that are released now are not failures
         for effect in effects:

@@ -113,6 +113,8 @@ class SimSlot:
             self.clock.at(self.paused_until_ns, self._run_held_back)
             return
         call(*arguments)
+        if self.world.is_validated:
+            self.slot.validate()
 
     def _run_held_back(self) -> None:
         """The first of what was held back, whichever it is: one that was held through two pauses is not overtaken."""
@@ -123,6 +125,8 @@ class SimSlot:
             return
         call, arguments = self._held_back.popleft()
         call(*arguments)
+        if self.world.is_validated:
+            self.slot.validate()
 
     def pause(self, until_ns: int) -> None:
         """SIGSTOP, and SIGCONT at an instant; within another pause the later end counts."""

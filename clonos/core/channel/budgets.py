@@ -1,7 +1,7 @@
-"""What a slot may use, and what it means to use more.
+"""Limits of what a slot may use, and what it means to use more (protocol 4).
 
-Above a soft limit sources pause, a checkpoint is taken, and what is on its way drains. At a hard limit the job fails
-and says so; nothing is lost, it resumes from its last completed checkpoint.
+Above a soft limit sources pause, a checkpoint is taken, and elements between tasks drain. At a hard limit the job fails
+and says so; nothing is lost, because it resumes from its last completed checkpoint.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.options import Options
 
 SOFT_PERCENT = 80
-"""Of ``inflight_disk_bytes`` and ``log_memory_bytes``: the soft limit; the hard one is at all of it."""
+"""Soft limit in percent of ``inflight_disk_bytes`` and ``log_memory_bytes``, which are the hard limits."""
 
 HEADROOM_BYTES = 64 << 20
-"""Memory that in-flight logs may take beyond ``inflight_memory_bytes`` while the disk fails or falls behind: what is on
-its way when sources pause does not shrink with the budget."""
+"""Bytes of memory that in-flight logs may take beyond ``inflight_memory_bytes`` while the disk fails or falls behind,
+because what is on its way when sources pause does not shrink with the budget."""
 
 
 class Level(Enum):
@@ -30,7 +30,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What is used of one budget."""
+    """Use of one budget, with its limits in bytes."""
 
     option: str
     what: str
@@ -40,7 +40,7 @@ class Use:
 
     @property
     def level(self) -> Level:
-        """Free up to the soft limit, soft up to the hard one."""
+        """Level of the budget: free up to the soft limit, soft up to the hard one."""
         if self.used_bytes <= self.soft_bytes:
             return Level.FREE
         return Level.SOFT if self.used_bytes <= self.hard_bytes else Level.HARD
@@ -81,7 +81,7 @@ class SegmentUnreadable(EnvironmentFault):
 
 
 def fullest(options: Options, memory_bytes: int, disk_bytes: int, log_bytes: int) -> Use | None:
-    """The first of the budgets above a soft limit that has the highest level; None where all are free.
+    """Returns the fullest of the budgets above a soft limit; None where all are free.
 
     A slot uses memory and disk for its in-flight logs, and memory for its causal logs and replicas.
     """

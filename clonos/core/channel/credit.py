@@ -1,15 +1,15 @@
-"""What elements and messages cost, as credit counts."""
+"""Cost of elements and messages, as credit counts it (protocol 4)."""
 
 from __future__ import annotations
 
 MESSAGE_OVERHEAD_BYTES = 64
-"""What a batch costs of its credit besides its elements."""
+"""Bytes of credit that a batch takes besides its elements."""
 
 
 ELEMENT_OVERHEAD_BYTES = 16
-"""What an element costs of the credit besides its bytes: in memory even the least of them is an object."""
+"""Bytes of credit that an element takes besides its payload, because in memory each is an object."""
 
 
 def cost_bytes(count: int, payload_bytes: int) -> int:
-    """What a batch costs of the credit of its channel."""
+    """Returns the bytes of credit that a batch takes."""
     return payload_bytes + count * ELEMENT_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES

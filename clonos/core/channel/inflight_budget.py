@@ -21,22 +21,22 @@ from clonos.core.model.options import Options, SpillPolicy
 from clonos.core.ports.slot_shell import SpillStore
 
 SPILL_PERCENT = 50
-"""Of the memory budget: when the tails of the logs hold so much, it is short. The rest is for what is being written."""
+"""Percentage of the memory budget at which it is short of memory for tails; the rest is for what is being written."""
 
 CROWDED_PERCENT = 75
-"""Of the memory budget: policy ``epoch`` does not wait for a barrier beyond it."""
+"""Percentage of the memory budget beyond which policy ``epoch`` does not wait for a barrier."""
 
 LOADED_PERCENT = 20
-"""Of the memory budget: what was loaded from disk may take so much; one segment is always allowed."""
+"""Percentage of the memory budget for what was loaded from disk; one segment is always allowed."""
 
 SEGMENT_BYTES_MAX = 1 << 20
-"""Of a segment with more than one chunk, in memory. Smaller where the memory budget is: an eighth of it."""
+"""Bytes of a segment with several chunks, in memory; at most an eighth of the memory budget."""
 
 READ_AHEAD_SEGMENTS = 2
-"""That are loaded before they are asked for, while there is room for what was loaded."""
+"""Segments that are loaded before they are asked for, while the budget for them lasts."""
 
 LOADS_MAX = 2
-"""Segments that are on their way from disk at once; others wait, those that are read ahead at last."""
+"""Segments that are loaded from disk at once; others wait, those that are read ahead longest."""
 
 NEVER = maxsize
 
@@ -44,13 +44,15 @@ _tail_bytes = attrgetter("tail_bytes")
 
 
 class InflightBudget:
-    """Shared by all in-flight logs of a slot."""
+    """Memory and disk that all in-flight logs of a slot share."""
 
     def __init__(self, options: Options, store: SpillStore) -> None:
         memory_bytes = options.inflight_memory_bytes
         self.tail_bytes = 0  # in memory, in no segment
+        #: Invariant: tail_bytes is the sum of the tails of all logs
         self.segment_bytes = 0  # in memory, in segments
         self.disk_bytes = 0
+        #: Invariant: segment_bytes and disk_bytes are the sums over all segments
         self.failure = ""  # why the disk cannot be written; empty when it can
         self.failures = 0  # how often it could not, so far
         self._store = store
@@ -66,12 +68,12 @@ class InflightBudget:
             SpillPolicy.AVAILABILITY: self._spill_oldest,
             SpillPolicy.EPOCH: self._spill_epochs,
         }[options.spill_policy]
-        self.spill_at_bytes = self._usual_bytes()  # of the tails: beyond it, whoever appends calls ``relieve``
+        self.spill_at_bytes = self._usual_bytes()  # of the tails: a log that appends beyond it calls ``relieve``
         self._numbers = 0
         self._logs: dict[SpillingLog, None] = {}
         self._segments: dict[int, Segment] = {}
         self._kept: dict[int, Segment] = {}
-        self._wanted: dict[int, Segment] = {}  # somebody waits for them
+        self._wanted: dict[int, Segment] = {}  # some channel waits for them
         self._ahead: dict[int, Segment] = {}
         self._loading: dict[int, Segment] = {}
         self._loaded: dict[int, Segment] = {}  # oldest first
@@ -87,21 +89,31 @@ class InflightBudget:
         self.tail_bytes += tail_bytes
 
     def join(self, log: SpillingLog) -> None:
-        """A log begins."""
+        """Counts a log that begins."""
         self._logs[log] = None
 
     def leave(self, log: SpillingLog) -> None:
-        """A log is over; it has given back all that it had."""
+        """Counts a log no more, which has given back all that it had."""
         del self._logs[log]
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self.tail_bytes == sum([log.tail_bytes for log in self._logs]), self.tail_bytes
+        segments = self._segments.values()
+        in_memory = sum([segment.memory_bytes for segment in segments if segment.is_in_memory])
+        assert self.segment_bytes == in_memory, (self.segment_bytes, in_memory)
+        assert self.disk_bytes == sum([segment.stored_bytes for segment in segments]), self.disk_bytes
+        assert 0 <= self._loaded_bytes <= self.segment_bytes, (self._loaded_bytes, self.segment_bytes)
+        assert len(self._loading) <= LOADS_MAX, self._loading
 
     # ------------------------------------------------------------------ to disk
 
     def relieve(self, log: SpillingLog) -> None:
-        """Memory is short by the policy: hands chunks to disk. ``log`` was appended to."""
+        """Hands chunks to disk, because memory is short by the policy; ``log`` was appended to."""
         self._relieve(log)
 
     def close_epoch(self) -> None:
-        """A barrier was appended somewhere."""
+        """Notes that a barrier was appended to some log."""
         if self._is_by_epoch and not self.failure and self._has_disk:
             self.spill_at_bytes = self._short_bytes
 
@@ -116,7 +128,7 @@ class InflightBudget:
             self._spill(log, log.cut(self._segment_bytes_max))
 
     def _spill_oldest(self, _log: SpillingLog) -> None:
-        """The largest logs give their oldest chunks, a segment each, until there is an eighth of room."""
+        """Spills the oldest chunks of the largest logs, a segment each, until an eighth of the budget is free."""
         enough_bytes = self.spill_at_bytes - self.spill_at_bytes // 8
         while self.tail_bytes >= enough_bytes:
             for log in sorted(self._logs, key=_tail_bytes, reverse=True):
@@ -125,7 +137,7 @@ class InflightBudget:
                 self._spill(log, log.cut(self._segment_bytes_max))
 
     def _spill_epochs(self, log: SpillingLog) -> None:
-        """All epochs that are closed; an open one only when it is too large to wait for its end."""
+        """Spills all epochs that are closed; an open one only when it is too large to wait for its end."""
         for other in self._logs:
             while chunks := other.cut(self._segment_bytes_max, closed_only=True):
                 self._spill(other, chunks)
@@ -146,7 +158,8 @@ class InflightBudget:
         self._store.write_segment(segment.id, segment.payloads())
 
     def spilled(self, number: int, stored_bytes: int, error: str) -> bool:
-        """A segment is on disk, or could not be written; whether this begins a time in which the disk fails."""
+        """Takes over that a segment is on disk, or could not be written; returns whether the disk has just begun to
+        fail."""
         segment = self._segments.get(number)
         if segment is None or segment.phase is not SegmentPhase.WRITING:
             return False  # not needed any more
@@ -181,7 +194,7 @@ class InflightBudget:
             self._write(segment)
 
     def try_again(self) -> None:
-        """At a heartbeat: a disk that failed is asked to write one segment."""
+        """Writes one segment at a heartbeat, to see whether a disk that has failed works again."""
         if not self.failure or any(log.writing_count for log in self._logs):
             return
         if self._kept:
@@ -192,8 +205,8 @@ class InflightBudget:
     # ------------------------------------------------------------------ from disk
 
     def read(self, segments: list[Segment], at: int, seq: int) -> Chunk | None:
-        """The chunk of ``segments[at]`` that contains element ``seq``, if it is in memory; else the segment is loaded
-        and those that follow it are read ahead."""
+        """Returns the chunk of ``segments[at]`` that contains element ``seq``, if it is in memory; otherwise loads the
+        segment and reads those that follow it ahead."""
         segment = segments[at]
         if segment.phase in (SegmentPhase.WRITING, SegmentPhase.KEPT):
             return segment.chunks[segment.index_of(seq)]
@@ -228,8 +241,10 @@ class InflightBudget:
             self._store.load(segment.id)
 
     def loaded(self, number: int, payloads: list[bytes] | None) -> Segment | None:
-        """A segment has come from disk, or cannot be read (None); the segment, if it is still needed. It is unreadable
-        as well if it holds other chunks than were stored."""
+        """Takes a segment from disk, or (None) that it cannot be read; returns it if it is still needed.
+
+        A segment that holds other chunks than were stored is unreadable as well.
+        """
         segment = self._loading.pop(number, None)
         if segment is not None:
             if payloads is None or not segment.load(payloads):
@@ -252,7 +267,7 @@ class InflightBudget:
     # ------------------------------------------------------------------ the end of a segment
 
     def forget(self, segment: Segment) -> None:
-        """A segment is not needed any more: a checkpoint covers it, or its log is over."""
+        """Drops a segment, because a checkpoint covers it or its log has ended."""
         number = segment.id
         del self._segments[number]
         if segment.phase is SegmentPhase.LOADED:

@@ -42,7 +42,9 @@ class InflightLog:
         self.segments: list[Segment] = []  # older than the tail, in order, without a gap
         self._tail: list[Chunk] = []
         self._firsts: list[int] = []  # number of the first element of each chunk of the tail
+        #: Invariant: segments and chunks are contiguous, up to next_seq
         self._closed_count = 0  # chunks of the tail up to its last barrier
+        #: Invariant: 0 <= _closed_count <= chunks of the tail
         budget.join(self)
 
     @property
@@ -92,8 +94,8 @@ class InflightLog:
         self.writing_count -= 1
 
     def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:
-        """Takes the oldest chunks out of the tail: one at least if there is one, others up to ``bytes_max``.
-        ``closed_only``: of epochs whose barrier is there."""
+        """Takes the oldest chunks out of the tail: at least one if there is one, others up to ``bytes_max``.
+        ``closed_only``: only of epochs whose barrier is there."""
         limit = self._closed_count if closed_only else len(self._tail)
         count = cut_bytes = 0
         while count < limit:
@@ -139,13 +141,27 @@ class InflightLog:
         return self.budget.read(self.segments, at, seq)
 
     def bytes_from(self, seq: int) -> int:
-        """Payload bytes of the chunks from the one that contains ``seq`` on. Nothing is loaded for it."""
+        """Payload bytes from the chunk with element ``seq`` on. Nothing is loaded for it."""
         if seq >= self.next_seq:
             return 0
         tail = self._tail[max(0, bisect_right(self._firsts, seq) - 1) :]
         found_bytes = sum(len(chunk.payload) for chunk in tail)
         at = max(0, bisect_right(self.segments, seq, key=_first_seq) - 1)
         return found_bytes + sum(segment.bytes_from(seq) for segment in self.segments[at:] if segment.next_seq > seq)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events; of the chunks it looks at the first and the last."""
+        assert self.start_seq <= self.next_seq, (self.channel, self.start_seq, self.next_seq)
+        assert len(self._firsts) == len(self._tail) >= self._closed_count >= 0, self.channel
+        assert self.tail_bytes >= 0 and self.writing_count >= 0, (self.channel, self.tail_bytes, self.writing_count)
+        end_seq = self.next_seq
+        if self._tail:
+            last = self._tail[-1]
+            assert last.first_seq + last.count == end_seq, (self.channel, last.first_seq, last.count, end_seq)
+            end_seq = self._firsts[0]
+        for segment in reversed(self.segments):
+            assert segment.next_seq == end_seq, (self.channel, segment.id, segment.next_seq, end_seq)
+            end_seq = segment.first_seq
 
     def close(self) -> None:
         """Gives memory and disk back, because the incarnation has ended."""

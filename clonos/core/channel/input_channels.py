@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clonos.core.channel.receiver import ChannelReceiver
-from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.causal_log import CausalLogs, Replica
+from clonos.core.log.determinants import claims_of
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId, SlotId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
 from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta, Length
@@ -34,9 +36,11 @@ class InputChannels:
         self.receivings: dict[ChannelId, ChannelReceiver] = {}
         self._on_growth = on_growth
 
-    def open(self, channels: Iterable[Channel], starts: dict[ChannelId, int], covered: list[int]) -> None:
-        """Opens each channel where the snapshot ends, with a claim behind the ``covered`` elements that the own log
-        has steps for: those have been received."""
+    def open(self, channels: tuple[Channel, ...], snapshot: Snapshot | None, own: Replica) -> None:
+        """Opens each channel where the snapshot ends, with a claim behind the elements that the own log has steps for:
+        those have been received."""
+        starts = dict(snapshot.inputs) if snapshot else {}
+        covered = claims_of(bytes(own.data), len(channels))
         window_bytes_max = self.options.credit_window_bytes
         for channel, count in zip(channels, covered, strict=True):
             start = starts.get(channel.id, 0)
@@ -159,6 +163,11 @@ class InputChannels:
         """Goes on behind what the receivers of a shadow were given; ``needed``: what its replay waits for."""
         for channel, receiving in self.receivings.items():
             receiving.take_over(receivings[channel], needed.get(channel, 0))
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for receiving in self.receivings.values():
+            receiving.validate()
 
     def tick(self) -> None:
         """Repeats the handshake to each sender that has been quiet since the last heartbeat."""

@@ -40,7 +40,7 @@ class OutputChannels:
             sending.apply_view(view.placements[sending.receiving_task].incarnation)
 
     @property
-    def is_unstated(self) -> bool:
+    def lacks_handshake(self) -> bool:
         """Whether some receiver has never sent a handshake."""
         return any(sending.claim is None for sending in self.sendings.values())
 
@@ -114,6 +114,11 @@ class OutputChannels:
                 slot = self.view.placements[sending.receiving_task].slot
                 if slot is not None:
                     self.shell.send(slot, sending.position(self.logs, self.incarnation))
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for sending in self.sendings.values():
+            sending.validate(self.logs)
 
     def close(self) -> None:
         """Gives memory and disk back, because the incarnation has ended here."""

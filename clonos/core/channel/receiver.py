@@ -1,4 +1,4 @@
-"""The receiving end of a channel: what is accepted, and what the handshake states (protocol 4)."""
+"""Receiving end of a channel: what it accepts, and what its handshake states (protocol 4)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.log_delta import Length
 
 WINDOW_BYTES_FIRST = 16 << 10
-
+"""Credit window of a new receiver, before it is adapted."""
 
 WINDOW_BYTES_MIN = 256
+"""Credit window of a receiver that hardly works anything off."""
 
 
 class ChannelReceiver:
-    """The receiver's end. A new session begins at each meeting of a sender, break of a connection, and gap."""
+    """Receiver of one channel. It begins a new session with each new sender, after a lost connection and at a gap."""
 
     __slots__ = (
         "channel",
@@ -45,12 +46,14 @@ class ChannelReceiver:
 
     def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
         self.channel = channel
-        self.next_seq = next_seq
+        self.next_seq = next_seq  # number of the next element to be received
         self.processed_seq = next_seq  # number of the next element that the task processes
+        #: Invariant: 0 <= processed_seq <= next_seq
         self.produced_seq: int | None = None  # what the sender of this session had produced at its last heartbeat
         self.recovered_claim = claim  # what the own log has steps for
         self.window_bytes_max = window_bytes_max
         self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
+        #: Invariant: 0 < window_bytes <= window_bytes_max
         self.freed_bytes = 0  # worked off since the window was last adapted
         self.ticks = 0  # since then
         self.was_empty = False  # the queue, at some time since then
@@ -59,14 +62,16 @@ class ChannelReceiver:
         self.next_ordinal = 0  # of the next message of this session
         self.session_bytes = 0  # received in this session
         self.queued_bytes = 0  # handed to the task, not yet processed
-        self.granted_bytes = 0
-        self.stated_bytes = 0
+        #: Invariant: queued_bytes >= 0, and 0 if all that was received has been processed
+        self.granted_bytes = 0  # credit of this session
+        self.stated_bytes = 0  # credit that the sender was sent
+        #: Invariant: 0 <= stated_bytes <= granted_bytes
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat
 
     def renew(self) -> None:
-        """Begins a new session; the caller states it."""
+        """Begins a new session; the caller sends its handshake."""
         self.session += 1
         self.next_ordinal = 0
         self.session_bytes = 0
@@ -76,7 +81,7 @@ class ChannelReceiver:
         self.produced_seq = None
 
     def apply_view(self, sender: Incarnation) -> bool:
-        """A view names the sender's incarnation; whether it is another one."""
+        """Takes over the sender's incarnation that a view names; returns whether it is another one."""
         if sender == self.sender:
             return False
         self.sender = sender
@@ -84,19 +89,19 @@ class ChannelReceiver:
 
     @property
     def claim(self) -> int:
-        """Up to where this receiver has received, or its own log has steps."""
+        """High-water mark: the number up to which this receiver has received, or its own log has steps."""
         return max(self.next_seq, self.recovered_claim)
 
     @property
     def backlog(self) -> int | None:
-        """Elements that the sender had produced, as far as it has said, and the task has not processed; None until a
-        heartbeat of the sender has come in this session."""
+        """Elements that the sender had produced at its last heartbeat and the task has not processed; None before the
+        first heartbeat of the session."""
         if self.produced_seq is None:
             return None
         return max(self.produced_seq, self.next_seq) - self.processed_seq
 
     def grant(self) -> bool:
-        """Brings the credit up to date; whether it has grown enough to be stated at once."""
+        """Brings the credit up to date; returns whether it has grown enough for a handshake at once."""
         free_bytes = self.window_bytes_max
         if self.next_seq >= self.needed_seq:
             free_bytes = max(0, self.window_bytes - self.queued_bytes)
@@ -137,8 +142,10 @@ class ChannelReceiver:
         self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
 
     def freed(self, freed_bytes: int) -> None:
-        """The task has worked something off. One that has nothing left, while its sender has no credit, could have had
-        more."""
+        """Gives back credit of elements that were processed.
+
+        Doubles the window of a receiver that has nothing left while its sender has no credit: it could have had more.
+        """
         self.queued_bytes -= freed_bytes
         self.freed_bytes += freed_bytes
         if not self.queued_bytes:
@@ -147,7 +154,7 @@ class ChannelReceiver:
                 self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
 
     def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
-        """At the heartbeat: lets no more come than is worked off in ``delay_ms``, since a barrier waits behind it."""
+        """Adapts the window at the heartbeat to the work of ``delay_ms``, because a barrier waits behind it."""
         self.ticks += 1
         if not self.freed_bytes:
             return
@@ -160,8 +167,17 @@ class ChannelReceiver:
         self.freed_bytes = self.ticks = 0
         self.was_empty = not self.queued_bytes
 
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert 0 <= self.processed_seq <= self.next_seq, (self.channel, self.processed_seq, self.next_seq)
+        assert 0 < self.window_bytes <= self.window_bytes_max, (self.channel, self.window_bytes)
+        assert self.queued_bytes >= 0, (self.channel, self.queued_bytes)
+        assert self.processed_seq < self.next_seq or not self.queued_bytes, (self.channel, self.queued_bytes)
+        assert 0 <= self.stated_bytes <= self.granted_bytes, (self.channel, self.stated_bytes, self.granted_bytes)
+        assert self.session_bytes >= 0 and self.next_ordinal >= 0, (self.channel, self.session)
+
     def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
-        """What to tell the sender now; ``lengths`` until the session is confirmed."""
+        """Returns the handshake to send now; ``lengths`` are in it until the session is confirmed."""
         assert self.sender is not None, self.channel
         self.grant()
         self.stated_bytes = self.granted_bytes
@@ -178,7 +194,7 @@ class ChannelReceiver:
         )
 
     def has_gap(self, message: Batch | Position, logs: CausalLogs) -> bool:
-        """Whether a message, elements or bytes of a delta are missing: a message is accepted whole or not at all.
+        """Whether a message, elements or bytes of a delta are missing before this message, which is then refused whole.
 
         A message that carried only deltas leaves no gap in the elements, and none in the deltas if nothing has grown
         since: without its ordinal, elements would be accepted without their causes.
@@ -189,12 +205,12 @@ class ChannelReceiver:
         return bool(message.deltas) and any(map(logs.has_gap, message.deltas))
 
     def confirm(self, message: Batch | Position) -> None:
-        """A message of this session is accepted: it has no gap."""
+        """Counts a message of this session that has no gap."""
         self.is_confirmed = True
         self.next_ordinal = max(self.next_ordinal, message.ordinal + 1)
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
-        """Moves on behind ``batch``, which has no gap; how many of its elements are known already (None: all)."""
+        """Moves on behind ``batch``, which has no gap; returns how many of its elements are known (None: all)."""
         cost = cost_bytes(batch.count, payload_bytes)
         self.session_bytes += cost
         end = batch.first_seq + batch.count

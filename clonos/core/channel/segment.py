@@ -38,7 +38,7 @@ _decode_heads = msgspec.msgpack.Decoder(_Heads).decode
 
 
 class SegmentPhase(Enum):
-    """Where a segment's chunks are."""
+    """Place of a segment's chunks."""
 
     WRITING = auto()  # in memory, on their way to disk
     KEPT = auto()  # in memory, because the disk failed
@@ -129,21 +129,21 @@ class Segment:
         return index == len(self._firsts) - 1
 
     def bytes_from(self, seq: int) -> int:
-        """Payload bytes of the chunks from the one that contains ``seq`` on; from the oldest needed one at least."""
+        """Payload bytes from the chunk with element ``seq`` on; from the oldest needed chunk at least."""
         index = max(self._start, self.index_of(seq))
         return self._ends_bytes[-1] - (self._ends_bytes[index - 1] if index else 0)
 
     def truncate(self, before_seq: int) -> None:
-        """Chunks that end at or below ``before_seq`` are not needed any more; the last one still is."""
+        """Forgets chunks that end at or below ``before_seq``; the last chunk is still needed."""
         self._start = max(self._start, self.index_of(before_seq))
 
     def begin_write(self) -> None:
-        """Is on its way to disk."""
+        """Marks the segment as on its way to disk."""
         self.phase = SegmentPhase.WRITING
         self.log.begin_write()
 
     def end_write(self, stored_bytes: int | None) -> None:
-        """Is on disk, or (None) could not be written and stays in memory."""
+        """Marks the segment as on disk, or (None) as kept in memory because it could not be written."""
         self.log.end_write()
         if stored_bytes is None:
             self.phase = SegmentPhase.KEPT
@@ -152,7 +152,7 @@ class Segment:
             self.unload()
 
     def begin_load(self) -> None:
-        """Is on its way from disk to memory."""
+        """Marks the segment as on its way from disk to memory."""
         self.phase = SegmentPhase.LOADING
 
     def unload(self) -> None:
@@ -161,11 +161,11 @@ class Segment:
         self.chunks = []
 
     def fail(self) -> None:
-        """Cannot be read back from disk."""
+        """Marks the segment as unreadable."""
         self.phase = SegmentPhase.UNREADABLE
 
     def payloads(self) -> list[bytes]:
-        """What to store: the heads of the chunks, then the payload of each."""
+        """Returns the parts to store: the heads of the chunks, then the payload of each."""
         heads: _Heads = [(chunk.first_seq, chunk.kind, chunk.count, chunk.checkpoint) for chunk in self.chunks]
         return [_encode_heads(heads), *(chunk.payload for chunk in self.chunks)]
 

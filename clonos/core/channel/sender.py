@@ -1,4 +1,4 @@
-"""The sending end of a channel: its session, its credit, and the deltas that ride along (protocol 4)."""
+"""Sending end of a channel: its session, its credit, and the log entries that travel along (protocol 3 and 4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clonos.core.wire.log_delta import Delta
 
 
 class ChannelSender:
-    """The sender's end. ``session`` is 0 while the receiver has not stated."""
+    """Sender of one channel. ``session`` is 0 until the receiver has sent a handshake."""
 
     __slots__ = (
         "channel",
@@ -48,17 +48,20 @@ class ChannelSender:
         self.coverage = coverage  # else those that are not covered
         self.receiver: Incarnation | None = None  # until a view has named one
         self.session = 0
+        #: Invariant: a session has a receiver
         self.ordinal = 0  # of the next message of this session
         self.claim: int | None = None  # the latest one; it outlives the session
         self.cursor = log.next_seq  # number of the next element to send in this session
-        self.credit_bytes = 0
-        self.sent_bytes = 0
-        self.unsent_bytes = 0
+        self.credit_bytes = 0  # granted in this session
+        self.sent_bytes = 0  # in this session
+        self.unsent_bytes = 0  # produced and not sent
+        #: Invariant: credit_bytes, sent_bytes and unsent_bytes >= 0; without credit nothing was sent
         self.shipped: dict[LogId, int] = {}  # per log, up to where this session has carried it
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
+        #: Invariant: every dirty log is shared, and held by the task
 
     def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
-        """The task has produced the next elements."""
+        """Appends the next elements that the task has produced."""
         self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
@@ -68,17 +71,17 @@ class ChannelSender:
         self.dirty[log] = None
 
     def apply_view(self, receiver: Incarnation) -> None:
-        """A view names the receiver's incarnation: the session of an earlier one is over, its claim stands until a
-        successor states its own."""
+        """Takes over the receiver's incarnation that a view names: ends the session of an earlier one, whose claim
+        stands until a successor has sent its own."""
         if receiver != self.receiver:
             self.receiver = receiver
             self.session = 0
             self.unsent_bytes = 0
 
     def open(self, statement: ChannelHandshake, logs: CausalLogs) -> None:
-        """Takes over what the receiver states; opens a session if it is a new one.
+        """Takes over a handshake; opens a session if it is a new one.
 
-        Raises: MessageMalformed, if it asks for what completed checkpoints have.
+        Raises: MessageMalformed, if the receiver asks for elements that completed checkpoints have.
         """
         if statement.session < self.session:
             return
@@ -100,7 +103,7 @@ class ChannelSender:
         self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
-        """What this session has not yet carried of the logs that it shares; counts as carried from now on."""
+        """Returns what this session has not yet carried of the shared logs; it counts as carried from now on."""
         if self.coverage is not None:
             return self.coverage.deltas(self.shipped, logs)
         return tuple(logs.take_unshipped(self.dirty, self.shipped)) if self.dirty else ()
@@ -140,13 +143,21 @@ class ChannelSender:
 
     @property
     def budget_bytes(self) -> int:
-        """What may be produced for a live session before its credit is used up; a step while nothing waits to be sent,
-        so that the next one is there when credit comes, and barriers that take all of it starve nobody."""
+        """Bytes that may be produced before credit is exhausted. At least 1 while nothing is queued, so that one step
+        is always ready when credit arrives and barriers that take all credit starve nobody."""
         budget_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
         return budget_bytes if self.unsent_bytes else max(budget_bytes, 1)
 
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert not self.session or self.receiver is not None, self.channel
+        assert min(self.credit_bytes, self.sent_bytes, self.unsent_bytes, self.ordinal) >= 0, self.channel
+        assert self.credit_bytes or not self.sent_bytes, (self.channel, self.sent_bytes)
+        assert all(log in self.shared and log in logs.replicas for log in self.dirty), (self.channel, self.dirty)
+        self.log.validate()
+
     def position(self, logs: CausalLogs, sender: Incarnation) -> Position:
-        """The heartbeat: lets a lost tail be noticed, carries waiting deltas."""
+        """Returns the heartbeat: with it the receiver notices a lost tail; it carries waiting log entries."""
         assert self.receiver is not None, self.channel
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         head = self.channel.id, sender, self.receiver, self.session, ordinal
@@ -155,9 +166,10 @@ class ChannelSender:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The log of a task ends at ``position``, and somebody has seen what it decided up to ``claim``.
+    """Log of a task that ends at ``position``, while a receiver has seen what the task decided up to ``claim``.
 
-    Sequence numbers of ``channel``; without one, byte offsets of the log itself, of which there is a longer copy.
+    Both are sequence numbers of ``channel``; without a channel, byte offsets of the log, of which there is a longer
+    copy.
     """
 
     channel: ChannelId | None
@@ -171,8 +183,8 @@ def compare_claims(
     outside_claim: int | None,
     own_end_bytes: int,
 ) -> tuple[Behind | None, bool]:
-    """What a task's output, or its own log, is behind at the first receiver that lives; and whether some receiver is
-    being replaced, whose successor may claim less."""
+    """Returns how far a task's output, or its own log, is behind the first living receiver; and whether some receiver
+    is being replaced, because its successor may claim less."""
     behind: Behind | None = None
     is_awaiting = False
     for channel, position in sorted(positions.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import structs
@@ -35,6 +36,7 @@ class PendingSnapshots:
     def __init__(self, objects: tuple[str, ...]) -> None:
         self.objects = objects  # chain that the next snapshot builds on
         self.unsettled: list[PendingSnapshot] = []
+        #: Invariant: their checkpoints ascend
         self.unwritten: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._whole = ""  # full object with which a new chain begins once it is durable
         self._since_whole: tuple[str, ...] = ()
@@ -91,6 +93,11 @@ class PendingSnapshots:
             for entry in self.unsettled
             if entry.confirmed_seq <= confirmed_seq and self.unwritten.keys().isdisjoint(entry.objects)
         ]
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        numbers = [entry.snapshot.checkpoint for entry in self.unsettled]
+        assert all(earlier < later for earlier, later in pairwise(numbers)), numbers
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
         """Removes the snapshots of a completed checkpoint and returns the snapshot that counted for it, if any.

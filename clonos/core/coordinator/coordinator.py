@@ -208,6 +208,10 @@ class Coordinator:
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
             check_life(sender, message.task, message.incarnation, self.view)
 
+    def validate(self) -> None:
+        """Asserts what holds between two events: simulated worlds call it after each."""
+        self._state.validate()
+
     def _handle_one(self, state: CoordinatorState, event: Event) -> None:
         if event.now_ns > state.now_ns:
             state.now_ns = event.now_ns

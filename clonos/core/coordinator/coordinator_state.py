@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
@@ -274,6 +275,23 @@ class CoordinatorState:
             self.behind_view.pop(slot, None)
         else:
             self.behind_view[slot] = None
+
+    def validate(self) -> None:
+        """Asserts what holds between two events.
+
+        Invariant: pending checkpoints ascend behind the completed one; each registered slot has an address and a life;
+        a task has one incarnation in the ledger and in the view; counters are not negative.
+        """
+        ledger = self.ledger
+        numbers = [ledger.completed.checkpoint, *[pending.number for pending in ledger.pending]]
+        assert all(earlier < later for earlier, later in pairwise(numbers)), numbers
+        assert numbers[-1] <= ledger.highest, (numbers, ledger.highest)
+        assert ledger.previous.checkpoint <= ledger.completed.checkpoint, ledger.previous
+        assert self.addresses.keys() <= self.lives.keys(), (self.addresses, self.lives)
+        assert self.behind_view.keys() | self.behind_completed.keys() <= self.addresses.keys(), self.behind_view
+        assert self.over_soft_limit.keys() <= self.addresses.keys(), self.over_soft_limit
+        assert min(self.slots_requested, self.refusals, self.rollbacks) >= 0, self.slots_requested
+        assert self.slots_needed >= 0 and self.term >= 0, (self.slots_needed, self.term)
 
     def note_completed(self, slot: SlotId, completed: CheckpointId) -> None:
         """Notes which completed checkpoint a slot knows."""

@@ -1,1 +1,1 @@
-"""What leaves the job and what comes in from producers: keepers, the output gate, journals (protocol 7)."""
+"""Output to external systems and input from producers: keepers, the output gate, journals (protocol 7)."""

@@ -1,4 +1,4 @@
-"""The sender's end: what each keeper has, and which output may leave."""
+"""Task's end of its keepers, and of the channel to an external system (protocol 3 and 7)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
 Requirement = dict[LogId, int]
-"""Per log, the length that keepers must have acknowledged."""
+"""Length that keepers must have acknowledged, by log."""
 
 
 class KeeperLink:
-    """The task's end: what one keeper has acknowledged."""
+    """Link to one keeper: what the keeper has acknowledged."""
 
     __slots__ = ("acknowledged", "coverage", "dirty", "is_awaited", "is_ready", "ordinal", "shipped", "slot")
 
@@ -26,6 +26,7 @@ class KeeperLink:
         self.slot = slot
         self.coverage = coverage  # of the task, where sharing stops
         self.acknowledged: dict[LogId, int] = {}
+        #: Invariant: nothing is acknowledged by a keeper that is not ready
         self.shipped: dict[LogId, int] = {}
         self.dirty: dict[LogId, None] = {}
         self.is_ready = False  # has acknowledged a whole ``AppendLog``, so holds all that its task held then
@@ -35,7 +36,7 @@ class KeeperLink:
     def message(
         self, task: TaskId, incarnation: Incarnation, is_whole: bool, logs: CausalLogs, journal_start_bytes: int = 0
     ) -> AppendLog:
-        """What has not been shipped yet, as the next message."""
+        """Returns the next message, with what has not been shipped yet."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         self.is_awaited = True
         return AppendLog(task, incarnation, is_whole, self.deltas(logs), journal_start_bytes, ordinal)
@@ -49,11 +50,11 @@ class KeeperLink:
         self.is_awaited = False
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
-        """What has not been shipped yet."""
+        """Returns what has not been shipped yet."""
         return tuple(logs.take_unshipped(self.dirty, self.shipped))
 
     def acknowledge(self, kept: AppendAck) -> None:
-        """Takes an acknowledgement in."""
+        """Takes an acknowledgement in; that of a keeper which is not ready withdraws earlier ones."""
         self.is_awaited = False
         self.is_ready = kept.is_ready
         if not kept.is_ready:
@@ -63,11 +64,16 @@ class KeeperLink:
                 self.acknowledged[length.log] = length.end_bytes
 
     def rewind(self, logs: CausalLogs, only: Iterable[LogId] | None = None) -> None:
-        """At the heartbeat, and to a keeper that is not ready: what it has not acknowledged counts as not shipped."""
+        """Ships again what the keeper has not acknowledged: at the heartbeat, and to a keeper that is not ready."""
         for log in logs.replicas if only is None else only:
             if self.acknowledged.get(log, -1) < logs.end_bytes(log):
                 self.shipped[log] = self.acknowledged.get(log, -1)
                 self.dirty[log] = None
+
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert self.is_ready or not self.acknowledged, (self.slot, self.acknowledged)
+        assert self.ordinal >= 0 and self.dirty.keys() <= logs.replicas.keys(), (self.slot, self.dirty)
 
     def satisfies(self, requirement: Requirement) -> bool:
         """Whether all that is required has been acknowledged."""
@@ -77,7 +83,7 @@ class KeeperLink:
         )
 
     def _is_held_elsewhere(self, log: LogId, end_bytes: int) -> bool:
-        """A log of another task that has been covered meanwhile is sent to keepers no more."""
+        """Whether a log of another task has been covered meanwhile: it is sent to keepers no more."""
         coverage = self.coverage
         return coverage is not None and log != coverage.own_log and coverage.covered.get(log, 0) >= end_bytes
 
@@ -88,31 +94,33 @@ def held_by(links: Iterable[KeeperLink]) -> dict[SlotId, dict[LogId, int]]:
 
 
 class ExternalOutput:
-    """The sender's end of the channel to the outside: released in order, kept until confirmed."""
+    """Sender of the channel to an external system: releases output in order, and keeps it until it is confirmed."""
 
     __slots__ = ("claim", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
 
     def __init__(self, log: InflightLog) -> None:
         self.log = log
-        self.claim: int | None = None  # the outside's next number at registration
+        self.claim: int | None = None  # next number of the external system at registration
         self.confirmed_seq = 0
         self.cursor = 0
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
         self.unreleased_seq = log.next_seq
+        #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
+        #: Invariant: claim <= confirmed_seq; log.start_seq <= cursor once there is a claim
 
     def open(self, next_number: int) -> None:
-        """The outside has registered this incarnation."""
+        """Goes on behind what the external system has, which has registered this incarnation."""
         self.claim = self.confirmed_seq = self.cursor = next_number
         self.log.truncate(next_number)
 
     def append(self, kind: ElementKind, count: int, payload: bytes, requirement: Requirement) -> None:
-        """The task has produced output; it may leave when ``requirement`` is met."""
+        """Appends output of the task; it may leave when ``requirement`` is met."""
         self.log.append(kind, count, CheckpointId(0), payload)
         self.releases.append((self.log.next_seq, requirement))
         self.log.truncate(min(self.confirmed_seq, self.log.next_seq))
 
     def release(self, links: list[KeeperLink], has_keepers: bool) -> list[Chunk]:
-        """What may leave now."""
+        """Returns the chunks that may leave now."""
         if self.claim is None or (has_keepers and not links):
             return []
         while self.releases and self._is_free(self.releases[0], links):
@@ -130,7 +138,16 @@ class ExternalOutput:
         end, requirement = entry
         return end <= self.confirmed_seq or all(link.satisfies(requirement) for link in links)
 
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        self.log.validate()
+        ends = [self.unreleased_seq, *[end for end, _ in self.releases]]
+        assert ends == sorted(ends) and ends[-1] == self.log.next_seq, (ends, self.log.next_seq)
+        if self.claim is not None:
+            assert self.claim <= self.confirmed_seq, (self.claim, self.confirmed_seq)
+            assert self.log.start_seq <= max(self.cursor, self.confirmed_seq), (self.log.start_seq, self.cursor)
+
     def confirm(self, next_number: int) -> None:
-        """The outside has everything below ``next_number``."""
+        """Truncates what the external system has, which is all below ``next_number``."""
         self.confirmed_seq = max(self.confirmed_seq, next_number)
         self.log.truncate(min(self.confirmed_seq, self.log.next_seq))

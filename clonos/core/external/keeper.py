@@ -1,4 +1,4 @@
-"""A keeper: a buffer of the logs of a task whose effects leave the job, apart from the standby."""
+"""Keeper: a buffer of the logs of a task whose effects leave the job, apart from the standby (protocol 3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clonos.core.wire.replication_messages import AppendAck, AppendLog
 
 
 class Keeper:
-    """The keeper's end, for one task: its log and every log that it holds."""
+    """Keeper's end, for one task: its log and every log that it holds."""
 
     __slots__ = ("incarnation", "is_ready", "logs", "next_ordinal", "task")
 
@@ -18,27 +18,28 @@ class Keeper:
         self.task = task
         self.incarnation = incarnation
         self.is_ready = False
-        self.next_ordinal = 0
+        self.next_ordinal = 0  # of the next message of the task
+        #: Invariant: next_ordinal > 0 if it is ready
         self.logs = CausalLogs()
 
     def apply_view(self, incarnation: Incarnation) -> None:
-        """A view names the task's incarnation; only it is acknowledged from now on."""
+        """Takes over the task's incarnation that a view names; only it is acknowledged from now on."""
         if incarnation != self.incarnation:
             self.incarnation = incarnation
             self.is_ready = False
 
     def begin_generation(self) -> None:
-        """All logs are empty now; what a source took in stays, for it will be read again."""
+        """Empties all logs but the journal: what a source took in will be read again."""
         journal = self.logs.replicas.get(journal_of(self.task))
         self.logs = CausalLogs()
         if journal is not None:
             self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
 
     def keep(self, message: AppendLog, slot: SlotId) -> AppendAck | None:
-        """Appends and acknowledges; None for a message of another incarnation.
+        """Appends and acknowledges; returns None for a message of another incarnation.
 
-        A keeper that is new to the incarnation takes a whole message first, and so does one that has missed a message:
-        what was lost need not leave a gap in the logs that the next one bears.
+        A keeper that is new to the incarnation, or has missed a message, takes a whole message first: a lost message
+        need not leave a gap in the logs of the next one.
         """
         if message.incarnation != self.incarnation:
             return None
@@ -53,11 +54,17 @@ class Keeper:
         lengths = tuple([Length(delta.log, self.logs.end_bytes(delta.log)) for delta in message.deltas])
         return AppendAck(self.task, self.incarnation, slot, True, lengths)
 
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self.next_ordinal > 0 or not self.is_ready, (self.task, self.next_ordinal)
+        self.logs.validate()
+
     def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
-        """To the task's successor all that is kept: its causes too, which nobody else may have; to others theirs."""
+        """Returns every log held here to the task's successor, because nobody else may have its causes; to other askers
+        only the logs they asked for."""
         asked = plan.asked_for(asker)
         return self.logs.deltas(dict.fromkeys((*asked, *self.logs.replicas)) if asker == self.task else asked)
 
     def kept(self, slot: SlotId) -> AppendAck:
-        """All lengths."""
+        """Returns an acknowledgement of the lengths of all logs."""
         return AppendAck(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())

@@ -223,6 +223,23 @@ class OutputGate:
         """Bytes of the journal that the task is given when it starts."""
         return self.journal.recovered if self.journal is not None else b""
 
+    def adopt_journal(
+        self, snapshot: Snapshot | None, found: Delta | None, left: Delta | None, lost_since: int | None
+    ) -> None:
+        """Begins the journal where the restored state ends; see ``SourceJournal.adopt``."""
+        if self.journal is not None:
+            self.journal.adopt(snapshot.journal_offset_bytes if snapshot is not None else 0, found, left, lost_since)
+
+    def read_journal(self, read_bytes: int) -> None:
+        """Takes over up to where the task has read its journal."""
+        if self.journal is not None:
+            self.journal.read(read_bytes)
+
+    def set_out_of_budget(self, is_out: bool) -> None:
+        """Takes nothing in from a producer while the task may produce nothing."""
+        if self.journal is not None:
+            self.journal.set_out_of_budget(is_out)
+
     def on_journal_data(self, data: bytes) -> None:
         """Takes in whole records that have come from a producer; they are released when keepers hold them."""
         assert self.journal is not None, self.task
@@ -248,6 +265,15 @@ class OutputGate:
             self._keep_all(link)
         if self.journal is not None:
             self.journal.open_if_due()
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for link in self.keepers.values():
+            link.validate(self.logs)
+        if self.outside is not None:
+            self.outside.validate()
+        if self.journal is not None:
+            self.journal.validate()
 
     def close(self) -> None:
         """Closes the channel to the external system, because the incarnation has ended."""

@@ -58,6 +58,7 @@ class SourceJournal:
         self.found_bytes = 0  # what keepers had of it when this incarnation began: the task has it, for replay
         self.released_bytes = 0  # every keeper has it: the task has been given it, and may read it
         self.read_bytes = 0  # by the task
+        #: Invariant: found_bytes, released_bytes and read_bytes <= end_bytes; read_bytes <= given_bytes
         self.is_wanted = False  # the task is live, and the journal has no end yet
         self.is_open = False
         self.is_held = False
@@ -144,6 +145,13 @@ class SourceJournal:
         if not is_succeeded_here or view.number != self.met + 1 or self.given_bytes <= self.start_bytes:
             return None
         return Delta(self.id, self.start_bytes, False, self._between(self.start_bytes, self.given_bytes))
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        if self.id not in self.logs.replicas:
+            return  # the logs are being gathered
+        assert max(self.found_bytes, self.released_bytes) <= self.end_bytes, (self.task, self.end_bytes)
+        assert self.read_bytes <= self.given_bytes, (self.task, self.read_bytes, self.given_bytes)
 
     # ------------------------------------------------------------------ what comes in
 

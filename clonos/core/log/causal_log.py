@@ -61,6 +61,7 @@ class CausalLogs:
     def __init__(self) -> None:
         self.replicas: dict[LogId, Replica] = {}
         self.size_bytes = 0
+        #: Invariant: size_bytes is the sum of the lengths of all copies
 
     def begin(self, log: LogId, offset_bytes: int, data: bytes = b"") -> None:
         """Begins the copy of a log at ``offset_bytes`` with ``data`` as its first bytes."""
@@ -132,6 +133,14 @@ class CausalLogs:
                 shipped[log] = end
         dirty.clear()
         return found
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        size_bytes = 0
+        for log, replica in self.replicas.items():
+            assert replica.start_bytes >= 0, (log, replica.start_bytes)
+            size_bytes += len(replica.data)
+        assert self.size_bytes == size_bytes, (self.size_bytes, size_bytes)
 
     def lengths(self) -> tuple[Length, ...]:
         """Returns the end of every copy, ordered by log."""

@@ -34,6 +34,7 @@ class Coverage:
             LogId, None
         ] = {}  # logs with bytes that are not covered: these are shared and sent to keepers
         self.givers: dict[LogId, str] = {}  # domain from which all bytes of an uncovered log came, if it was one domain
+        #: Invariant: what is uncovered is held here, and the own log is covered up to its end at most
 
     @staticmethod
     def wanted(plan: Plan, task: TaskId, slot: SlotId) -> Coverage | None:
@@ -79,6 +80,11 @@ class Coverage:
                 self._cover(log, sorted(held.values(), reverse=True)[wanted - 1])
             if self.covered.get(log, 0) >= logs.end_bytes(log):
                 del self.uncovered[log]
+
+    def validate(self, logs: CausalLogs) -> None:
+        """Asserts what holds between two events."""
+        assert self.uncovered.keys() <= logs.replicas.keys(), self.uncovered
+        assert self.covered.get(self.own_log, 0) <= logs.end_bytes(self.own_log), self.covered
 
     def deltas(self, shipped: dict[LogId, int], logs: CausalLogs) -> tuple[Delta, ...]:
         """Returns the uncovered bytes that a session has not carried, and marks them as shipped."""

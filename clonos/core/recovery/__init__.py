@@ -1,1 +1,1 @@
-"""How one incarnation recovers: the table of its life, and the gathering of its log (protocol 6)."""
+"""Recovery of one incarnation: the table of its states, and the gathering of its log (protocol 6)."""

@@ -1,4 +1,4 @@
-"""Gathering: a recovering task asks every holder for its lost log, and for the replicas that it should hold.
+"""Gathering: a recovering task asks every holder for its log, and for replicas that it should hold (protocol 6.4, 6.5).
 
 Answers are remembered by holder, never counted. All are prefixes of one log, so the longest contains the others.
 """
@@ -18,7 +18,7 @@ from clonos.core.wire.recovery_messages import LogReply
 
 
 class Holder(NamedTuple):
-    """Who may hold the log: a task, or (``is_keeper``) the keeper of ``task`` in ``slot``."""
+    """Possible holder of the log: a task, or (``is_keeper``) the keeper of ``task`` in ``slot``."""
 
     task: TaskId
     is_keeper: bool
@@ -27,7 +27,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Waits for the holders. Asked under ``view``: another view asks everybody again."""
+    """Answers of the holders so far, and who has not answered under ``view``. Another view asks all of them again."""
 
     view: ViewNumber
     waiting_for: frozenset[Holder]
@@ -35,12 +35,13 @@ class Gathering:
 
     @property
     def is_complete(self) -> bool:
-        """Everybody has answered."""
+        """Whether every holder has answered."""
         return not self.waiting_for
 
 
 def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
-    """Every holder of the task's log that has a slot in ``view``. An incarnation without a slot has nothing yet."""
+    """Returns the holders of the task's log that have a slot in ``view``; an incarnation without a slot has nothing
+    yet."""
     tasks = plan.holders[task]
     found = [Holder(t, False, slot) for t in tasks if (slot := view.placements[t].slot) is not None]
     # Where sharing stops every task has keepers, of its own log and of others that are not covered.
@@ -51,12 +52,12 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
 
 
 def keepers_of(view: View, task: TaskId) -> tuple[Holder, ...]:
-    """The keepers of one task in ``view``."""
+    """Returns the keepers of one task in ``view``."""
     return tuple(Holder(task, True, slot) for slot in view.placements[task].keepers)
 
 
 def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
-    """Asks all holders; only for its journal where the incarnation began with its generation: then there is no log."""
+    """Asks all holders; in a new generation, where there is no log, only keepers of the journal."""
     if view.placements[task].is_fresh:
         holders = keepers_of(view, task) if plan.is_journalled(task) else ()
     else:
@@ -65,13 +66,16 @@ def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
 
 
 def ask_again(state: Gathering, before: Gathering) -> Gathering:
-    """Another view: everybody is asked anew; what was answered before stays true."""
+    """Asks all holders again under another view; what was answered before stays true."""
     return Gathering(state.view, state.waiting_for, before.answers)
 
 
 def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
-    """Raises ``MessageMalformed`` for a copy of the asker's log that begins behind the checkpoint that it restores: no
-    holder has dropped so much. Where sharing stops, copies are pieces, which begin anywhere."""
+    """Checks that a copy of the asker's log does not begin behind the checkpoint that it restores.
+
+    No holder has dropped that much. With ``replicas=f``, copies are pieces, which begin anywhere.
+    Raises: MessageMalformed.
+    """
     for delta in answer.replicas if plan.replicas is None else ():
         if delta.log == log_of(answer.task) and delta.offset_bytes > base_bytes:
             said = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
@@ -79,21 +83,22 @@ def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
 
 
 def collect_reply(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
-    """Takes an answer in, unless it belongs to an earlier question or has been had."""
+    """Takes an answer in, unless it belongs to an earlier question or was there already."""
     if view != state.view or holder not in state.waiting_for:
         return state
     return Gathering(state.view, state.waiting_for - {holder}, (*state.answers, (holder, deltas)))
 
 
 def choose_longest(copies: list[Delta]) -> Delta:
-    """The copy that contains all others."""
+    """Returns the copy that contains all others."""
     return max(copies, key=lambda delta: (delta.offset_bytes + len(delta.data), -delta.offset_bytes))
 
 
 def join_pieces(base_bytes: int, log: LogId, pieces: list[Delta]) -> tuple[bytes, int]:
-    """A log from ``base_bytes`` on up to the first byte that no piece has; and how far the furthest piece reaches.
+    """Joins a log from ``base_bytes`` up to the first byte that no piece has; returns it, and where the furthest piece
+    ends.
 
-    Where sharing stops, a holder may have a piece only. Behind a hole nothing is of use: the log is lost.
+    With ``replicas=f``, a holder may have only a piece. Pieces behind a hole are useless, and the log is lost.
     """
     joined = bytearray()
     for piece in sorted(pieces, key=lambda delta: delta.offset_bytes):
@@ -106,9 +111,10 @@ def join_pieces(base_bytes: int, log: LogId, pieces: list[Delta]) -> tuple[bytes
 
 
 def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[LogId, Delta], int]:
-    """Where sharing stops: the log of ``task`` of all pieces, its journal, and how far the furthest piece reaches.
+    """Returns, with ``replicas=f``, the log of ``task`` from all pieces, other logs, and where the furthest piece ends.
 
-    Other logs are those of a keeper or a shadow: the causes of this one, which nobody else may have."""
+    Other logs come from a keeper or a shadow: they are the causes of this one, which nobody else may have.
+    """
     own = log_of(task)
     pieces = [delta for _, deltas in state.answers for delta in deltas if delta.log == own]
     data, furthest = join_pieces(base_bytes, own, pieces)
@@ -116,7 +122,7 @@ def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[L
 
 
 def gathered_logs(state: Gathering) -> dict[LogId, Delta]:
-    """Per log that anybody had, the longest copy. Copies that differ where they overlap are a divergence."""
+    """Returns the longest copy of each log. Copies that differ where they overlap are a divergence."""
     copies: dict[LogId, list[Delta]] = {}
     for _, deltas in state.answers:
         for delta in deltas:
@@ -129,7 +135,8 @@ def gathered_logs(state: Gathering) -> dict[LogId, Delta]:
 
 
 def recovered_logs(state: Gathering, plan: Plan, task: TaskId, base_bytes: int) -> tuple[dict[LogId, Delta], int]:
-    """What a successor adopts; and how far the furthest copy of its own log reached, if it may have a hole."""
+    """Returns the logs that a successor adopts, and where the furthest copy of its own log ends if that may have a
+    hole."""
     if plan.replicas is None:
         return gathered_logs(state), 0
     return joined_logs(state, task, base_bytes)

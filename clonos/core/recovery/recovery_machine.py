@@ -34,7 +34,7 @@ class Recovering:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """Has state and log; waits until each receiver, the outside included, has stated its claim."""
+    """Has state and log; waits until each receiver, external systems included, has stated its claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class JournalMissing:
 
 @dataclass(frozen=True, slots=True)
 class SinkFencedOff:
-    """The outside refuses this incarnation: it has registered a later one, of this generation or of a later."""
+    """The external system refuses this incarnation, because it has registered a later one."""
 
     generation: int
     incarnation: Incarnation
@@ -118,7 +118,7 @@ Event = Gathered | Restored | Stated | LogEnded | JournalMissing | SinkFencedOff
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Adopt the logs, state your claims to the inputs, open the outside."""
+    """Adopt the logs, send handshakes to the inputs, register with the external system."""
 
     gathering: Gathering
 
@@ -166,7 +166,7 @@ def _restore(state: Recovering, _event: Restored) -> Next[Recovering | Connectin
 
 
 def _connect_when_ready(state: Recovering) -> Next[Recovering | Connecting]:
-    # Whoever is still gathering states nothing: its claim would be too low.
+    # A task that is still gathering states nothing: its claim would be too low.
     if state.is_restored and state.gathering.is_complete:
         return Connecting(), (Connect(state.gathering),)
     return state, ()

@@ -23,7 +23,7 @@ class Pressure:
         self.slot, self.options, self.shell = slot, options, shell
         self.budget = InflightBudget(options, shell.spill)
         self.is_over_soft_limit = False  # here
-        self.is_held = False  # some other slot is over its soft limit
+        self.is_held = False  # another slot is above its soft limit
         self._held_until_ns = 0
 
     @property
@@ -67,7 +67,7 @@ class Pressure:
         return LimitExceeded(str(use), use.option, self.budget.failure)
 
     def on_spilled(self, number: int, stored_bytes: int, error: str) -> None:
-        """Counts a segment that is on disk; one that cannot be written stays in memory and is written again later."""
+        """Counts a segment that is on disk; a segment that cannot be written stays in memory for now."""
         if self.budget.spilled(number, stored_bytes, error):
             self.shell.warn(
                 f"slot {self.slot} cannot write its in-flight logs to disk: {error}. They stay in memory;"

@@ -1,4 +1,4 @@
-"""What a slot holds for tasks of other slots: standbys, shadows of hot ones, and keepers (protocol 5, 6.10 and 3)."""
+"""Standbys, shadows of hot standbys and keepers that a slot holds for other slots (protocol 3, 5 and 6.10)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Backups:
         self.standbys: dict[TaskId, Standby] = {}
         self.shadows: dict[TaskId, Shadow] = {}
         self.keepers: dict[TaskId, Keeper] = {}
+        #: Invariant: a shadow has the incarnation of its task in the view
         self._sessions = count(1)  # numbers of sessions with shadows, each given once
 
     @property
@@ -43,16 +44,16 @@ class Backups:
 
     # ------------------------------------------------------------------ messages
 
-    def on_keep(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
+    def on_append_log(self, sender: SlotId, message: AppendLog, _payload: object) -> None:
         """Appends to the logs of a keeper, and acknowledges.
 
         Raises: MessageMalformed, if the sender does not host the task.
         """
         check_life(sender, message.task, message.incarnation, self.view)
         keeper = self.keepers.get(message.task)
-        kept = keeper.keep(message, self.slot) if keeper is not None else None
-        if kept is not None and (slot := self.view.placements[message.task].slot) is not None:
-            self.shell.send(slot, kept)
+        acknowledgement = keeper.keep(message, self.slot) if keeper is not None else None
+        if acknowledgement is not None and (slot := self.view.placements[message.task].slot) is not None:
+            self.shell.send(slot, acknowledgement)
 
     def on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
         """Hands a snapshot to the task's standby and shadow.
@@ -219,6 +220,16 @@ class Backups:
             slot = self.view.placements[task].slot
             if keeper.is_ready and slot is not None:
                 self.shell.send(slot, keeper.kept(self.slot))
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        for standby in self.standbys.values():
+            standby.validate()
+        for keeper in self.keepers.values():
+            keeper.validate()
+        for task, shadow in self.shadows.items():
+            assert shadow.incarnation == self.view.placements[task].incarnation, (task, shadow.incarnation)
+            shadow.validate()
 
     def close(self) -> None:
         """Ends all shadows."""

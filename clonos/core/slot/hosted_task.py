@@ -18,7 +18,6 @@ from clonos.core.channel.sender import ChannelSender
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshot, PendingSnapshots
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.log.causal_log import CausalLogs
-from clonos.core.log.determinants import claims_of
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, LogId, TaskId, ThreadId, journal_of, log_of
@@ -148,11 +147,8 @@ class HostedTask:
         own = found.pop(self.own_log, None)
         assert own is None or own.offset_bytes <= base, (self.task, own, base)
         self._begin_log(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
-        if self.effects.journal is not None:
-            start = self.snapshot.journal_offset_bytes if self.snapshot is not None else 0
-            lost_since = None if self.placement.is_first else self.view.generation
-            copy = found.pop(journal_of(self.task), None)
-            self.effects.journal.adopt(start, copy, self._left_journal, lost_since)
+        copies = found.pop(journal_of(self.task), None), self._left_journal
+        self.effects.adopt_journal(self.snapshot, *copies, None if self.placement.is_first else self.view.generation)
         for log, delta in found.items():
             self._begin_log(log, delta.offset_bytes, delta.data)
 
@@ -162,8 +158,7 @@ class HostedTask:
             self.coverage.grew(log)
 
     def _open_channels(self) -> None:
-        channels, starts = self.plan.inputs[self.task], dict(self.snapshot.inputs) if self.snapshot else {}
-        self.inputs.open(channels, starts, claims_of(bytes(self.logs.replicas[self.own_log].data), len(channels)))
+        self.inputs.open(self.plan.inputs[self.task], self.snapshot, self.logs.replicas[self.own_log])
         nexts = dict(self.snapshot.outputs) if self.snapshot else {}
         for channel in self.plan.outputs[self.task]:
             if self.promoted_shadow is not None:
@@ -202,7 +197,7 @@ class HostedTask:
 
     def stated(self) -> None:
         """Lets the table decide, because a claim has come or a receiver has been replaced."""
-        self.advance(recovery_machine.Stated(self.outputs.is_unstated or self.effects.is_unregistered))
+        self.advance(recovery_machine.Stated(self.outputs.lacks_handshake or self.effects.is_unregistered))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
@@ -217,10 +212,7 @@ class HostedTask:
     # ------------------------------------------------------------------ shadows
 
     def adopt_shadow(self, shadow: Shadow) -> bool:
-        """Counts what has come to the shadow as one more answer; whether the task goes on from where the shadow stands.
-
-        It does where the shadow has passed the barrier that is restored: its log goes on where the gathered one does.
-        """
+        """Counts what the shadow holds as one more answer; returns whether the task goes on from where it stands."""
         assert shadow.is_sealed, self.task
         if shadow.stands_at(self.placement.restore):
             self.promoted_shadow = shadow
@@ -300,8 +292,7 @@ class HostedTask:
         if self.shadow_feeds.is_hot:
             may_begin = emission.snapshot is not None and isinstance(self.state, recovery_machine.Live)
             self.shadow_feeds.on_emission(emission, self.inputs.received if may_begin else None)
-        if self.effects.journal is not None:
-            self.effects.journal.read(emission.journal_read_bytes)
+        self.effects.read_journal(emission.journal_read_bytes)
         self.running.on_emission(emission)
         self.update_output_budget()
 
@@ -311,8 +302,7 @@ class HostedTask:
         if self.is_paused and not self.plan.inputs[self.task]:
             budget_bytes = 0
         self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.running.handled_bytes)
-        if self.effects.journal is not None:
-            self.effects.journal.set_out_of_budget(budget_bytes <= 0)
+        self.effects.set_out_of_budget(budget_bytes <= 0)
 
     def pause_sources(self, is_paused: bool) -> None:
         """Takes over whether sources of this slot may read."""
@@ -384,6 +374,15 @@ class HostedTask:
         self.effects.tick()
         self.shadow_feeds.tick()
         self.acknowledge_snapshots()
+
+    def validate(self) -> None:
+        """Asserts what holds between two events, in each part."""
+        assert self.recovery.is_recovering == (self.inputs.view is None), self.state
+        for part in (self.logs, self.inputs, self.outputs, self.effects, self.shadow_feeds, self.pending):
+            part.validate()
+        if self.coverage is not None:
+            self.coverage.validate(self.logs)
+        self.running.validate(self.logs.end_bytes(self.own_log))
 
     def close(self, view: View) -> Delta | None:
         """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""

@@ -22,6 +22,7 @@ class HostedThread(CommandQueue):
         super().__init__()
         self.task, self.number, self.shell = task, number, shell
         self.fed_bytes = 0  # end of the log that the shadow was given
+        #: Invariant: fed_bytes <= end of the own log
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.records_in: int | None = None  # since the job's start; None before the first step
         self.asked: Triggered | None = None  # the highest barrier asked of a source
@@ -79,6 +80,11 @@ class HostedThread(CommandQueue):
         self.asked = message
         if self.is_attached:
             self.put(message)
+
+    def validate(self, own_end_bytes: int) -> None:
+        """Asserts what holds between two events."""
+        assert self.fed_bytes <= own_end_bytes, (self.task, self.fed_bytes, own_end_bytes)
+        assert self.handled_bytes >= 0, (self.task, self.handled_bytes)
 
     def on_emission(self, emission: Emission) -> None:
         """Counts what the task has handed over."""

@@ -172,7 +172,7 @@ class Slot(StorageEvents, LocalEvents):
             hosted.on_log_reply(answer)
 
     def _on_keep(self, sender: SlotId, message: AppendLog, payload: object) -> None:
-        self.backups.on_keep(sender, message, payload)
+        self.backups.on_append_log(sender, message, payload)
 
     def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
         self.backups.on_standby_update(sender, update, payload)
@@ -332,6 +332,15 @@ class Slot(StorageEvents, LocalEvents):
                 tuple([task for task, shadow in sorted(self.backups.shadows.items()) if shadow.is_following]),
             )
         )
+
+    def validate(self) -> None:
+        """Asserts what holds between two events: simulated worlds call it after each."""
+        assert self.backups.completed == self.completed, (self.backups.completed, self.completed)
+        for task, hosted in self.hosted.items():
+            assert hosted.task == task and hosted.view.number <= self.view.number, (task, hosted.view.number)
+            hosted.validate()
+        self.backups.validate()
+        self.pressure.budget.validate()
 
     def close(self) -> None:
         """Ends everything here."""

@@ -1,4 +1,4 @@
-"""What a task reports to the coordinator until that has answered: a failure, and its next step (protocol 6.9)."""
+"""Reports of a task to the coordinator, repeated until answered: a failure, and its next step (protocol 6.9)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A hot standby: a life of another slot's task that replays its log as it grows, and may be the next one's beginning.
+"""Hot standby: a shadow of another slot's task that replays the task's log as it grows (protocol 6.10).
 
     Asking ──a session begins──▶ Waiting ──snapshot read──▶ following ──the view names this slot──▶ sealed
        ▲                            │                          │
        └────── anything missing ────┴──────────────────────────┘
 
-A shadow is always in replay: it draws nothing, asks nobody outside, and what it makes stays here. It is never needed:
-whatever is odd ends it, and its standby takes over as every standby does.
+A shadow is always in replay: it draws nothing, calls no external system, and what it makes stays here. Nothing depends
+on it: anything unexpected ends it, and its standby takes over as every standby does.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 
 OBJECTS_REMEMBERED = 8
-"""Snapshots whose objects are remembered for a session that has not begun here."""
+"""Number of snapshots whose objects are remembered for a session that has not begun here."""
 
 
 class Shadow:
-    """Of one incarnation of a task, until that ends."""
+    """Shadow of one incarnation of a task, until that incarnation ends."""
 
     def __init__(
         self, context: SlotContext, view: View, placement: Placement, completed: CheckpointId, sessions: Iterator[int]
@@ -48,8 +48,8 @@ class Shadow:
         self._sessions = sessions
         self.own_log = log_of(self.task)
         self.leader = placement.slot
-        self.is_refused = False  # its code has raised here: not again in this incarnation
-        self.is_sealed = False  # its incarnation is over, and this slot has the next one
+        self.is_refused = False  # the code has raised here, so the shadow ends until the next incarnation
+        self.is_sealed = False  # its incarnation has ended, and this slot has the next one
         self._objects: dict[CheckpointId, tuple[str, ...]] = {}
         self._begin()
 
@@ -63,7 +63,9 @@ class Shadow:
         self.skipped_bytes = 0  # of what came and was not needed
         self.thread: ThreadId | None = None  # until it has a thread
         self.handle: TaskHandle | None = None
+        #: Invariant: a thread has a number and a handle, or neither
         self.fed_bytes = 0  # end of the log that the thread has been given
+        #: Invariant: fed_bytes <= end of the own log here
         self.receivings: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
         self.worked_bytes = self.handled_bytes = self.records_in = 0
@@ -75,7 +77,7 @@ class Shadow:
     # ------------------------------------------------------------------ the session
 
     def ask(self) -> None:
-        """For a session, or says how far this one is; repeated at the heartbeat."""
+        """Asks for a session, or reports how far this one is; repeated at the heartbeat."""
         if not self.is_refused and not self.is_sealed and self.leader is not None:
             self.reported_bytes = self.worked_bytes
             worked_bytes = self.worked_bytes + self.skipped_bytes
@@ -83,13 +85,13 @@ class Shadow:
             self.shell.send(self.leader, message)
 
     def renew(self) -> None:
-        """Something is missing: begins anew, at some later barrier."""
+        """Begins anew at a later barrier, because something is missing."""
         self._end_thread()
         self._begin()
         self.ask()
 
     def on_feed(self, message: FeedShadow, payload: bytes | memoryview) -> None:
-        """What the task has decided and taken in: taken in whole, in order, or not at all."""
+        """Takes in what the task has decided and received: whole and in order, or not at all."""
         if message.session != self.session or self.is_refused or self.is_sealed:
             return
         if message.ordinal != self.next_ordinal or any(map(self.logs.has_gap, message.deltas)):
@@ -109,7 +111,7 @@ class Shadow:
             self._feed(message, payload)
 
     def on_update(self, update: StandbyUpdate) -> None:
-        """A snapshot of the task is stored."""
+        """Notes where a snapshot of the task is stored."""
         if update.incarnation != self.incarnation or self.is_sealed:
             return
         self._objects[update.checkpoint] = update.objects
@@ -123,7 +125,7 @@ class Shadow:
             self.shell.read_objects(ShadowRead(self.task, self.session), self._objects[self.base])
 
     def on_objects_read(self, session: int, restored: RestoredState | None) -> None:
-        """The state at the barrier where the session began."""
+        """Starts from the state at the barrier where the session began."""
         if session != self.session or not self.is_reading or self.is_sealed:
             return
         own = self.logs.replicas.get(self.own_log)
@@ -190,7 +192,7 @@ class Shadow:
     # ------------------------------------------------------------------ what its thread tells
 
     def on_emission(self, emission: Emission) -> None:
-        """A step of the task was done again: its output is kept for the case that this becomes the task."""
+        """Keeps the output of a replayed step, because the shadow may become the task."""
         assert not emission.log, self.task
         for output in emission.outputs:
             self.outputs[output.channel].append(output.kind, output.count, output.checkpoint, output.payload)
@@ -208,11 +210,11 @@ class Shadow:
             self.ask()
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
-        """It waits for elements, which come as the task takes them in."""
+        """Notes which elements replay waits for; they come when the task receives them."""
         self.needed[channel] = next_seq
 
     def on_raised(self, failed: TaskFailed) -> None:
-        """The task has done this step, and here it raises: the standby stays what every standby is."""
+        """Ends the shadow for good, because a step that the task has completed raises here."""
         self.shell.warn(
             f"the hot standby of {self.plan.task_name(self.task)} has ended, and follows as a passive one now: what the"
             f" task did without an error raises {failed.error} when it is done again",
@@ -225,14 +227,14 @@ class Shadow:
     # ------------------------------------------------------------------ checkpoints
 
     def on_completed(self, completed: Completed) -> None:
-        """What lies before the checkpoint is not needed any more."""
+        """Drops what lies before a completed checkpoint."""
         self.completed = completed.checkpoint
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(log_of(task), offset_bytes)
         self._truncate()
 
     def _truncate(self) -> None:
-        """Output before the latest completed checkpoint whose barrier it has passed, and earlier snapshots, go."""
+        """Drops output and snapshots before the latest completed checkpoint whose barrier the shadow has passed."""
         over = [checkpoint for checkpoint in self.reached if checkpoint <= self.completed]
         if not over:
             return
@@ -249,7 +251,7 @@ class Shadow:
     # ------------------------------------------------------------------ the end
 
     def tick(self) -> None:
-        """At the heartbeat."""
+        """Repeats at the heartbeat what it asks for; begins anew where the snapshot at its base is overdue."""
         is_late = self.base and self.handle is None and not self.is_reading
         if is_late and any(checkpoint > self.base for checkpoint in self._objects):
             self.renew()  # the snapshot at its base has never come
@@ -262,7 +264,7 @@ class Shadow:
 
     @property
     def is_following(self) -> bool:
-        """Whether it could be the task's next life."""
+        """Whether the shadow could become the task's next incarnation."""
         return self.handle is not None
 
     def stands_at(self, restore: CheckpointId) -> bool:
@@ -271,9 +273,20 @@ class Shadow:
         return self.handle is not None and snapshot is not None and not snapshot.final
 
     def held(self, own_offset_bytes: int) -> tuple[Delta, ...]:
-        """What came here of the task's log and of those that the task holds, as a holder's answer."""
+        """Returns the task's log and those that the task holds, as far as they have come here, as a holder's answer."""
         deltas = self.logs.deltas((self.own_log, *self.plan.held[self.task]))
         return tuple(delta for delta in deltas if delta.log != self.own_log or delta.offset_bytes <= own_offset_bytes)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert (self.thread is None) == (self.handle is None), (self.task, self.thread)
+        assert self.handle is None or not self.is_refused, self.task
+        assert self.handle is None or self.fed_bytes <= self.logs.end_bytes(self.own_log), (self.task, self.fed_bytes)
+        self.logs.validate()
+        for receiving in self.receivings.values():
+            receiving.validate()
+        for log in self.outputs.values():
+            log.validate()
 
     def _end_thread(self) -> None:
         if self.thread is not None:
@@ -284,7 +297,7 @@ class Shadow:
         self.outputs.clear()
 
     def close(self) -> None:
-        """It is over."""
+        """Ends the shadow."""
         self._end_thread()
         self.thread, self.handle = None, None
 

@@ -6,7 +6,7 @@ Rules:
 - Each message has the deltas of every log that the task holds before the elements that depend on them: a shadow that
   has an entry of this task's log has its causes, as any receiver has.
 - The own log is sent only up to the last completed step: a step that kills the process must not kill the shadow too.
-- A shadow holds nobody up: one that lags too far behind is dropped, and asks for another session.
+- A shadow holds nobody up: a shadow that lags too far behind is dropped, and asks for another session.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOTHING = FedElements(ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), 
 class ShadowFeed:
     """Session with one hot standby. It has begun when ``base`` is not 0."""
 
-    __slots__ = ("base", "dirty", "is_let_go", "ordinal", "sent_bytes", "session", "shipped", "slot", "worked_bytes")
+    __slots__ = ("base", "dirty", "is_dropped", "ordinal", "sent_bytes", "session", "shipped", "slot", "worked_bytes")
 
     def __init__(self, slot: SlotId, session: int) -> None:
         self.slot, self.session = slot, session
@@ -60,9 +60,10 @@ class ShadowFeed:
         self.ordinal = 0  # of the next message
         self.sent_bytes = 0
         self.worked_bytes = 0
+        #: Invariant: 0 <= worked_bytes <= sent_bytes; nothing is sent before the session has a base
         self.shipped: dict[LogId, int] = {}
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
-        self.is_let_go = False
+        self.is_dropped = False
 
     def mark(self, log: LogId) -> None:
         """Marks a log that has grown: it is sent with the next message."""
@@ -99,11 +100,11 @@ class ShadowFeed:
         self.ordinal += 1
         self.sent_bytes += cost
         if self.sent_bytes - self.worked_bytes > lag_bytes_max:
-            self.is_let_go = True
+            self.is_dropped = True
 
     def skip_ordinal_if_dropped(self) -> None:
         """Leaves a number out for a shadow that was dropped: to it, something seems to be lost, and it begins anew."""
-        self.ordinal += self.is_let_go
+        self.ordinal += self.is_dropped
 
 
 class ShadowFeeds:
@@ -126,26 +127,27 @@ class ShadowFeeds:
         self.shadow_feeds: dict[SlotId, ShadowFeed] = {}
         self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
         self._done_bytes = 0  # end of the own log behind the last step that the task has completed
+        #: Invariant: _done_bytes <= end of the own log; no session has shipped more of it
 
     def on_feed_ack(self, message: FeedAck) -> None:
         """Takes a hot standby's request for a session, or how far it is."""
         if not self.is_hot or message.slot not in self.standbys:
             return
-        lead = self.shadow_feeds.get(message.slot)
-        if lead is None or message.session > lead.session:
+        feed = self.shadow_feeds.get(message.slot)
+        if feed is None or message.session > feed.session:
             self.shadow_feeds[message.slot] = ShadowFeed(message.slot, message.session)
-        elif message.session == lead.session:
-            lead.on_ack(message.worked_bytes)
+        elif message.session == feed.session:
+            feed.on_ack(message.worked_bytes)
 
     def apply_view(self, standbys: tuple[SlotId, ...]) -> None:
         """Takes over which slots have a standby of the task."""
         self.standbys = standbys
-        self.shadow_feeds = {slot: lead for slot, lead in self.shadow_feeds.items() if slot in standbys}
+        self.shadow_feeds = {slot: feed for slot, feed in self.shadow_feeds.items() if slot in standbys}
 
     def grown(self, log: LogId) -> None:
         """Marks a log that has grown."""
-        for lead in self.shadow_feeds.values():
-            lead.mark(log)
+        for feed in self.shadow_feeds.values():
+            feed.mark(log)
 
     def took(self, batch: Batch, skip: int, payload: bytes | memoryview) -> None:
         """Feeds elements that were accepted, their causes before them."""
@@ -153,9 +155,9 @@ class ShadowFeeds:
             return
         taken = FedElements(batch.channel, batch.first_seq, batch.kind, batch.count, skip, batch.checkpoint, payload)
         self._taken.setdefault(batch.channel, deque()).append(taken)
-        for lead in self.shadow_feeds.values():
-            if lead.base and not lead.is_let_go:
-                self._send(lead, taken)
+        for feed in self.shadow_feeds.values():
+            if feed.base and not feed.is_dropped:
+                self._send(feed, taken)
 
     def on_emission(self, emission: Emission, received: dict[ChannelId, int] | None) -> None:
         """Feeds a step that the task has completed; nothing in the middle of a step.
@@ -172,13 +174,13 @@ class ShadowFeeds:
         if not emission.records_in and snapshot is None:
             return
         self._done_bytes = self.logs.end_bytes(self.own_log)
-        for lead in self.shadow_feeds.values():
-            if lead.base:
-                lead.mark(self.own_log)
-                if not lead.is_let_go and lead.shipped.get(self.own_log, -1) < self._done_bytes:
-                    self._send(lead, NOTHING)
+        for feed in self.shadow_feeds.values():
+            if feed.base:
+                feed.mark(self.own_log)
+                if not feed.is_dropped and feed.shipped.get(self.own_log, -1) < self._done_bytes:
+                    self._send(feed, NOTHING)
             elif snapshot is not None and received is not None and self._may_begin(snapshot, received):
-                self._begin(lead, snapshot.checkpoint, dict(snapshot.inputs))
+                self._begin(feed, snapshot.checkpoint, dict(snapshot.inputs))
 
     def _may_begin(self, snapshot: Snapshot, received: dict[ChannelId, int]) -> bool:
         """Whether all that has come behind the barrier is still here: a task that began as a shadow lacks some."""
@@ -191,22 +193,22 @@ class ShadowFeeds:
                 return False
         return True
 
-    def _begin(self, lead: ShadowFeed, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
+    def _begin(self, feed: ShadowFeed, base: CheckpointId, nexts: dict[ChannelId, int]) -> None:
         """Sends whole logs first, then what has come behind the barrier ``base``."""
-        lead.begin(base, self.logs)
-        self._send(lead, NOTHING)
+        feed.begin(base, self.logs)
+        self._send(feed, NOTHING)
         for channel, waiting in sorted(self._taken.items()):
             for taken in waiting:
-                self._send(lead, taken._replace(skip=max(taken.skip, nexts[channel] - taken.first_seq)))
+                self._send(feed, taken._replace(skip=max(taken.skip, nexts[channel] - taken.first_seq)))
 
-    def _send(self, lead: ShadowFeed, taken: FedElements) -> None:
-        deltas = lead.deltas(self.own_log, self.logs, self._done_bytes)
+    def _send(self, feed: ShadowFeed, taken: FedElements) -> None:
+        deltas = feed.deltas(self.own_log, self.logs, self._done_bytes)
         message = FeedShadow(
             self.task,
             self.incarnation,
-            lead.session,
-            lead.ordinal,
-            lead.base,
+            feed.session,
+            feed.ordinal,
+            feed.base,
             taken.channel,
             taken.first_seq,
             taken.kind,
@@ -215,12 +217,21 @@ class ShadowFeeds:
             taken.checkpoint,
             deltas,
         )
-        self.shell.send(lead.slot, message, taken.payload)
-        lead.on_sent(cost_bytes(taken.length, len(taken.payload)) if taken.length else 0, self.lag_bytes_max)
+        self.shell.send(feed.slot, message, taken.payload)
+        feed.on_sent(cost_bytes(taken.length, len(taken.payload)) if taken.length else 0, self.lag_bytes_max)
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert self._done_bytes <= self.logs.end_bytes(self.own_log), (self.task, self._done_bytes)
+        for slot, feed in self.shadow_feeds.items():
+            assert slot in self.standbys, (self.task, slot)
+            assert feed.base or not feed.sent_bytes, (self.task, slot)
+            assert 0 <= feed.worked_bytes <= feed.sent_bytes, (self.task, feed.worked_bytes, feed.sent_bytes)
+            assert feed.shipped.get(self.own_log, 0) <= self._done_bytes, (self.task, feed.shipped)
 
     def tick(self) -> None:
         """Repeats the position of each session at the heartbeat, so that a lost tail is noticed."""
-        for lead in self.shadow_feeds.values():
-            if lead.base:
-                lead.skip_ordinal_if_dropped()
-                self._send(lead, NOTHING)
+        for feed in self.shadow_feeds.values():
+            if feed.base:
+                feed.skip_ordinal_if_dropped()
+                self._send(feed, NOTHING)

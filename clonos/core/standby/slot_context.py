@@ -1,4 +1,4 @@
-"""What a slot shares with the tasks and shadows that it hosts (protocol 6)."""
+"""Values of a slot that the tasks and shadows in it share (protocol 6)."""
 
 from __future__ import annotations
 

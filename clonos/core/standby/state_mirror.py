@@ -1,4 +1,4 @@
-"""Standbys: passive mirrors of a task's state, fed with snapshots that are applied when their checkpoint completes."""
+"""Standbys: passive mirrors of a task's state, updated with snapshots of completed checkpoints (protocol 5 and 6.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 
 
 class Standby:
-    """The mirror of one task. It holds the state of exactly ``applied``, and later changes beside it."""
+    """Mirror of one task. It holds the state of exactly ``applied``, and later changes beside it."""
 
     __slots__ = ("_new_mirror", "applied", "held", "incarnation", "mirror", "task")
 
@@ -24,16 +24,17 @@ class Standby:
         self.incarnation = incarnation
         self.applied: Snapshot | None = None
         self.mirror: Mirror | None = None
+        #: Invariant: there is a mirror if and only if there is a snapshot
         self.held: list[tuple[StandbyUpdate, bytes]] = []
         self._new_mirror = new_mirror
 
     @property
     def checkpoint(self) -> CheckpointId:
-        """What it could restore at once; 0 for nothing."""
+        """Checkpoint that the standby could restore at once; 0 for none."""
         return self.applied.checkpoint if self.applied else CheckpointId(0)
 
     def apply_view(self, incarnation: Incarnation, restore: CheckpointId) -> None:
-        """A view names another incarnation: it builds on ``restore``, later changes of the dead one count no more."""
+        """Takes over another incarnation that a view names: drops changes of the dead one behind ``restore``."""
         if incarnation != self.incarnation:
             self.incarnation = incarnation
             self.held = [(update, data) for update, data in self.held if update.checkpoint <= restore]
@@ -44,7 +45,8 @@ class Standby:
             self.held.append((update, data))
 
     def complete(self, checkpoint: CheckpointId) -> tuple[str, ...]:
-        """Brings the mirror to ``checkpoint``; if changes are missing, the objects to fetch from the store instead."""
+        """Brings the mirror to ``checkpoint``; if changes are missing, returns the objects to fetch from the store
+        instead."""
         # A write that failed and was tried again may be told after a later one.
         held = sorted(self.held, key=lambda item: item[0].checkpoint)
         ripe = [item for item in held if item[0].checkpoint <= checkpoint]
@@ -71,7 +73,7 @@ class Standby:
         return ()
 
     def _apply(self, update: StandbyUpdate, data: bytes) -> bool:
-        """Brings in one snapshot; False: what was sent is not what its message says, and the mirror is spoilt."""
+        """Applies one snapshot; returns False where the payload is not what its message says: the mirror is spoilt."""
         name = update.objects[-1]
         mirror = self._new_mirror() if self.mirror is None else self.mirror
         try:
@@ -84,8 +86,12 @@ class Standby:
         return True
 
     def adopt(self, restored: RestoredState) -> None:
-        """What was made of one more snapshot, or of a chain that was fetched from the store."""
+        """Takes over the state after one more snapshot, or from a chain that was fetched from the store."""
         self.applied, self.mirror = restored
+
+    def validate(self) -> None:
+        """Asserts what holds between two events."""
+        assert (self.applied is None) == (self.mirror is None), (self.task, self.applied)
 
     def is_at(self, restore: CheckpointId) -> bool:
         """Whether the mirror holds just what an incarnation that restores ``restore`` starts from."""
