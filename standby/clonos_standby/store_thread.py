@@ -39,8 +39,9 @@ Result = TypeVar("Result")
 class StoreThread:
     """Does one job after the other in a thread of its own. One that raises is a bug, which the I/O thread dies of."""
 
-    def __init__(self, name: str, inbox: Inbox) -> None:
+    def __init__(self, name: str, inbox: Inbox, *, backoff_first_s: float = BACKOFF_FIRST_S) -> None:
         self._inbox = inbox
+        self._backoff_first_s = backoff_first_s
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._end = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -59,7 +60,7 @@ class StoreThread:
 
     def persist(self, call: Callable[[], Result]) -> Result:
         """Makes the call, a few times if the store fails; the last failure is raised."""
-        backoff_s = BACKOFF_FIRST_S
+        backoff_s = self._backoff_first_s
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return call()
@@ -92,12 +93,17 @@ class SnapshotStore:
         inbox: Inbox,
         new_mirror: Callable[[TaskId], Mirror],
         faults: FaultPoints | None = None,
+        *,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        standby_bytes_max: int = STANDBY_BYTES_MAX,
     ) -> None:
         self._faults = faults
+        self._standby_bytes_max = standby_bytes_max
         self._store, self._slot, self._inbox, self._new_mirror = store, slot, inbox, new_mirror
-        self._writer = StoreThread("store writer", inbox)
-        self._writer_of_wholes = StoreThread("store writer of whole states", inbox)
-        self._reader = StoreThread("store reader", inbox)
+        self._writer, self._writer_of_wholes, self._reader = (
+            StoreThread(name, inbox, backoff_first_s=backoff_first_s)
+            for name in ("store writer", "store writer of whole states", "store reader")
+        )
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """``Slot.on_snapshot_written`` tells the outcome."""
@@ -105,7 +111,7 @@ class SnapshotStore:
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
-        pieces = _Kept(snapshot, more)
+        pieces = _Kept(snapshot, more, self._standby_bytes_max)
         try:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
@@ -179,8 +185,8 @@ class _Kept:
     """The pieces of a snapshot, as often as they are asked for; those of the last time are kept for standbys, unless
     they are too many."""
 
-    def __init__(self, snapshot: Snapshot, more: Pieces | None) -> None:
-        self._snapshot, self._more = snapshot, more
+    def __init__(self, snapshot: Snapshot, more: Pieces | None, bytes_max: int) -> None:
+        self._snapshot, self._more, self._bytes_max = snapshot, more, bytes_max
         self.kept: list[bytes] = []
 
     def __iter__(self) -> Iterator[bytes]:
@@ -188,7 +194,7 @@ class _Kept:
         size_bytes = 0
         for piece in chain((encode_snapshot(self._snapshot),), self._more or ()):
             size_bytes += len(piece)
-            if size_bytes <= STANDBY_BYTES_MAX:
+            if size_bytes <= self._bytes_max:
                 self.kept.append(piece)
             else:
                 self.kept = []

@@ -13,7 +13,9 @@ import pytest
 from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
 from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
-from clonos_chaos.user import user_world
+from clonos_chaos.swarm.world import WorldFailed
+from clonos_chaos.user.user_graph import ready
+from clonos_chaos.user.user_world import Judging, UserWorld
 from tests.tidy.source import PACKAGE_FOLDERS
 from tests.worlds import tested_jobs as jobs
 
@@ -158,7 +160,7 @@ def test_a_failure_names_the_smallest_world_and_the_command_to_reproduce_it() ->
     assert isinstance(failure.__cause__, AssertionError)
     assert f"fails in world {failure.seed} " in failure.told
     assert f"crash_test(..., seeds=[{failure.seed}], only_faults=[" in failure.told
-    assert f'how_to_see_it_again" --clonos-seed {failure.seed} --clonos-faults ' in failure.told
+    assert f'the_command_to_reproduce_it" --clonos-seed {failure.seed} --clonos-faults ' in failure.told
     assert " start " in failure.told.partition("its story")[2]
 
 
@@ -346,12 +348,11 @@ def test_a_pushed_source_in_a_crash_test_needs_records() -> None:
     crash_test(job, ["a", "b"], seeds=range(3))
 
 
-def test_a_job_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_world, "VIRTUAL_SECONDS_MAX", 20)
+def test_a_job_that_does_not_end_is_reported() -> None:
     job = Job("endless")
     job.source(jobs.Endless()).map(str).sink(collect())
-    with pytest.raises(CrashTestFailed, match="has not ended within 20 virtual seconds: give it input that ends"):
-        crash_test(job)
+    with pytest.raises(WorldFailed, match="has not ended within 20 virtual seconds: give it input that ends"):
+        UserWorld(1, ready(job, {}), Judging(), virtual_seconds_max=20).run()
 
 
 def test_a_crash_test_is_the_same_under_every_hash_seed() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import urllib.request
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -53,7 +54,7 @@ def cached_server() -> Path:
     return cache / "clonos" / f"toxiproxy-{VERSION}" / "server"
 
 
-def find_server(may_fetch: bool = True) -> Path:
+def find_server(may_fetch: bool = True, *, releases: str = RELEASES) -> Path:
     """The server's program. ``ToxiproxyMissing`` when it can be had in none of the three ways."""
     found = shutil.which(PROGRAM)
     if found:
@@ -65,7 +66,7 @@ def find_server(may_fetch: bool = True) -> Path:
         raise ToxiproxyMissing("it is not to be fetched here")
     cached.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
-    for fetch in (_build, _download):
+    for fetch in (_build, partial(_download, releases)):
         try:
             fetch(cached)
             return cached
@@ -86,11 +87,11 @@ def _build(server: Path) -> None:
         raise EnvironmentFault(f"go install failed: {built.stderr.strip()[-150:]}")
 
 
-def _download(server: Path) -> None:
+def _download(releases: str, server: Path) -> None:
     platform_name = f"{sys.platform}_{ARCHITECTURES.get(platform.machine().lower(), platform.machine())}"
     if platform_name not in SUMS:
         raise EnvironmentFault(f"no sum is known of a release for {platform_name}")
-    install_release(f"{RELEASES}/toxiproxy_{VERSION}_{platform_name}.tar.gz", SUMS[platform_name], server)
+    install_release(f"{releases}/toxiproxy_{VERSION}_{platform_name}.tar.gz", SUMS[platform_name], server)
 
 
 def install_release(url: str, sha256: str, server: Path) -> None:

@@ -158,8 +158,11 @@ class UserWorld(World):
         judging: Judging,
         only_faults: Mapping[int, FaultRng] | None = None,
         is_calm: bool = False,
+        *,
+        virtual_seconds_max: int = VIRTUAL_SECONDS_MAX,
     ) -> None:
         """``is_calm``: nothing fails; processes only stand still for a while."""
+        self._virtual_seconds_max = virtual_seconds_max
         rng = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
@@ -178,7 +181,7 @@ class UserWorld(World):
         for task, outside in self.outsides.items():
             own = getattr(self._sinks[self.plan.vertex_of[task]], "own", None)
             self.outsides[task] = outside if own is None else OwnOutside(outside.task_name, own)
-        self.clock.at(VIRTUAL_SECONDS_MAX * SECOND_NS, self._last_too_long)
+        self.clock.at(virtual_seconds_max * SECOND_NS, self._last_too_long)
 
     def run(self) -> WorldOutcome:
         for sink in self._transactional():
@@ -200,7 +203,8 @@ class UserWorld(World):
     def _last_too_long(self) -> None:
         if self.ending is None:
             self.fail(
-                f"the job has not ended within {VIRTUAL_SECONDS_MAX} virtual seconds: give it input that ends (inputs=)"
+                f"the job has not ended within {self._virtual_seconds_max} virtual seconds:"
+                " give it input that ends (inputs=)"
             )
 
     # ------------------------------------------------------------------ what a world asks

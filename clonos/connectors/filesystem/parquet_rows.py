@@ -24,7 +24,8 @@ GROUP_ROWS = 65_536
 class ParquetRows:
     """One part of Parquet. ``schema`` None: that of what comes first, the rows of a row group or a batch."""
 
-    def __init__(self, file: DurableFile, schema: Any) -> None:
+    def __init__(self, file: DurableFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
+        self._group_rows = group_rows
         self._sequential = _Sequential(file)
         self._schema = schema
         self._writer: Any = None
@@ -33,7 +34,7 @@ class ParquetRows:
     def rows(self, rows: list[Any]) -> None:
         """Appends rows; they are looked at when a row group is full. Raises ``RowNotWritable``."""
         self._pending.extend(rows)
-        if len(self._pending) >= GROUP_ROWS:
+        if len(self._pending) >= self._group_rows:
             self._write_pending()
 
     def columns(self, batch: Any) -> None:

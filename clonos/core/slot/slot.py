@@ -51,7 +51,7 @@ class Slot(LocalEvents, Backups):
         self.pressure = Pressure(self)
         self.status_is_due = False
         self._threads_numbered = 0
-        self._early: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
+        self.early_messages: dict[tuple[int, ...], tuple[SlotId, Message]] = {}
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}
@@ -139,8 +139,8 @@ class Slot(LocalEvents, Backups):
             key += (message.channel,)
         else:
             key += (message.task, message.holder, message.is_keeper)
-        if key in self._early or len(self._early) < EARLY_MESSAGES_MAX:
-            self._early[key] = sender, message
+        if key in self.early_messages or len(self.early_messages) < EARLY_MESSAGES_MAX:
+            self.early_messages[key] = sender, message
         return True
 
     def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
@@ -241,7 +241,7 @@ class Slot(LocalEvents, Backups):
                 hosted.apply_view(view)
                 hosted.gather_again(view)
                 hosted.compare_again()
-        early, self._early = self._early, {}
+        early, self.early_messages = self.early_messages, {}
         for speaker, message in early.values():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
                 self.on_message(speaker, message)

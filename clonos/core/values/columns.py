@@ -28,13 +28,13 @@ def get_ready_for_columns() -> None:
     pyarrow.array([0])
 
 
-def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
+def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
     """The bytes of a batch, schema and dictionaries included. ValueBeyondLimit."""
     import pyarrow
 
     size = pyarrow.ipc.get_record_batch_size(batch)
-    if max(size, batch.nbytes) > value_limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), value_limits.BATCH_BYTES_MAX)
+    if max(size, batch.nbytes) > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), bytes_max)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -42,15 +42,15 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
     return data
 
 
-def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
+def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> pyarrow.RecordBatch:
     """The batch of the bytes, which it goes on using: no copy, except of bytes at an unaligned address (ZeroMQ's are).
 
     Each offset and each character is validated, 4 ns a word: a wrong offset would read foreign memory. ValueMalformed.
     """
     import pyarrow
 
-    if len(data) > value_limits.BATCH_BYTES_MAX:
-        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
+    if len(data) > bytes_max:
+        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {bytes_max}")
     try:
         source = pyarrow.BufferReader(_aligned(data))
         with pyarrow.ipc.open_stream(source) as reader:

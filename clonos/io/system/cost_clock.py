@@ -18,9 +18,9 @@ LINE_BYTES = 64
 class CostClock:
     """Of the thread that makes it; read and closed by that one. Plain real time where the system tells no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, schedule: str = SCHEDULE) -> None:
         try:
-            self._file = os.open(SCHEDULE, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(schedule, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._file = -1
 

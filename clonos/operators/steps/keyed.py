@@ -93,12 +93,12 @@ class KeyedReduce(Keyed):
 class Counters(dict[Any, "count[int]"]):
     """A counter of its own for each key that has come since the table was brought up to date."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, counters_max: int) -> None:
         super().__init__()
-        self._table = table
+        self._table, self._counters_max = table, counters_max
 
     def __missing__(self, key: Any) -> count[int]:
-        if len(self) >= COUNTERS_MAX:
+        if len(self) >= self._counters_max:
             self.keep()
         counter = self[key] = count(self._table.entries.get(key, 0) + 1)
         return counter
@@ -132,9 +132,13 @@ class RunningCount(Keyed):
     into C only, and state is brought up to date once a key.
     """
 
+    def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:
+        super().__init__(step)
+        self._counters_max = counters_max
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._counters, self._totals = Counters(self._table), Totals(self._table)
+        self._counters, self._totals = Counters(self._table, self._counters_max), Totals(self._table)
 
     def rows(self, rows: list[Any]) -> None:
         self.keys([key for key, _ in rows])
@@ -156,7 +160,7 @@ class RunningCount(Keyed):
         totals = self._totals
         running, counted = running_counts(keys, list(map(totals.__getitem__, keys.stored)))
         totals.update(zip(keys.stored, counted, strict=True))
-        if len(totals) > COUNTERS_MAX:
+        if len(totals) > self._counters_max:
             totals.keep()
         if self.out.takes_columns and column != COUNT_COLUMN:
             import pyarrow  # where there are columns, it is loaded

@@ -54,7 +54,11 @@ class OutsideThread:
         restored_number: int,
         task: TaskId,
         channel: ChannelId,
+        *,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        backoff_s_max: float = BACKOFF_S_MAX,
     ) -> None:
+        self._backoff_first_s, self._backoff_s_max = backoff_first_s, backoff_s_max
         self._slot, self._inbox, self._faults = around.slot, around.inbox, around.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
@@ -155,7 +159,7 @@ class OutsideThread:
 
     def _persist(self, call: Callable[..., Result]) -> Result:
         """A call to the outside; after a failure on a new connection, registered anew."""
-        backoff_s = BACKOFF_FIRST_S
+        backoff_s = self._backoff_first_s
         for attempt in range(ATTEMPTS_MAX):
             try:
                 return call(self._connected())
@@ -169,7 +173,7 @@ class OutsideThread:
                 self._leave()
             if self._end.wait(backoff_s):
                 raise _Ended
-            backoff_s = min(BACKOFF_S_MAX, backoff_s * 2)
+            backoff_s = min(self._backoff_s_max, backoff_s * 2)
         raise AssertionError("the last attempt returns or raises")
 
     def _connected(self) -> Outside:

@@ -111,7 +111,7 @@ def test_connections_disturbed_in_six_ways_lose_no_record_or_the_missing_proxy_i
     except ToxiproxyMissing:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-        monkeypatch.setattr("clonos_chaos.real.toxiproxy_server.RELEASES", tmp_path.as_uri())
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # so nothing is downloaded
         with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*go install.*put the server of"):
             _run(OF_CONNECTIONS, tmp_path)
     else:

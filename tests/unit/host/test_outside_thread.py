@@ -77,19 +77,22 @@ class Told(Mailbox):
 
 def begin(ledger: Ledger, told: Told) -> OutsideThread:
     identity = OutsideIdentity("job-1", "sink/0", 1, 7)
-    return OutsideThread(lone_surroundings(small_image(), told), ledger, identity, 0, TaskId(0), ChannelId(4))
+    return OutsideThread(
+        lone_surroundings(small_image(), told),
+        ledger,
+        identity,
+        0,
+        TaskId(0),
+        ChannelId(4),
+        backoff_first_s=0.001,
+        backoff_s_max=0.002,
+    )
 
 
 def end(thread: OutsideThread) -> None:
     thread.close()
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
-
-
-@pytest.fixture(autouse=True)
-def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside_thread, "BACKOFF_FIRST_S", 0.001)
-    monkeypatch.setattr(outside_thread, "BACKOFF_S_MAX", 0.002)
 
 
 def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, Snapshot, encode_snapshot, standby_payload
+from clonos.core.checkpoint.snapshot import (
+    SNAPSHOT_FORMAT,
+    STANDBY_BYTES_MAX,
+    RestoredState,
+    Snapshot,
+    encode_snapshot,
+    standby_payload,
+)
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.slot_shell import StandbyRead, TaskRead
@@ -95,16 +102,22 @@ def snapshot(checkpoint: int) -> Snapshot:
 class Desk:
     """A store, its threads, and what they have told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX) -> None:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
         self.told = Told()
-        self.threads = SnapshotStore(self.store, lone_slot(small_image()), self.told, lambda _: Story())
+        self.threads = SnapshotStore(
+            self.store,
+            lone_slot(small_image()),
+            self.told,
+            lambda _: Story(),
+            backoff_first_s=0.001,
+            standby_bytes_max=standby_bytes_max,
+        )
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(store_thread, "BACKOFF_FIRST_S", 0.001)
+def desk(tmp_path: Path) -> Any:
     made = Desk(tmp_path)
     yield made
     made.threads.close()
@@ -199,10 +212,11 @@ def test_pieces_are_held_while_the_store_fails(desk: Desk) -> None:
     assert not more.is_released
 
 
-def test_a_large_snapshot_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_thread, "STANDBY_BYTES_MAX", 300)
+def test_a_large_snapshot_is_not_sent_to_standbys(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, standby_bytes_max=300)
     desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
     assert desk.told.next() == ("on_snapshot_written", ("a/0", b"", ""))
+    desk.threads.close()
 
 
 def test_a_full_state_is_stored_beside_the_snapshots(desk: Desk) -> None:

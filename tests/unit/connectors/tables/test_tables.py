@@ -236,9 +236,8 @@ def test_a_missing_table_is_created_when_types_are_known(path: Path) -> None:
     outside.close()
 
 
-def test_a_busy_database_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_sink, "SQLITE_BUSY_MS", 1)
-    sink = sqlite(path, "words")
+def test_a_busy_database_is_waited_for(path: Path) -> None:
+    sink = table_sink.SqliteSink(str(path), "words", None, None, busy_ms=1)
     outside = sink.outside()
     outside.register(identity(1), 0)
     outside.write(0, ["a"])

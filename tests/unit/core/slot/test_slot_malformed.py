@@ -10,6 +10,7 @@ import pytest
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
+from clonos.core.slot.slot import EARLY_MESSAGES_MAX
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
@@ -218,16 +219,19 @@ def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None
     slot = living_slot().slot
     for n in range(2, 10_050):
         slot.on_message(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n)))
-    assert len(slot._early) == 1
+    latest = msgspec.structs.replace(STATEMENT, view=number(10_049))
+    assert list(slot.early_messages.values()) == [(SlotId(3), latest)]
 
 
-def test_the_number_of_early_messages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clonos.core.slot.slot.EARLY_MESSAGES_MAX", 3)
+def test_the_number_of_early_messages_is_limited() -> None:
     slot = living_slot().slot
-    for sender in (5, 6, 7, 8):
-        slot.on_message(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2)))
-    slot.on_message(SlotId(5), msgspec.structs.replace(STATEMENT, view=number(3)))
-    assert [sender for sender, _ in slot._early.values()] == [5, 6, 7]
+    early = msgspec.structs.replace(STATEMENT, view=number(2))
+    for sender in range(5, 5 + EARLY_MESSAGES_MAX + 1):
+        slot.on_message(SlotId(sender), early)
+    later = msgspec.structs.replace(STATEMENT, view=number(3))
+    slot.on_message(SlotId(5), later)
+    assert next(iter(slot.early_messages.values())) == (5, later)
+    assert [sender for sender, _ in slot.early_messages.values()] == list(range(5, 5 + EARLY_MESSAGES_MAX))
 
 
 def test_a_false_message_that_arrived_before_its_view_does_not_change_it() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
+from clonos.core.channel.output_budget import UNLIMITED
+from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Delivered
-from clonos.core.task import step_size
-from clonos.core.task.step_size import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX
-from tests.harnesses.task_harness import Start, barrier, rows
-from tests.unit.core.task.test_task_steps import Scripted, sent, source, union
+from clonos.core.task.step_size import CAUTIOUS_ELEMENTS_MAX, CAUTIOUS_NS_MAX, StepSize
+from tests.harnesses.task_harness import Life, Start, barrier, rows
+from tests.unit.core.task.test_task_replay import work
+from tests.unit.core.task.test_task_steps import sent, source, union
 
 
-def approached(life: Scripted) -> list[str]:
+def approached(life: Life) -> list[str]:
     return [event for event in life.events if event.startswith("approaches")]
 
 
@@ -46,13 +46,13 @@ def test_a_task_outside_single_step_mode_announces_nothing() -> None:
     assert approached(union(sent(1, rows("a", "b"))).run()) == []
 
 
-def test_single_step_mode_ends_after_thousands_of_single_elements(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(step_size, "CAUTIOUS_NS_MAX", 1 << 60)
-    life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX + 100).run()
+def test_single_step_mode_ends_after_thousands_of_single_elements() -> None:
+    life = Life(work(), 1)
+    size = StepSize(Options(), life, is_cautious=True, cautious_ns_max=1 << 60)
+    for number in range(CAUTIOUS_ELEMENTS_MAX + 100):
+        size.announce_step(None, number)
     assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX
-    assert life.task.is_final
+    assert size.limit(UNLIMITED, 100) > 1
 
 
 def test_single_step_mode_ends_after_a_second_of_single_elements() -> None:

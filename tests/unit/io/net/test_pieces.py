@@ -17,7 +17,7 @@ from clonos.core.wire import codec
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io.net import frames, transfers, transport
+from clonos.io.net import frames
 from clonos.io.net.curve import KeyPair, new_keys
 from clonos.io.net.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
 from clonos.io.net.transfers import Transfers
@@ -34,14 +34,6 @@ def answer(log: bytes) -> LogReply:
 
 def update(number: int) -> StandbyUpdate:
     return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), None, ("name",))
-
-
-@pytest.fixture
-def short_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Makes pieces so short that tests need not be large."""
-    for module in (frames, transport):
-        monkeypatch.setattr(module, "PIECE_BYTES", len(PIECE))
-    return len(PIECE)
 
 
 class Raw:
@@ -95,13 +87,11 @@ def test_a_reply_of_many_frames_arrives_whole(stations: Any, mode: str) -> None:
 
 @pytest.mark.parametrize("message_bytes", [0, 900, 1000, 1001, 1999, 2000, 2001, 5_500])
 @pytest.mark.parametrize("payload_bytes", [0, 1000, 1001, 3_500])
-def test_each_length_of_message_and_payload_is_cut_and_joined(
-    message_bytes: int, payload_bytes: int, short_pieces: int
-) -> None:
+def test_each_length_of_message_and_payload_is_cut_and_joined(message_bytes: int, payload_bytes: int) -> None:
     message, payload = bytes(range(251)) * 22, bytes(range(241)) * 15
     message, payload = message[:message_bytes], payload[:payload_bytes]
-    packets = pack_in_pieces(SlotId(7), message, payload)
-    assert max(len(part) for packet in packets for part in packet) <= short_pieces + frames.HEAD_BYTES
+    packets = pack_in_pieces(SlotId(7), message, payload, piece_bytes=len(PIECE))
+    assert max(len(part) for packet in packets for part in packet) <= len(PIECE) + frames.HEAD_BYTES
     taken = Transfers(1 << 20)
     transfer = taken.begin(SlotId(7))
     for number, (frame, piece) in enumerate(packets[:-1]):
@@ -206,14 +196,14 @@ def test_pieces_of_a_slot_that_left_the_view_are_dropped(stations: Any, raw: Any
     assert station.transport.unfinished_bytes == 0
 
 
-def test_an_unfinished_message_survives_liveness_checks(stations: Any, short_pieces: int) -> None:
+def test_an_unfinished_message_survives_liveness_checks(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
     one.send(other, update(1))
     poll_until(lambda: other.received, one, other)
     connection = next(iter(one.transport._peers.find(other.slot).connections.values()))
-    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3)
+    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3, piece_bytes=len(PIECE))
     connection.send(packets[:2])
     poll_until(lambda: other.transport.unfinished_bytes, one, other)
     for _ in range(5):
@@ -229,9 +219,8 @@ def test_an_unfinished_message_survives_liveness_checks(stations: Any, short_pie
 # ------------------------------------------------------------------ how much
 
 
-def test_the_number_of_pieces_of_a_message_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "PIECES_MAX", 3)
-    transfer = Transfers(1 << 20).begin(SlotId(1))
+def test_the_number_of_pieces_of_a_message_is_limited() -> None:
+    transfer = Transfers(1 << 20, pieces_max=3).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
     for _ in range(3):
         transfer.add(head, PIECE)
@@ -239,9 +228,8 @@ def test_the_number_of_pieces_of_a_message_is_limited(monkeypatch: pytest.Monkey
         transfer.add(head, PIECE)
 
 
-def test_the_bytes_of_a_message_without_its_payload_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "MESSAGE_BYTES_MAX", 2 * len(PIECE))
-    transfer = Transfers(1 << 20).begin(SlotId(1))
+def test_the_bytes_of_a_message_without_its_payload_are_limited() -> None:
+    transfer = Transfers(1 << 20, message_bytes_max=2 * len(PIECE)).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE | OF_MESSAGE), PIECE)
     for _ in range(2):
         transfer.add(head, PIECE)
@@ -268,10 +256,9 @@ def test_at_the_process_limit_the_sender_with_the_most_stored_bytes_loses_them()
 
 
 def test_a_sender_beyond_a_limit_must_reconnect_and_others_continue(stations: Any, raw: Any) -> None:
-    station = stations(2)
+    station = stations(2, unfinished_bytes_max=4 * len(PIECE))
     for slot in (5, 6):
         station.transport.add_peer(station.transport.address._replace(slot=SlotId(slot)))
-    station.transport._transfers.bytes_max = 4 * len(PIECE)
     modest, hoarder = raw(station), raw(station)
     modest.pieces(sender=6, count=1)
     poll_until(lambda: station.transport.unfinished_bytes, station)

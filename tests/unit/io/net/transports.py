@@ -31,6 +31,7 @@ class Station:
         silence_ms: int = 5_000,
         host: str = "127.0.0.1",
         compress: Compression = Compression.NEVER,
+        unfinished_bytes_max: int | None = None,
     ) -> None:
         binding = Binding(folder=str(folder) if folder else "", host=host, use_curve=use_curve)
         if folder:
@@ -38,7 +39,16 @@ class Station:
         self.slot = SlotId(slot)
         self._keys = new_keys() if binding.is_encrypted else NO_KEYS
         self._is_closed = False
-        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter, compress)
+        self.transport = Transport(
+            self.slot,
+            binding,
+            self._keys,
+            silence_ms,
+            admits_strangers,
+            rewriter,
+            compress,
+            unfinished_bytes_max=unfinished_bytes_max,
+        )
         self.received: list[tuple[SlotId, Message, bytes]] = []
         self.gone: list[SlotId] = []
         self.back: list[SlotId] = []
