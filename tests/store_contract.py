@@ -20,9 +20,9 @@ from clonos.io.store.envelope import ObjectCorrupt
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoreInUse
+from tests.processes.harness.drawing_job import OPTIONS, STEP, is_quiescent, wait_for_checkpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import running
-from tests.processes.recovery.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint
 
 WRITERS = 6
 ROUNDS = 5
@@ -107,7 +107,7 @@ class StoreContract:
             lambda _, total, n: ((total or 0) + n, (n, (total or 0) + n))
         ).sink(output)
         with running(graph, tmp_path, OPTIONS, parallelism=1, store=url) as job:
-            job.wait_for(is_calm)
+            job.wait_for(is_quiescent)
             gate.open_to(STEP)
             wait_for_checkpoint(job)
             gate.open_to(2 * STEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,26 @@ class Mailbox(Inbox):
     def names(self) -> list[str]:
         """Of the calls so far."""
         return [name for name, _ in self.calls]
+
+
+class WaitingInbox(Inbox):
+    """An inbox whose calls a test takes one by one, and waits for."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
+
+    def put(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Queues the call by name instead of making it."""
+        self._queue.put((call.__name__, arguments))
+
+    def next(self) -> tuple[str, tuple[Any, ...]]:
+        """Name and arguments of the next call."""
+        return self._queue.get(timeout=LIMIT_S)
+
+    def is_empty(self) -> bool:
+        """Whether no call waits."""
+        return self._queue.empty()
 
 
 def small_image() -> JobImage:

@@ -25,9 +25,9 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
+from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
-from tests.processes.recovery.test_slot_processes import is_calm, renewed, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -198,7 +198,7 @@ def strike(job: RunningJob, victims: Victims) -> bool:
     assert all(pid > 0 for pid in pids)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    renewed(job, before, *tasks)
+    wait_for_successors(job, before, *tasks)
     return job.generation > generation
 
 
@@ -217,7 +217,7 @@ def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
     reader = Reader(writing.file)
     rollbacks = 0
     with reader.reading(), running(writing.graph, folder, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         pairs = [with_keepers(task) for task in writing.writers[::2]]
         for victims in pairs if whom == "pairs" else [everything] * 2:
             rolled_back = [strike_behind_a_checkpoint(job, writing, reader, victims)]

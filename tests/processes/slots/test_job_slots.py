@@ -14,6 +14,7 @@ import pytest
 
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.process.slot_provider import SlotEnded
+from tests.harnesses.slot_ends import SlotEnds
 
 pytestmark = pytest.mark.processes
 
@@ -36,19 +37,6 @@ def _note(folder: Path, waits: bool) -> bytes:
     return bytes(cloudpickle.dumps(live))
 
 
-class Ends:
-    """Listens to a provider."""
-
-    def __init__(self) -> None:
-        self.queue: queue.Queue[SlotEnded] = queue.Queue()
-
-    def __call__(self, ended: SlotEnded) -> None:
-        self.queue.put(ended)
-
-    def next(self) -> SlotEnded:
-        return self.queue.get(timeout=LIMIT_S)
-
-
 def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
     """Processes of the living orders, once there are so many. An order that ends at once wakes a waiter."""
     barrier: queue.Queue[None] = queue.Queue()
@@ -59,18 +47,18 @@ def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
 
 
 @pytest.fixture
-def ends() -> Ends:
-    return Ends()
+def ends() -> SlotEnds:
+    return SlotEnds(LIMIT_S)
 
 
-def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
+def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=False))
         assert ends.next() == SlotEnded(order, "")
     assert [file.name.split(".")[0] for file in tmp_path.glob("process-*")] == [f"process-{order}"]
 
 
-def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
+def test_all_slots_have_the_same_hash_seed(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False))
@@ -81,7 +69,7 @@ def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
     assert texts.pop().startswith(f"{HASH_SEED} ")
 
 
-def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: Path) -> None:
+def test_a_killed_slot_is_reported_and_the_others_live_on(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(3)]
         pids = _born(provider, 3)
@@ -92,7 +80,7 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: 
 
 
 def test_a_slot_that_raises_is_reported_with_its_exit_code(
-    ends: Ends, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ends: SlotEnds, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(domain: str) -> None:
         raise ValueError(f"no luck in {domain}")
@@ -104,7 +92,7 @@ def test_a_slot_that_raises_is_reported_with_its_exit_code(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
+def test_a_killed_domain_is_filled_again(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(4)]
         pids = _born(provider, 4)
@@ -116,7 +104,7 @@ def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
         assert sorted(provider._domain_of.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
 
 
-def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None:
+def test_a_domain_to_be_avoided_gets_no_slot(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False), avoid_domains=("domain-0",))
@@ -124,7 +112,7 @@ def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None
     assert {file.name.split(".")[0] for file in tmp_path.glob("domain-*")} == {"domain-1"}
 
 
-def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
+def test_when_the_fork_server_is_killed_its_slots_end_too(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
@@ -133,7 +121,7 @@ def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: 
         _await_end(pid)
 
 
-def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: Ends, tmp_path: Path) -> None:
+def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: SlotEnds, tmp_path: Path) -> None:
     def live(domain: str) -> None:
         sys.exit(7 if "colorsys" in sys.modules else 8)
 

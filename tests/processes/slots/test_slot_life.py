@@ -18,8 +18,8 @@ from clonos.io.net.binding import Binding
 from clonos.io.process.pickling import pack
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
+from tests.processes.harness.drawing_job import OPTIONS, DrawingJob, is_quiescent
 from tests.processes.harness.running_job import running
-from tests.processes.recovery.test_slot_processes import OPTIONS, DrawingJob, is_calm
 from tests.unit.io.net.transports import Station, poll_until_all_is_seen
 
 pytestmark = pytest.mark.processes
@@ -55,7 +55,7 @@ def test_a_slot_that_no_coordinator_accepts_ends_itself(tmp_path: Path, caplog: 
 def test_a_registration_with_an_unknown_or_used_token_is_refused(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=1, tcp=True) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         address = job.driver._transport.address
         used = next(iter(job.driver._order_of_token))
         slots = job.driver.ask(lambda it: it.slots)

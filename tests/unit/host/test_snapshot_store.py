@@ -31,8 +31,7 @@ from clonos.operators.state.state_changes import Section, StateUnsupported, enco
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
-from tests.harnesses.lone_slot import lone_slot, small_image
-from tests.unit.host.test_outside_thread import Told
+from tests.harnesses.lone_slot import WaitingInbox, lone_slot, small_image
 
 TASK_READ, STANDBY_READ = TaskRead(TaskId(0), Incarnation(1)), StandbyRead(TaskId(0), Incarnation(1))
 
@@ -105,7 +104,7 @@ class Desk:
     def __init__(self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX) -> None:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
-        self.told = Told()
+        self.told = WaitingInbox()
         self.threads = SnapshotStore(
             self.store,
             lone_slot(small_image()),
