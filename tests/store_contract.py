@@ -74,7 +74,7 @@ class StoreContract:
         store.open_job("one")
         for checkpoint in (1, 2, 3):
             store.append_checkpoint(checkpoint, b"metadata")
-        store._chain.remove_old(keep=2)
+        store.chain.remove_old(keep=2)
         assert len(store.files.list("chain")) == 2
         store.write_object("task/1", [b"state"])
         CheckpointStore(url).open_job("one", overwrite=True)

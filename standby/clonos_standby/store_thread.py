@@ -44,8 +44,8 @@ class StoreThread:
         self._backoff_first_s = backoff_first_s
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._end = Event()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self.thread = Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
 
     def put(self, job: Callable[[], None]) -> None:
         """Queues a job."""
@@ -77,7 +77,7 @@ class StoreThread:
         """Ends after the job that is being done."""
         self._end.set()
         self._jobs.put(None)
-        self._thread.join(CLOSE_TIMEOUT_S)
+        self.thread.join(CLOSE_TIMEOUT_S)
 
 
 class SnapshotStore:

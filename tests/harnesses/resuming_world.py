@@ -51,4 +51,4 @@ class ResumingWorld(World):
         resume = self.chain[max(self.chain)]
         self.note(f"the user resumes from checkpoint {resume.checkpoint}")
         self.coordinator.handle(Begin(self.store_term, "fuzz", self.slots_needed, resume))
-        self.coordinator._tick()
+        self.coordinator.tick()

@@ -1,15 +1,19 @@
-"""Rules of the tests themselves: a name is a claim about a named subject, and a limit is a parameter."""
+"""Rules of the tests themselves, as tests/README.md states them: names, limits, private attributes, harnesses."""
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.source import sources
+from tests.stages import STAGES
+from tests.tidy.source import ROOT, sources
 
 pytestmark = pytest.mark.static
 
+README = (ROOT / "tests" / "README.md").read_text("utf-8")
+HARNESSES = ("harnesses", "processes/harness")
 CLAIM_WORDS_MIN = 3
 VAGUE = re.compile(
     r"^test_(?:[a-g]\d+_)*(?:what|who|whoever|whom|it|they|he|so|such|afterwards|none|one_that|others)_"
@@ -61,3 +65,49 @@ def _replaced_constant(call: ast.Call) -> str:
             name = argument.value.rpartition(".")[2]
             return name if re.fullmatch(r"_?[A-Z][A-Z0-9_]+", name) else ""
     return ""
+
+
+PRIVATE_ACCESS: dict[str, dict[str, str]] = tomllib.loads(
+    (ROOT / "tests" / "tidy" / "private_access.toml").read_text("utf-8")
+)
+"""By file, the private attributes that its tests read, each with the reason; the list may only shrink."""
+API_OF_NAMED_TUPLES = frozenset({"_replace", "_asdict", "_fields", "_make"})
+
+
+def _private_accesses() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for source in sources():
+        if source.is_under("tests"):
+            read = {
+                node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute) and _is_foreign(node)
+            }
+            own = {name for _, name in source.identifiers()} | {
+                name.rpartition(".")[2] for name, _ in source.functions()
+            }
+            if private := read - own - API_OF_NAMED_TUPLES:
+                found[source.path] = private
+    return found
+
+
+def _is_foreign(node: ast.Attribute) -> bool:
+    is_private = node.attr.startswith("_") and not node.attr.startswith("__")
+    return is_private and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os"))
+
+
+def test_a_test_reads_no_private_attribute() -> None:
+    """A test that reads one breaks with a change that nobody can observe."""
+    listed = {path: set(attributes) for path, attributes in PRIVATE_ACCESS.items()}
+    assert _private_accesses() == listed
+
+
+# ---------------------------------------------------------------------- tests/README.md
+
+
+def test_the_readme_lists_every_harness() -> None:
+    shared = [f"tests/{folder}/{file.name}" for folder in HARNESSES for file in (ROOT / "tests" / folder).glob("*.py")]
+    assert [path for path in shared if f"`{path}`" not in README] == []
+
+
+def test_the_readme_states_the_budget_and_limit_of_each_stage() -> None:
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \|", README, re.MULTILINE)
+    assert rows == [(stage.name, str(stage.budget_s), str(stage.timeout_s)) for stage in STAGES]

@@ -136,6 +136,11 @@ class Router:
         self._cached_keys_max = cached_keys_max
         self._targets: dict[object, int] = {}
 
+    @property
+    def cached_keys(self) -> int:
+        """Number of keys whose task is cached."""
+        return len(self._targets)
+
     def target(self, key: object) -> int:
         """The index of the task that a key belongs to. KeyUnsupported."""
         stored = state_key(key)

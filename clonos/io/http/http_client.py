@@ -264,7 +264,7 @@ def close_shared_client() -> None:
         client.close()
 
 
-def _forget_shared_client() -> None:
+def forget_shared_client() -> None:
     """In a forked child: the parent's connections must not be written to by two processes."""
     global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
@@ -272,4 +272,4 @@ def _forget_shared_client() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_shared_client)
+    os.register_at_fork(after_in_child=forget_shared_client)

@@ -129,7 +129,7 @@ class _TlsConnection(_Connection, HTTPSConnection):
 
     def connect(self) -> None:
         """Connects and shakes hands, each within the time for an attempt to connect."""
-        self.ssl_context = _tls_context()
+        self.ssl_context = tls_context()
         try:
             super().connect()
         except TimeoutError as slow:
@@ -152,7 +152,7 @@ def pool_manager() -> urllib3.PoolManager:
 
 
 @functools.cache
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Verifies certificates by those of the system, and host names."""
     context = create_urllib3_context()
     context.load_default_certs()

@@ -98,7 +98,7 @@ class CheckpointStore:
     def __init__(self, url: str) -> None:
         self.files = open_files(url)
         self.url = self.files.url if isinstance(self.files, LocalFiles) else url
-        self._chain = StoreChain(self.files)
+        self.chain = StoreChain(self.files)
         self._record: JobRecord | None = None
         self._term = 0
         self._claimant = random_bytes(8)
@@ -152,7 +152,7 @@ class CheckpointStore:
             return record
         self._look(record)
         self.claim()  # whoever still runs the old job is coordinator no longer from here on
-        self._chain.remove_old(keep=1)
+        self.chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
         for old in self.files.list(OBJECTS):
             self.files.delete(old)
@@ -188,7 +188,7 @@ class CheckpointStore:
         return self._term
 
     def _look(self, record: JobRecord) -> None:
-        self._chain.look()
+        self.chain.look()
         self._record = record
 
     def claim(self, goes_back_to: int = 0) -> None:
@@ -197,16 +197,16 @@ class CheckpointStore:
         ``goes_back_to``: a checkpoint; those completed after it count no more, also when this driver dies at once.
         """
         assert self._record is not None, "find_job comes first"
-        self._term = max((entry.term for entry in islice(self._chain.backwards(), 1)), default=0) + 1  # terms grow
+        self._term = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0) + 1  # terms grow
         claim = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, goes_back_to)
-        if self._chain.append(claim) is AppendOutcome.TAKEN:
+        if self.chain.append(claim) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
     def _completed(self) -> Iterator[ChainEntry]:
         """The last one first; without those that the job has gone back behind."""
         assert self._record is not None, "open_job or find_job comes first"
         limit: int | None = None
-        for entry in self._chain.backwards():
+        for entry in self.chain.backwards():
             if entry.job_id != self._record.job_id:
                 continue
             if entry.kind is EntryKind.TERM:
@@ -235,7 +235,7 @@ class CheckpointStore:
         entry = ChainEntry(
             CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata
         )
-        outcome = self._chain.append(entry)
+        outcome = self.chain.append(entry)
         if outcome is AppendOutcome.CREATED:
-            self._chain.remove_old()
+            self.chain.remove_old()
         return outcome

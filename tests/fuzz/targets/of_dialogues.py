@@ -39,7 +39,7 @@ from tests.unit.core.wire.test_messages import KINDS, example
 TESTS: Final = Path(__file__).parents[2]
 TRACES: Final = {
     **{path.stem: path for path in sorted((TESTS / "traces").glob("slot_*.txt"))},
-    **{path.stem: path for path in sorted((TESTS / "unit" / "coordinator" / "traces").glob("*.txt"))},
+    **{path.stem: path for path in sorted((TESTS / "traces").glob("coordinator_*.txt"))},
 }
 SENDERS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 77, 1 << 62)
 MESSAGES_EACH: Final = 16
@@ -53,7 +53,7 @@ DECLARED: Final = (MessageMalformed, LogDiverged, LogMalformed)
 def targets() -> list[Target]:
     """All of this file."""
     slots = [name for name in TRACES if name.startswith("slot_")]
-    coordinators = [name for name in TRACES if not name.startswith("slot_")]
+    coordinators = [name for name in TRACES if name.startswith("coordinator_")]
     return [
         Target("slots", lambda random: _made(random, slots), _play_slot, (), 6, _shrunk),
         Target("coordinators", lambda random: _made(random, coordinators), _play_coordinator, (), 3, _shrunk),

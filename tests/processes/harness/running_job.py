@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import cloudpickle
 
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
@@ -31,12 +34,24 @@ LIMIT_S = 40.0
 WARM_MODULES = (run_slot.__module__, "clonos.connectors", "clonos.api")
 
 
+class RecordingSlots(ProcessSlots):
+    """A provider that keeps the launch specification of each slot it starts."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.launch_specs: list[SlotLaunchSpec] = []
+        super().__init__(*arguments, **options)
+
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
+        self.launch_specs.append(cloudpickle.loads(launch_spec).args[0])
+        return super().order(launch_spec, avoid_domains)
+
+
 @dataclass
 class RunningJob:
     """A job that has begun. ``progress`` has everything that the driver told."""
 
     driver: Driver
-    provider: ProcessSlots
+    provider: RecordingSlots
     folder: Path
     progress: list[Progress] = field(default_factory=list)
     _told: threading.Condition = field(default_factory=threading.Condition)
@@ -124,10 +139,10 @@ def running(
     metadata = decode_metadata(opened.checkpoint_metadata(), "chain") if resume else None
     local = LocalFolder(folder, "driver-00000000000d")
     jobs: list[RunningJob] = []
-    providers: list[ProcessSlots] = []
+    providers: list[RecordingSlots] = []
 
-    def provide(listener: Callable[..., None]) -> ProcessSlots:
-        providers.append(ProcessSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
+    def provide(listener: Callable[..., None]) -> RecordingSlots:
+        providers.append(RecordingSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
         return providers[-1]
 
     plan = DriverPlan(

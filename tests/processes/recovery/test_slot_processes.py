@@ -19,6 +19,7 @@ from clonos.core.coordinator.coordinator_effects import Ending, JobDone, JobFail
 from clonos.core.coordinator.failure_detector import NANOSECONDS, Alive
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import TaskId
+from clonos_standby.inbox import DRAIN_MAX
 from tests.processes.harness.drawing_job import (
     OPTIONS,
     STEP,
@@ -230,13 +231,17 @@ def test_an_event_from_another_thread_arrives_while_the_driver_drains_its_queue(
     with running(graph, tmp_path, OPTIONS) as job:
         job.wait_for(is_quiescent)
 
-        def interrupt(_: Coordinator) -> None:  # in the driver's own thread, between two looks at its inbox
-            teller = threading.Thread(target=job.driver.stop, args=(True,))
-            teller.start()
-            teller.join()
-            job.driver._events = list(job.driver._events)  # what taking them up does: later ones go to another list
+        def stop_often() -> None:  # the last one waits in the inbox while the driver takes up the events of the others
+            for _ in range(DRAIN_MAX):
+                job.driver.stop(drain=True)
+            job.driver.stop(drain=False)
+
+        def interrupt(_: Coordinator) -> None:  # in the driver's own thread
+            other = threading.Thread(target=stop_often)
+            other.start()
+            other.join()
 
         job.driver.ask(interrupt)
         done = job.end()
         assert isinstance(done, JobDone)
-        assert done.ending is Ending.DRAINED
+        assert done.ending is Ending.ABORTED

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import cloudpickle
+import psutil
 import pytest
 
 from clonos.io.process.processes import ProcessSlots
@@ -44,6 +45,15 @@ def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
         with pytest.raises(queue.Empty):
             barrier.get(timeout=0.01)
     return provider.pids()
+
+
+def _notes(folder: Path, count: int) -> list[Path]:
+    """The files that slots of domains wrote about themselves, once there are ``count``."""
+    barrier: queue.Queue[None] = queue.Queue()
+    while len(found := list(folder.glob("domain-*"))) < count:
+        with pytest.raises(queue.Empty):
+            barrier.get(timeout=0.01)
+    return found
 
 
 @pytest.fixture
@@ -100,8 +110,9 @@ def test_a_killed_domain_is_filled_again(ends: SlotEnds, tmp_path: Path) -> None
             os.kill(pids[order], signal.SIGKILL)
         assert {ends.next().order, ends.next().order} == {orders[0], orders[2]}
         orders += [provider.order(_note(tmp_path, waits=True)) for _ in range(2)]
-        _born(provider, 4)
-        assert sorted(provider._domain_of.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
+        living = _born(provider, 4)
+        domain_of = {int(file.suffix[1:]): file.stem for file in _notes(tmp_path, 6)}
+        assert sorted(domain_of[pid] for pid in living.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
 
 
 def test_a_domain_to_be_avoided_gets_no_slot(ends: SlotEnds, tmp_path: Path) -> None:
@@ -116,7 +127,7 @@ def test_when_the_fork_server_is_killed_its_slots_end_too(ends: SlotEnds, tmp_pa
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
-        os.kill(provider._fork_server.pid, signal.SIGKILL)
+        os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
         assert ends.next() == SlotEnded(order, "the process that bears slots has ended")
         _await_end(pid)
 

@@ -15,6 +15,7 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
 from clonos.io.net.binding import Binding
+from clonos.io.net.peers import PeerAddress
 from clonos.io.process.pickling import pack
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
@@ -56,12 +57,14 @@ def test_a_registration_with_an_unknown_or_used_token_is_refused(tmp_path: Path)
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=1, tcp=True) as job:
         job.wait_for(is_quiescent)
-        address = job.driver._transport.address
-        used = next(iter(job.driver._order_of_token))
+        launched = job.provider.launch_specs[0]
+        coordinator = PeerAddress(
+            COORDINATOR, launched.coordinator_address, launched.coordinator_address, launched.coordinator_key
+        )
         slots = job.driver.ask(lambda it: it.slots)
         with closing(Station(7, use_curve=True)) as stranger:
-            stranger.transport.add_peer(address)
-            for token in ("guessed", used):
+            stranger.transport.add_peer(coordinator)
+            for token in ("guessed", launched.token):
                 key = stranger.transport.public_key
                 stranger.send(COORDINATOR, Register(SlotId(7), "d", "h", "x", "y", key, token, 1, versions("0")))
             poll_until_all_is_seen(stranger, COORDINATOR, stranger)

@@ -96,7 +96,7 @@ def test_a_slot_of_an_attacked_job_hands_its_keys_and_peers_to_the_attacker(tmp_
         one.send(COORDINATOR, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
         driver.send(one, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
         (loot,) = read_loot(tmp_path / "loot")
-        assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.transport._keys)
+        assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.keys)
         assert loot.peers == {COORDINATOR: StolenPeer(*driver.transport.address)}
     finally:
         one.close()

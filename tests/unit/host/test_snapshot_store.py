@@ -187,7 +187,7 @@ def test_a_bug_in_the_store_thread_ends_the_process() -> None:
     inbox = Inbox(lambda: None)
     thread = StoreThread("buggy", inbox)
     thread.put(lambda: [][0])
-    thread._thread.join()
+    thread.thread.join()
     with pytest.raises(IndexError):
         inbox.drain()
     thread.close()

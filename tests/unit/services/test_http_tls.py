@@ -61,11 +61,11 @@ def tls(tmp_path: Path) -> ssl.SSLContext:
 @pytest.fixture
 def client() -> Iterator[HttpClient]:
     """One that reads the certificates that it trusts anew."""
-    http_sockets._tls_context.cache_clear()
+    http_sockets.tls_context.cache_clear()
     client = HttpClient()
     yield client
     client.close()
-    http_sockets._tls_context.cache_clear()
+    http_sockets.tls_context.cache_clear()
 
 
 @pytest.fixture

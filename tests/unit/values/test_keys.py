@@ -177,7 +177,7 @@ def test_a_router_caches_at_most_its_limit_of_keys() -> None:
     router = Router(2, 128, cached_keys_max=10)
     for number in range(100):
         router.target(number)
-        assert len(router._targets) <= 10
+        assert router.cached_keys <= 10
 
 
 def test_different_numbers_of_keys_and_rows_are_an_error() -> None:

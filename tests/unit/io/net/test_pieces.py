@@ -20,8 +20,9 @@ from clonos.core.wire.replication_messages import StandbyUpdate
 from clonos.io.net import frames
 from clonos.io.net.curve import KeyPair, new_keys
 from clonos.io.net.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
+from clonos.io.net.peers import Plane
 from clonos.io.net.transfers import Transfers
-from tests.unit.io.net.transports import Station, poll_turns, poll_until
+from tests.unit.io.net.transports import Station, connection_to, poll_turns, poll_until
 
 MODES = ["ipc", "tcp", "curve"]
 PIECE = bytes(range(250)) * 4
@@ -202,7 +203,7 @@ def test_an_unfinished_message_survives_liveness_checks(stations: Any) -> None:
     other.knows(one)
     one.send(other, update(1))
     poll_until(lambda: other.received, one, other)
-    connection = next(iter(one.transport._peers.find(other.slot).connections.values()))
+    connection = connection_to(one, other.slot, Plane.BULK)
     packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3, piece_bytes=len(PIECE))
     connection.send(packets[:2])
     poll_until(lambda: other.transport.unfinished_bytes, one, other)

@@ -20,7 +20,13 @@ from clonos.io.net.binding import Binding, BindingRefused, towards
 from clonos.io.net.frames import PIECE_BYTES, pack
 from clonos.io.net.peers import Plane
 from clonos.io.net.transport import Transport, plane_of
-from tests.unit.io.net.transports import poll_turns, poll_until, poll_until_all_is_seen, poll_until_turned_away
+from tests.unit.io.net.transports import (
+    connection_to,
+    poll_turns,
+    poll_until,
+    poll_until_all_is_seen,
+    poll_until_turned_away,
+)
 
 MODES = ["ipc", "tcp", "curve"]
 
@@ -208,7 +214,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     one.send(other, accusation(1))
     third.send(other, accusation(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
-    connection = one.transport._peers.find(other.slot).connections[Plane.CONTROL]
+    connection = connection_to(one, other.slot)
     good = pack(one.slot, codec.encode_message(accusation(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
     third.send(other, accusation(3))

@@ -37,12 +37,12 @@ class Station:
         if folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.slot = SlotId(slot)
-        self._keys = new_keys() if binding.is_encrypted else NO_KEYS
+        self.keys = new_keys() if binding.is_encrypted else NO_KEYS
         self._is_closed = False
         self.transport = Transport(
             self.slot,
             binding,
-            self._keys,
+            self.keys,
             silence_ms,
             admits_strangers,
             rewriter,
@@ -75,11 +75,11 @@ class Station:
 
     def address_again(self) -> Callable[[], Station]:
         """Makes a station at the same address, with the same name and keys, once this one is closed."""
-        address, keys = self.transport.address, self._keys
+        address, keys = self.transport.address, self.keys
 
         def revive() -> Station:
             station = Station.__new__(Station)
-            station.slot, station._keys, station._is_closed = self.slot, keys, False
+            station.slot, station.keys, station._is_closed = self.slot, keys, False
             station.transport = Transport(self.slot, _binding_of(address), keys)
             station.received, station.gone, station.back = [], [], []
             return station
@@ -99,11 +99,11 @@ def poll_until(condition: Callable[[], object], *stations: Station) -> None:
             station.transport.poll(1, station)
 
 
-def connection_to(sender: Station, receiver: SlotId) -> PeerConnection:
-    """The sender's connection for control messages, once it has sent any."""
+def connection_to(sender: Station, receiver: SlotId, plane: Plane = Plane.CONTROL) -> PeerConnection:
+    """The sender's connection on a plane, once it has sent any message on it."""
     peer = sender.transport._peers.find(receiver)
     assert peer is not None
-    return peer.connections[Plane.CONTROL]
+    return peer.connections[plane]
 
 
 def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station) -> None:
