@@ -1,4 +1,4 @@
-"""What holds for every test: it belongs to a stage with a budget, and it leaves nothing behind.
+"""Rules for every test: it belongs to a stage with a budget, and it leaves no thread, process or socket behind.
 
 Options for the tests of simulated worlds are here too: how many worlds, and from which seed on.
 """

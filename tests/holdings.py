@@ -1,4 +1,4 @@
-"""What a test process holds of the machine: threads, child processes and open sockets.
+"""Threads, child processes and open sockets of a test process.
 
 Two snapshots tell what a test left behind. What still ends by itself gets `GRACE_S` for it; a leaked process is
 killed, so that it cannot disturb the tests that follow, and reported.
@@ -46,7 +46,7 @@ class Holdings:
 def left_behind(
     before: Holdings, sockets_count: bool = True, unnamed_threads_count: bool = True, grace_s: float = GRACE_S
 ) -> list[str]:
-    """One line for everything that is held now, was not held before and does not end within the grace.
+    """Returns a line for each thing that is held now, was not held before and does not end within the grace.
 
     Threads of this library bear names; a test that uses pyspark does not count those that pyspark left unnamed.
     """
@@ -66,7 +66,7 @@ def left_behind(
 
 
 def orphans_of_this_run(sessions_count: bool = False, grace_s: float = GRACE_S) -> list[str]:
-    """One line for each process of this test run that lives though its parent is gone; each is killed.
+    """Returns a line for each process of this test run whose parent is gone; kills each.
 
     With `sessions_count`, what belongs to a Spark session must be gone too.
     """

@@ -1,4 +1,4 @@
-"""What every remote checkpoint store has to do, as tests: a module that names a store derives a class from this one.
+"""Contract of every remote checkpoint store, as tests: a module for a store derives a class from this one.
 
 ``url`` is a fixture of that module: a store of its own for each test. What needs a server's help stands there too.
 """

@@ -1,4 +1,4 @@
-"""Both real ends of one channel with a network between them that the test rules over, message by message."""
+"""Both real ends of one channel, and a network between them that the test controls message by message."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ChannelPair:
         self.apply_view()
 
     def apply_view(self) -> None:
-        """Both know each other's incarnation."""
+        """Opens the session: both ends know each other's incarnation."""
         self.sending.apply_view(Incarnation(self.incarnations[1]))
         if self.receiving.apply_view(Incarnation(self.incarnations[0])):
             self.renew()
@@ -114,7 +114,7 @@ class ChannelPair:
         self.forward.append((batch, payload))
 
     def heartbeat(self) -> None:
-        """Of the sender."""
+        """Backlog of the sender, in elements."""
         if self.sending.session:
             position = self.sending.position(self.sender_logs, Incarnation(self.incarnations[0]))
             self.forward.append((position, b""))
@@ -146,7 +146,7 @@ class ChannelPair:
             self.arrive(*self.forward.popleft())
 
     def arrive(self, message: Batch | Position, payload: bytes) -> bool:
-        """What a slot does with a message of this channel; whether it was accepted."""
+        """Handles a message of this channel as a slot does; returns whether it was accepted."""
         receiving = self.receiving
         if message.session != receiving.session:
             return False
@@ -187,6 +187,6 @@ class ChannelPair:
 
     @property
     def known_log(self) -> bytes:
-        """What the receiver has of the sender's log."""
+        """The receiver's replica of the sender's log."""
         replica = self.receiver_logs.replicas.get(SENDERS_LOG)
         return b"" if replica is None else bytes(replica.data)

@@ -1,4 +1,4 @@
-"""Dialogues with the coordinator as text: a command on a line of its own, then what it led to, indented.
+"""Dialogues with the coordinator as text: a command on its own line, then all its effects, indented.
 
     > gone 3
       alarm: slot 3 is gone: killed
@@ -36,7 +36,7 @@ Words = list[str]
 
 
 class Dialogue:
-    """One text's desk, and what its commands mean."""
+    """The coordinator of one dialogue, and the meaning of its commands."""
 
     def __init__(self) -> None:
         self.desk = Desk()

@@ -1,4 +1,4 @@
-"""A coordinator on a desk: slots that do at once, or not at all, what they are told, and effects as short lines."""
+"""A real coordinator, slots that obey at once or not at all, and its effects as short lines."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class DeskSlot:
     received: list[object] = field(default_factory=list)
 
     def hosted(self) -> list[Placement]:
-        """What the installed view puts here."""
+        """Placements of the installed view in this slot."""
         return [p for p in self.view.placements if p.slot == self.slot]
 
     def status(self) -> SlotStatus:
-        """Its heartbeat."""
+        """The slot's heartbeat."""
         tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase, self.counters) for p in self.hosted())
         backups = self.view.placements if self.are_backups_ready else ()
         standbys = tuple(
@@ -186,7 +186,7 @@ class Desk:
 
     @property
     def number(self) -> int:
-        """Of the view that stands."""
+        """Number of the current view."""
         return self.view.number
 
     def pending(self) -> list[int]:
@@ -210,7 +210,7 @@ class Desk:
         parts: Iterable[tuple[int, bytes]] = (),
         objects: tuple[str, ...] = (),
     ) -> Snapshotted:
-        """What the task, by default its present incarnation, says when its snapshot is durable."""
+        """Message of a task, by default of its present incarnation, when its snapshot is durable."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         return Snapshotted(
             TaskId(task),
@@ -248,7 +248,7 @@ class Desk:
     def failure(
         self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, recourse: Recourse = Recourse.RETRY
     ) -> TaskFailed:
-        """What the present incarnation of a task says when user code raised; ``count`` 0: at no element."""
+        """Message of a task's present incarnation when user code raised; ``count`` 0: at no element."""
         life = self.of(task).incarnation
         at = InputRange(ChannelId(channel), first_seq, count) if count else None
         return TaskFailed(TaskId(task), life, at, "split", "'x'", "ValueError: x", "Traceback ...", Blame.JOB, recourse)

@@ -1,4 +1,4 @@
-"""A disk that does one thing at a time, each when the test says so, and fails when the test says so."""
+"""A disk that does one operation at a time, when the test says so, and fails when the test says so."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HandDisk:
 
     @property
     def stored_bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files."""
         return sum(sum(map(len, payloads)) for payloads in self.files.values())
 
 
@@ -104,7 +104,7 @@ def read(log: InflightLog, disk: HandDisk, seq: int) -> Chunk:
 
 
 def read_all(log: InflightLog, disk: HandDisk) -> list[Chunk]:
-    """All chunks, oldest first."""
+    """Payloads of all chunks, oldest first."""
     found = []
     seq = log.start_seq
     while seq < log.next_seq:

@@ -25,7 +25,7 @@ class NoSlots:
         return next(self._numbers)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A slot's machine with an inbox that a test drains by hand: what threads tell it can be looked at first."""
+"""A slot's machine without a view, and inboxes that keep the calls of its threads for the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mailbox(Inbox):
         self.calls.append((call.__name__, arguments))
 
     def names(self) -> list[str]:
-        """Of the calls so far."""
+        """Names of the calls so far."""
         return [name for name, _ in self.calls]
 
 
@@ -57,17 +57,17 @@ class WaitingInbox(Inbox):
 
 
 def small_image() -> JobImage:
-    """One source, into nothing."""
+    """A job of one source and a sink that drops all records."""
     graph = JobGraph("small")
     graph.source(values(range(3))).sink(blackhole())
     return graph.compile(Options())
 
 
 def lone_slot(image: JobImage) -> Slot:
-    """It has no view."""
+    """A slot without a view."""
     return Slot(SlotId(1), image.plan, image.options, RecordingShell(image.plan))
 
 
 def lone_surroundings(image: JobImage, inbox: Inbox) -> SlotSurroundings:
-    """Of its threads."""
+    """The surroundings of a lone slot's threads."""
     return SlotSurroundings(lone_slot(image), inbox, image, SlewedClock())

@@ -1,4 +1,4 @@
-"""User code for the tests of a task: each row that it emits tells what was drawn for it, so a contradiction shows."""
+"""User code for the tests of a task: each row that it emits shows what was drawn for it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class RecordingChain:
         return recorder
 
     def stream(self) -> Random:
-        """One stream of luck an epoch."""
+        """The random numbers of the current epoch."""
         epoch = self.recorder.epoch
         if self._stream is None or self._stream[0] != epoch:
             self._stream = epoch, Random(self.recorder.seed())

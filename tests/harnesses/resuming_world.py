@@ -1,4 +1,4 @@
-"""A world whose user starts a job that failed at a hard limit again, with room enough, from its last checkpoint."""
+"""A world whose user resumes a job that failed at a hard limit, from its last checkpoint and with higher limits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ResumingWorld(World):
 
     @property
     def was_above_soft_limit(self) -> bool:
-        """Some slot has said so."""
+        """Whether a slot has warned that it is above its soft limit."""
         return any("above its soft limit" in text for text, _ in self.warnings)
 
     def end(self, ending: JobDone | JobFailed) -> None:
-        """Not the end, where the user can help."""
+        """Resumes the job instead of ending the world, if a limit was reached and a checkpoint exists."""
         if isinstance(ending, JobFailed) and "LimitExceeded" in ending.reason and not self.failure:
             self.failure = ending.reason
             self.clock.at(

@@ -1,4 +1,4 @@
-"""Plans that the tests of the core share: chains, a diamond, a shuffle; and the views of them."""
+"""Plans that the tests of the core share (chains, a diamond, a shuffle), and views of them."""
 
 from __future__ import annotations
 

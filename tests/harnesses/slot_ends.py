@@ -1,4 +1,4 @@
-"""Listener of a provider of slots: a test takes the ended slots one by one, and waits for them."""
+"""Listener of a provider of slots: a test takes the ended slots one by one and waits for them."""
 
 import queue
 

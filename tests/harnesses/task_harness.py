@@ -1,4 +1,4 @@
-"""Lives of one task behind a scripted port: arrival, clock, luck and death are the test's, the rest is real."""
+"""Incarnations of one task behind a scripted port: the test sets arrival, clock, random numbers and death."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIRST_INSTANT_NS = 1_700_000_000 * 10**9
 
 
 class Element(NamedTuple):
-    """What a channel carries: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
+    """Content of a channel: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
 
     kind: ElementKind
     content: Any
@@ -88,7 +88,7 @@ class Job:
 
 @dataclass
 class Start:
-    """What a life begins with."""
+    """Start of an incarnation: its log, snapshot and mode."""
 
     log: bytes = b""
     snapshots: Sequence[Snapshot] = ()  # a chain, oldest (full) first; none at the job's start
@@ -110,7 +110,7 @@ class Start:
 
 
 class Life(TaskPort):
-    """One incarnation, its world, and afterwards the story of it."""
+    """One incarnation, its world, and afterwards its history."""
 
     def __init__(self, job: Job, number: int, start: Start | None = None, dies_at_emission: int = -1) -> None:
         self.job, self.number, self.start = job, number, start or Start()
@@ -160,7 +160,7 @@ class Life(TaskPort):
 
     @property
     def whole_log(self) -> bytes:
-        """What the next incarnation would gather if nothing were lost."""
+        """The log that the next incarnation would gather if nothing were lost."""
         return self.start.log + self.log
 
     # ------------------------------------------------------------------ arrival
@@ -272,7 +272,7 @@ class Life(TaskPort):
 
 
 def ends_of_entries(log: bytes) -> list[int]:
-    """Where each entry of a log ends; 0 first."""
+    """End of each entry of a log, in bytes; 0 first."""
     reader = LogReader(log)
     ends = [0]
     while not reader.at_end:
@@ -303,7 +303,7 @@ def check_continuation(first: Life, second: Life) -> None:
 
 
 def check_repeats(first: Life, again: Life) -> None:
-    """Another life with the whole log does everything again, asks nobody, and records nothing new."""
+    """Checks that an incarnation with the whole log repeats everything, makes no call, and records nothing new."""
     assert again.log == b""
     assert again.performed == []
     for channel, elements in first.outputs.items():
@@ -321,7 +321,7 @@ def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
 
 
 def restored_at(life: Life, checkpoint: int, log_end_bytes: int | None = None) -> Start:
-    """What an incarnation starts from that restores a checkpoint, with the log up to an (absolute) end."""
+    """Start of an incarnation that restores a checkpoint, with the log up to an (absolute) end."""
     chain = chain_of_snapshots(life, checkpoint)
     offset = chain[-1].log_offset_bytes
     base = life.start.offset_bytes

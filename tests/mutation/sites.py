@@ -1,4 +1,4 @@
-"""Where a source file can be mutated, and how: a site is one place and one change of its text.
+"""Mutation sites of a source file: a site is one position and one change of its text.
 
 Left out is what no test could see: annotations, docstrings, the conditions of assertions, imports for typing only, and
 changes that compile to the same code.
@@ -57,14 +57,14 @@ class Site:
 
 
 def sites_of(source: str) -> list[Site]:
-    """All sites of a file, in the order of their places."""
+    """Returns all sites of a file, in the order of their positions."""
     finder = _Finder(source)
     finder.visit(finder.tree)
     return sorted(finder.found, key=lambda site: (site.start, site.end, site.kind, site.after))
 
 
 class Choice:
-    """All sites of some files, by path."""
+    """Returns all sites of some files, by path."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         self._sources = sources
@@ -207,7 +207,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def imported_as(path: str) -> Iterator[re.Pattern[str]]:
-    """How a test's text shows that it uses the module at this path."""
+    """Text of a test that shows that it uses the module at this path."""
     parent, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
     yield re.compile(rf"\b{re.escape(f'{parent}.{name}')}\b")
     yield re.compile(rf"from {re.escape(parent)} import [^\n]*\b{re.escape(name)}\b")

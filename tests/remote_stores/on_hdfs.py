@@ -1,4 +1,4 @@
-"""The checkpoint store on a real namenode and datanode, by Hadoop's own protocol and by WebHDFS: `make stores`."""
+"""The checkpoint store on a real namenode and datanode, by Hadoop RPC and by WebHDFS: `make stores`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets, pytest.mark.time
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
-    """One for all tests."""
+    """One cluster for all tests."""
     with mini_hdfs(tmp_path_factory.mktemp("hdfs")) as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""Slots on Spark executors: where they are born, how their deaths are seen, what is refused."""
+"""Slots on Spark executors: where they start, how their deaths are reported, what is refused."""
 
 import os
 import signal

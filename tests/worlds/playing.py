@@ -1,4 +1,4 @@
-"""Plays scenes of ``clonos_chaos.directed.directed_tests`` by number, and sees that what they are for has happened."""
+"""Runs directed tests by the number of their case, and checks that their faults were injected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROCESSES = 2
 
 
 def swarmed(seeds: range, kind: Swarm = PLAIN) -> Tally:
-    """What the worlds of many seeds came to, on all processors. All have ended well."""
+    """Runs the worlds of many seeds on all processors; asserts that each ends well, and returns their tally."""
     total = Tally()
     for tally in swarm(seeds, kind, PROCESSES):
         total.add(tally)
@@ -35,7 +35,7 @@ def played(number: int, name: str = "") -> list[World]:
 
 
 def played_scene(scene: str) -> list[World]:
-    """The same by the whole name of a scene."""
+    """Runs worlds of one case by its whole name."""
     worlds = []
     for seed in SEEDS:
         world = SCENES[scene](seed)
@@ -53,7 +53,7 @@ def scenes_of(number: int) -> list[str]:
 
 
 def lives(world: World, name: str) -> int:
-    """How many incarnations of a task have started."""
+    """Number of incarnations of a task that have started."""
     return len(world.oracle.lives[world.job.task(name)])  # type: ignore[union-attr]
 
 

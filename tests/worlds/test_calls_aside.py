@@ -1,4 +1,4 @@
-"""Asynchronous calls in simulated worlds: side by side, and still one answer for each record in every life."""
+"""Asynchronous calls in simulated worlds: concurrent, with one answer per record in every incarnation."""
 
 from __future__ import annotations
 

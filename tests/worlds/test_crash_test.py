@@ -1,4 +1,4 @@
-"""``crash_test`` runs a user's job in worlds where processes die: good jobs pass, faults are found."""
+"""``crash_test`` runs a user's job in worlds where processes die: correct jobs pass, faulty ones fail."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def test_a_crash_test_is_the_same_under_every_hash_seed() -> None:
 
 
 def same_in(program: str, hash_seed: str) -> str:
-    """What a program says under a hash seed."""
+    """Output of a program under a hash seed."""
     paths = [str(folder.parent) for folder in PACKAGE_FOLDERS.values()]
     environment = {"PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1"}
     found = subprocess.run(

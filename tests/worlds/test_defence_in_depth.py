@@ -1,4 +1,4 @@
-"""Rules that other rules stand in for: no world shows that they are missing, so each has a case of its own.
+"""Redundant rules: no world fails without one of them, so each has its own test.
 
 ``docs/protocol.md``, section 12, lists them, and what stands in for each. A case is a test of the core or, here, one in
 a world that was stopped in its midst. Each fails where its rule is wrong.
@@ -93,7 +93,7 @@ class Midst:
         self.slot.slot.on_message(sender, batch, b"")
 
     def end(self) -> None:
-        """Nothing of it goes on."""
+        """Kills all slots of the world."""
         for slot in self.world.slots.values():
             slot.kill()
 

@@ -1,4 +1,4 @@
-"""Sources that cannot be re-read, in simulated worlds: what keepers had comes out once, whoever dies when.
+"""Sources that cannot be re-read, in simulated worlds: journalled records are output once, for every death.
 
 The pushers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
 what it had acknowledged without an alarm.

@@ -1,4 +1,4 @@
-"""Random worlds: real slots, tasks and coordinator in virtual time, everything going wrong that can, from one seed."""
+"""Random worlds: real slots, tasks and coordinator in virtual time, with every kind of fault, from one seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and sinks that the tests of crash tests run: good ones, and ones with a fault that crashes bring to light."""
+"""Jobs and sinks for the tests of crash tests: correct ones, and ones with a fault that crashes reveal."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Remembering:
 
 
 class Forgetting:
-    """The same in a list of its own, which dies with the process."""
+    """Counts in a list of the process, which is lost with it."""
 
     def open(self, context: Any) -> None:
         self.seen: list[int] = []
@@ -96,7 +96,7 @@ class Forgetting:
 
 
 def counting(function: type) -> Job:
-    """One task counts what it gets from another."""
+    """A job whose second task counts what it gets from the first."""
     job = Job("counting")
     job.source(values(range(RECORDS))).key_by(lambda _: 0).process(function).rebalance().map(tuple).sink(collect())
     return job
@@ -150,7 +150,7 @@ class Table:
 
 
 class TableConnection:
-    """One incarnation's door to the table."""
+    """The table as one incarnation sees it."""
 
     def __init__(self, table: Any) -> None:
         self.table = table

@@ -1,4 +1,4 @@
-"""Targets: the machines of a slot and of the coordinator, amid the dialogues of ``tests``, with messages that lie.
+"""Targets: the machines of a slot and of the coordinator, amid golden dialogues, with false messages.
 
 An input is the name of a dialogue and what happens: its own commands in their order, and between them messages of
 anybody and heartbeats. A machine answers each with what it does, or with the error that is declared for it.
@@ -51,7 +51,7 @@ DECLARED: Final = (MessageMalformed, LogDiverged, LogMalformed)
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     slots = [name for name in TRACES if name.startswith("slot_")]
     coordinators = [name for name in TRACES if name.startswith("coordinator_")]
     return [
@@ -80,7 +80,7 @@ def _made(random: Random, names: list[str]) -> bytes:
 
 @cache
 def _samples(name: str) -> list[Sent]:
-    """All messages of a dialogue, and one of each kind besides."""
+    """All messages of a dialogue, and one more of each kind."""
     seen: list[Sent] = []
     table = _Slot(seen) if name.startswith("slot_") else _Coordinator(seen)
     for command in _commands(name):
@@ -244,7 +244,7 @@ def _is_of_tests(error: Exception) -> bool:
 
 
 def _shrunk(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
-    """Without what it fails without."""
+    """Drops the steps that the failure does not need."""
     name, *steps = msgspec.msgpack.decode(data)
     at = len(steps) - 1
     while at >= 0:

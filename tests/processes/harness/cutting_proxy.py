@@ -32,7 +32,7 @@ class Proxy:
         os.write(self._tell, b"x")
 
     def passes(self, data_bytes: int) -> None:
-        """So much is forwarded, one way or the other."""
+        """Forwards up to one buffer in one direction."""
 
     def _run(self) -> None:
         selector = selectors.DefaultSelector()

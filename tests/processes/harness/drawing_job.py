@@ -43,7 +43,7 @@ class DrawingJob:
         return reach + STEP
 
     def check(self, count: int) -> None:
-        """Each number is once in both outputs, with one draw."""
+        """Checks that each number is once in both outputs, with one draw."""
         collected = list(self.collected.rows)
         with closing(sqlite3.connect(self.table)) as connection:
             stored = connection.execute("SELECT n, draw FROM drawn").fetchall()

@@ -1,4 +1,4 @@
-"""A job on slot processes, driven by the real driver: for tests that look at processes, sockets and stores."""
+"""A job on slot processes with the real driver, for tests of processes, sockets and stores."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class RunningJob:
         return self.driver.ask(lambda coordinator: coordinator.generation & 0xFFFFFFFF)
 
     def incarnations(self) -> dict[TaskId, int]:
-        """Of all tasks in the view that stands."""
+        """Incarnations of all tasks in the current view."""
 
         def find(coordinator: Coordinator) -> dict[TaskId, int]:
             view = coordinator.view

@@ -1,4 +1,4 @@
-"""What other users of the machine, and those who choose a job's records, cannot do to it: on slot processes."""
+"""What other users of the machine, and authors of a job's records, cannot do to a job on slot processes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Hashing:
         raise AssertionError(f"{len(self.rows())} of {count} records are committed")
 
     def rows(self) -> list[dict[str, Any]]:
-        """All output."""
+        """The whole output."""
         return list(files.read_committed(self.folder / "output"))
 
     def told(self) -> set[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""A job goes on after its driver: killed at any time, also twice, gone back to an earlier checkpoint, or changed."""
+"""Jobs resume after their driver: killed at any time, killed twice, sent back to an earlier checkpoint, or changed."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class Typed:
             return connection.execute(f"SELECT {columns} FROM {table} ORDER BY rowid").fetchall()
 
     def seen(self) -> int:
-        """How many records are counted in the table of one row a key."""
+        """Number of records counted in the table with one row per key."""
         return sum(seen for (seen,) in self.stored("latest", "seen"))
 
     def checkpoints(self) -> list[int]:
-        """That have completed."""
+        """Completed checkpoints."""
         store = CheckpointStore(str(self.folder / ".clonos" / "typed"))
         store.find_job()
         return store.checkpoints()
@@ -118,7 +118,7 @@ class Typed:
         return errors
 
     def check(self, records: int) -> None:
-        """All outputs have each record once, with one draw."""
+        """Checks that all outputs have each record once, with one draw."""
         rows = committed(self.folder / "output")
         assert Counter(row["n"] for row in rows) == Counter(range(records))
         for key in range(3):
@@ -129,7 +129,7 @@ class Typed:
 
 
 def withdrawn(errors: str, table: str) -> int:
-    """How much output was withdrawn from a table, as the driver's log says."""
+    """Number of rows withdrawn from a table, from the driver's log."""
     pattern = re.compile(rf"WARNING clonos.*output (\d+) to (\d+) of \S+ was withdrawn from the table {table}:")
     return sum(int(last) - int(first) + 1 for first, last in pattern.findall(errors))
 
@@ -227,13 +227,13 @@ class Described:
             return handle.wait(LIMIT_S).checkpoint
 
     def checkpoints(self) -> list[int]:
-        """That have completed: one that takes long may be passed over for the next."""
+        """Completed checkpoints; a slow one may be subsumed by the next."""
         store = CheckpointStore(str(self.folder / "store"))
         store.find_job()
         return store.checkpoints()
 
     def check(self, count: int) -> None:
-        """Each record is once in both outputs."""
+        """Checks that each record is once in both outputs."""
         assert [row["n"] for row in committed(self.folder / "lines")] == list(range(count))
         assert [int(row["n"]) for row in committed(self.folder / "table")] == list(range(count))
 

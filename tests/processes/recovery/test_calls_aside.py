@@ -1,4 +1,4 @@
-"""``map_async`` on slot processes: calls run side by side, and one that a process dies of is made again by its key."""
+"""``map_async`` on slot processes: calls run concurrently; a call that its process died in is repeated by its key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDE_BY_SIDE = 4
 
 @cache
 def _meeting() -> threading.Barrier:
-    """One a slot process: nobody passes until so many wait."""
+    """A barrier per slot process: it opens when the given number of calls wait."""
     return threading.Barrier(SIDE_BY_SIDE, timeout=30)
 
 

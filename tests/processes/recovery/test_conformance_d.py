@@ -81,12 +81,12 @@ class Strait:
             gate.open_to(self.reach)
 
     def end(self) -> None:
-        """There are no more."""
+        """Ends the input."""
         for gate in self.gates.values():
             gate.end(self.reach)
 
     def check(self) -> None:
-        """Each record is once in each output, with one draw; windows and numbers are without gap or repeat."""
+        """Checks that each record is once in each output with one draw, and that windows and numbers have no gap."""
         with closing(sqlite3.connect(self.table)) as connection:
             stored = connection.execute("SELECT side, n, draw, number FROM numbered").fetchall()
         wanted = {("left", n) for n in range(2 * self.reach)} | {("right", n) for n in range(self.reach)}
@@ -169,7 +169,7 @@ def _restored(coordinator: Coordinator, task: TaskId) -> int:
 
 
 def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
-    """Where a task lives, and a slot that could take it over (0: there is none)."""
+    """The slot of a task, and a slot that could take it over (0: there is none)."""
     assert coordinator.view is not None
     placement = coordinator.view.placements[task]
     return placement.hosting_slot, next((slot for slot in placement.standbys if slot != placement.slot), 0)

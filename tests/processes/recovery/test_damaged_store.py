@@ -1,4 +1,4 @@
-"""An object of the store is damaged while the job runs: whoever has to restore from it finds the state in a standby."""
+"""A stored object is damaged while the job runs: a task that must restore from it finds its state in a standby."""
 
 from __future__ import annotations
 

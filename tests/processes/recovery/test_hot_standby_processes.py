@@ -1,4 +1,4 @@
-"""A task with a hot standby loses its process: the standby's process goes on with nothing left to replay."""
+"""A task with a hot standby loses its process: the standby takes over with nothing left to replay."""
 
 from __future__ import annotations
 

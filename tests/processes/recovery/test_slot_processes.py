@@ -1,4 +1,4 @@
-"""Jobs on real slot processes: what is killed comes back, nothing is lost or doubled, all agree on every draw."""
+"""Jobs on real slot processes: killed tasks recover, nothing is lost or repeated, all outputs agree on each draw."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(coordinator: Coordinator, tasks: int) -> int:
 
 
 def silent_ms(coordinator: Coordinator, task: int) -> float:
-    """For how long the slot of a task has not been heard, as the coordinator counts time."""
+    """Milliseconds since the last message of a task's slot, in the coordinator's time."""
     assert coordinator.view is not None
     state = coordinator._state
     life = state.lives[coordinator.view.placements[task].hosting_slot]

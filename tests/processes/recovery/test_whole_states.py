@@ -1,4 +1,4 @@
-"""A large state becomes bytes while records flow: no checkpoint waits for it, a death in the midst loses nothing."""
+"""A large state is encoded while records flow: no checkpoint waits for it, and a death in between loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots as child processes: born quickly, seen to die at once, none left behind."""
+"""Slots as child processes: started quickly, their death reported at once, none left behind."""
 
 import os
 import queue

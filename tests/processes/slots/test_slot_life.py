@@ -1,4 +1,4 @@
-"""How a slot is admitted and how it ends: by token, by key, by its coordinator's silence."""
+"""Admission of slots by token and key, and their end when the coordinator is silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that break and come back while a job runs: no process dies, nobody is replaced, nothing is lost."""
+"""Connections break and come back while a job runs: no process dies, no task is replaced, no record is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks that keep one row a key: the stream has to be keyed by it, which is found when the job is compiled."""
+"""Sinks that keep one row per key: compiling a job checks that its stream is keyed by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark in a process of its own: what it finds is taken over, and why it failed is told."""
+"""A benchmark in its own process: its results are taken over, and its failure is reported."""
 
 import json
 from pathlib import Path

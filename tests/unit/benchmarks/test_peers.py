@@ -1,4 +1,4 @@
-"""Peers: one that is not installed is missing, one that breaks has failed, and neither leaves anything behind."""
+"""Peer systems: an uninstalled one is missing, a broken one has failed, and neither leaves files behind."""
 
 import os
 import sys

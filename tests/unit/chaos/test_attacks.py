@@ -1,4 +1,4 @@
-"""Attacks: what a liar says is refused or means nothing, and what an attack has struck and cost is counted."""
+"""Attacks: false messages are refused or ignored, and the injected attacks and their cost are counted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _told(message: Message) -> Message:
 
 
 def _heartbeat(dialogue: Dialogue) -> list[str]:
-    """What the slot says at a heartbeat, without the numbers of messages."""
+    """Messages of the slot at a heartbeat, without their numbers."""
     return [re.sub(r"message \d+", "message", line) for line in dialogue.run("tick")]
 
 

@@ -1,4 +1,4 @@
-"""Moments: a fault waits for calm; at a fault point it lays a trap, and strikes who is caught."""
+"""Fault triggers: when a fault is injected, and breakpoints at fault points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Toxiproxy's server is taken from where it is; a download needs the right sum; the message names all three ways."""
+"""Toxiproxy's server: found or downloaded with the right checksum; the error names all three remedies."""
 
 from __future__ import annotations
 

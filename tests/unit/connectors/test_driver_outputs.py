@@ -1,4 +1,4 @@
-"""``collect`` and ``stdout``: rows leave in the driver when their checkpoint commits, and once."""
+"""``collect`` and ``stdout``: rows appear in the driver once, when their checkpoint commits."""
 
 import io
 import sys

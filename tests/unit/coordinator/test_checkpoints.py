@@ -1,4 +1,4 @@
-"""Checkpoints as the coordinator sees them (protocol 5), through the whole machine."""
+"""Checkpoints of the coordinator (protocol 5), through the whole machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a completed checkpoint leads to: output committed, objects deleted, the job done or stopped."""
+"""Effects of a completed checkpoint: output committed, objects deleted, the job done or stopped."""
 
 from __future__ import annotations
 

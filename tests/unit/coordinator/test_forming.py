@@ -1,4 +1,4 @@
-"""Slots register before anything is activated; a resume begins a generation of its own."""
+"""Startup: slots register before any task is activated; a resume begins a new generation."""
 
 from __future__ import annotations
 

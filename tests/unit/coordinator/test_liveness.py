@@ -1,4 +1,4 @@
-"""Who is gone: the provider's word, silence, broken connections, quarrels of peers (protocol 6.1)."""
+"""Failure detection: provider reports, silence, broken connections, mutual suspicions (protocol 6.1)."""
 
 from __future__ import annotations
 

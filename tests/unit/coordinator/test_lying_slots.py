@@ -1,4 +1,4 @@
-"""What a slot may not tell a coordinator: it costs its connection, and changes nothing."""
+"""False messages of a slot to the coordinator cost its connection and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What user code raises, deaths in a row, and the timeline of each recovery (protocol 6)."""
+"""Exceptions of user code, repeated deaths, and the timeline of each recovery (protocol 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator's own death while tasks live on (protocol 9)."""
+"""Takeover by a new coordinator while tasks continue (protocol 9)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) ->
 
 
 def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
-    """Another coordinator while the slots live on; those that are not silent tell it what they have."""
+    """Another coordinator while the slots continue; slots that are not silent report to it."""
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))

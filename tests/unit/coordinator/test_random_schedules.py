@@ -1,4 +1,4 @@
-"""Seeded schedules of failures around idealised slots: what must hold holds, and every job ends."""
+"""Seeded schedules of failures around idealised slots: every job ends, and no rule is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures and the views that answer them (protocol 6, 8)."""
+"""Failover: failures and the views that answer them (protocol 6, 8)."""
 
 from __future__ import annotations
 

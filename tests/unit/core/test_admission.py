@@ -1,4 +1,4 @@
-"""What a peer may name in a message is what its job has; a lie that gets by costs nobody but the liar."""
+"""Admission of messages: a peer may name only what its job has, and a false message harms only its sender."""
 
 from __future__ import annotations
 

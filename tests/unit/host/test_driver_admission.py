@@ -1,4 +1,4 @@
-"""What a driver lets through to its coordinator."""
+"""Messages that a driver admits to its coordinator."""
 
 from __future__ import annotations
 

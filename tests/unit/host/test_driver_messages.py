@@ -1,4 +1,4 @@
-"""What the driver takes from slots and strangers: into its log, and among its connections."""
+"""Messages of slots and unknown peers to a driver: its log lines and its connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLOT = SlotId(7)
 
 @pytest.fixture
 def reported() -> list[Progress]:
-    """What the driver reported to its listener."""
+    """Reports of the driver to its listener."""
     return []
 
 

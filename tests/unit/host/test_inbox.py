@@ -1,4 +1,4 @@
-"""Calls from many threads are made in one, in order, and who is too fast is held up."""
+"""Calls from many threads are made in one thread, in order; a producer that is too fast waits."""
 
 from __future__ import annotations
 

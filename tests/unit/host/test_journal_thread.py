@@ -1,4 +1,4 @@
-"""Connections of sources that cannot be re-read, on loopback: what comes in, what the server hears, and the ends."""
+"""Connections of sources that cannot be re-read, on loopback: received lines, acknowledgements and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An immediate sink's thread: in order, joined where they wait, tried again, and silent once it is fenced."""
+"""Thread of an immediate sink: writes in order, merged while they wait, retried, and stopped once it is fenced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slot's threads for the store: what fails for a while is tried again, what is corrupt is said."""
+"""Threads of a slot for the store: temporary failures are retried, corrupt objects are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slot does when disk and memory are slow, fail, or run short."""
+"""A slot whose disk and memory are slow, fail, or run short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments on a real disk: exact, checked, cleaned up, and never in anybody's way."""
+"""Segments on a real disk: exact, checked and cleaned up, without delaying reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step costs: what it computed and what it waited for, not what others computed meanwhile."""
+"""Cost of a step: the time that its thread computed or waited, without the time it had no processor."""
 
 import os
 import threading

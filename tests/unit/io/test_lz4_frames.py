@@ -1,4 +1,4 @@
-"""Frames of LZ4 in objects of the store and in segments on disk: what they claim to hold takes no memory."""
+"""LZ4 frames of stored objects and spilled segments: a false length allocates no memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is imported before a slot is forked."""
+"""Modules that are imported before a slot is forked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit of open files is raised where that is possible, and never lowered."""
+"""The limit of open files is raised if possible, and never lowered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoint store on local files: whole objects or none, one coordinator, no fresh start over a used store."""
+"""The checkpoint store on local files: whole objects or none, one coordinator, no fresh start on a used store."""
 
 from __future__ import annotations
 

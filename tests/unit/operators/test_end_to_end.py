@@ -1,4 +1,4 @@
-"""Whole jobs through real chains: what comes out is what the plain Python loop gives."""
+"""Whole jobs through real chains, compared with a plain Python loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that goes on from a snapshot gives what it would have given: output, order and timers."""
+"""A job restored from a snapshot has the same output, order and timers."""
 
 from __future__ import annotations
 

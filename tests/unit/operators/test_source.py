@@ -1,4 +1,4 @@
-"""Sources: what is read again from any position is what was read, however it is cut."""
+"""Sources: reading again from any position returns the same records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time, luck and identity: equal in the next life, real outside a job."""
+"""Time, random numbers and UUIDs: the same in the next incarnation, real outside a job."""
 
 from __future__ import annotations
 

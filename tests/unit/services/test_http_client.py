@@ -1,4 +1,4 @@
-"""The HTTP client's limits: how long, how often, how much."""
+"""Limits of the HTTP client: time, attempts and bytes."""
 
 from __future__ import annotations
 

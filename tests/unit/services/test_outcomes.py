@@ -1,4 +1,4 @@
-"""What a call returned or raised comes out of the log as the first life saw it."""
+"""Outcomes of calls in the log: value or exception exactly as the first incarnation saw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``@service``: called in the first life only, whatever it did."""
+"""``@service``: only the first incarnation makes the call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _an_empty_shop() -> None:
 
 @service
 def price(item: str, *, currency: str = "EUR") -> tuple[str, str, int]:
-    """What it costs."""
+    """Price of an item."""
     return item, currency, SHOP.ask("")
 
 

@@ -1,4 +1,4 @@
-"""A harness drives one step by hand: its clock, its records, its death; and a replay gives again what was seen."""
+"""The test harness drives one step: clock, records and death; and a replay repeats what was seen."""
 
 from __future__ import annotations
 

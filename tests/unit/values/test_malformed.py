@@ -1,4 +1,4 @@
-"""Bytes that are wrong are named as such: never another error, never a class or a call of the sender's choice."""
+"""Wrong bytes raise the malformed error only: no other error, no class and no call of the sender's choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of rows as bytes and back, compared with its dumb twin: each row by itself."""
+"""A batch of rows as bytes and back, compared with a naive implementation that encodes each row by itself."""
 
 from __future__ import annotations
 

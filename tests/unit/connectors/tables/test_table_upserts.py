@@ -1,4 +1,4 @@
-"""Tables of one row a key: a row replaces the one before it, and a rollback puts that back if nobody has changed it."""
+"""Tables with one row per key: a row replaces the previous one, and a rollback restores it unless others changed it."""
 
 from __future__ import annotations
 

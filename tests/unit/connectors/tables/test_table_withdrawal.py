@@ -1,4 +1,4 @@
-"""Tables after a rollback: what a restart makes again is withdrawn first, or told by number."""
+"""Tables after a rollback: rows that will be written again are withdrawn first, or reported by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as an immediate sink: each row once, by number; what is fenced or dies in mid-transaction writes nothing."""
+"""Tables as an immediate sink: each row once, by number; a fenced or dying writer leaves no partial transaction."""
 
 import sqlite3
 import subprocess
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 def rows_in(path: Path, table: str = "words") -> list[Any]:
-    """What the job has written, without whose output it is."""
+    """Rows of the job, without the columns that the sink adds."""
     connection = sqlite3.connect(path)
     try:
         found = connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid')
@@ -40,7 +40,7 @@ def rows_in(path: Path, table: str = "words") -> list[Any]:
 
 
 def make_plain_table(path: Path) -> None:
-    """One that somebody else has made: without columns for task and number nothing in it can be withdrawn."""
+    """A user's own table: without columns for task and number nothing in it can be withdrawn."""
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE words (word TEXT)")
     connection.close()

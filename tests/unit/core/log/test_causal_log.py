@@ -17,7 +17,7 @@ OWNER = log_of(TaskId(3))
 
 
 class Twin:
-    """What logs must be equal to: all bytes ever written, and how many of them have been dropped."""
+    """Model of a log: all bytes ever written, and how many of them have been dropped."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -33,7 +33,7 @@ def data_of(logs: CausalLogs, log: LogId = OWNER) -> bytes:
 
 
 def take(holder: CausalLogs, delta: Delta) -> bool:
-    """What a channel does with a delta: all of it or nothing."""
+    """Applies a delta as a channel does: all of it or nothing."""
     if holder.has_gap(delta):
         return False
     holder.receive(delta)

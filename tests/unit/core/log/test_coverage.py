@@ -1,4 +1,4 @@
-"""Coverage (protocol 3): a log rides until enough failure domains are known to hold it. Domains count, never tasks."""
+"""Replication coverage (protocol 3): a log is sent until enough failure domains hold it. Domains count, not tasks."""
 
 from __future__ import annotations
 

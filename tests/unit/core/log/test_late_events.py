@@ -1,4 +1,4 @@
-"""What threads tell of an incarnation that is over, or of a task that is not here, does nothing."""
+"""Events of threads about an ended incarnation, or about a task that is not hosted here, are ignored."""
 
 from __future__ import annotations
 

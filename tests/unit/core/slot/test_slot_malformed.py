@@ -1,4 +1,4 @@
-"""A peer that sends what no slot of this job would send costs its connection, not the process."""
+"""A message that no slot of this job would send costs the connection of its sender, not the process."""
 
 from __future__ import annotations
 

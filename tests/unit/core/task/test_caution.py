@@ -1,4 +1,4 @@
-"""A cautious task tells each element before it takes it, so that a process which dies of one names it."""
+"""Single-step mode: a task announces each element before it processes it, so that its death names the element."""
 
 from __future__ import annotations
 

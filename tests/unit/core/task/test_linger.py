@@ -1,4 +1,4 @@
-"""Sources that are waited for, and those that are not, in virtual time."""
+"""Poll backoff of sources with small and large reads, in virtual time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reader = Callable[[int, int], int]
 
 
 def paced(records_per_s: int, behind: int = 0) -> Reader:
-    """What is due, and at first some records more."""
+    """Reads the records that are due, and at first some more."""
     given = -behind
 
     def read(now_ns: int, limit: int) -> int:
@@ -43,7 +43,7 @@ def pieces(*sizes: int) -> Reader:
 
 
 def steps_and_records(read: Reader, seconds: float = 1.0, first_finds_nothing: bool = False) -> tuple[int, int]:
-    """What a source does within a time: the second half of it, when it has settled."""
+    """Steps and records of a source in the second half of a time span, after it has settled."""
     linger, now_ns, until_ns = PollBackoff(), 1, int(seconds * SECOND_NS)
     steps = records = 0
     if first_finds_nothing:

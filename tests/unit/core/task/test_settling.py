@@ -1,4 +1,4 @@
-"""Snapshots on the task's side (protocol 5): when they are acknowledged, what a completed checkpoint lets go."""
+"""Snapshots on the task's side (protocol 5): when they are acknowledged, and what a completed checkpoint truncates."""
 
 from __future__ import annotations
 

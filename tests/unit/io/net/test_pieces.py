@@ -1,4 +1,4 @@
-"""Messages in pieces: what is longer than a frame passes; pieces are held for known senders only, while they live."""
+"""Messages in pieces: their limits, and the storage of incomplete ones for known senders only."""
 
 from __future__ import annotations
 

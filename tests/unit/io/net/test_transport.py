@@ -1,4 +1,4 @@
-"""Transports on loopback: what they carry, whom they refuse, and what they tell of a peer's death."""
+"""Transports on loopback: delivery, refused peers, and reports of a peer's death."""
 
 from __future__ import annotations
 

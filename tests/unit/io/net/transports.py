@@ -1,4 +1,4 @@
-"""Transports within one process, polled by hand until what a test waits for has come."""
+"""Transports in one process, polled by the test until a condition holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 25.0
 
 
 class Station:
-    """One transport and all that it told."""
+    """One transport and everything that it reported."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ def poll_turns(turns: int, *stations: Station) -> None:
 
 
 def _binding_of(address: PeerAddress) -> Binding:
-    """Where a transport with this address listens. Its ports were bound one after the other."""
+    """Binding of a transport with this address. Its ports were bound one after the other."""
     if address.control_address.startswith("ipc://"):
         return Binding(folder=str(Path(address.control_address.removeprefix("ipc://")).parent))
     ports = [int(where.rpartition(":")[2]) for where in (address.control_address, address.data_address)]
