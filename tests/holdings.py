@@ -15,7 +15,7 @@ import psutil
 
 GRACE_S = 5.0
 RUN_VARIABLE = "CLONOS_TEST_RUN"
-"""Names this test run in the environment of all that it starts, so that orphans are found whoever adopted them."""
+"""Names this test run in the environment of all that it starts, so that orphans are found under every parent."""
 
 # They live once per test run and end with it.
 COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
@@ -135,7 +135,7 @@ def _open_sockets() -> frozenset[str]:
     for descriptor in descriptors.iterdir():
         try:
             target = os.readlink(descriptor)
-        except OSError:  # the one that lists the folder is gone by now
+        except OSError:  # the descriptor that lists the folder is closed by now
             continue
         if target.startswith("socket:"):
             sockets.add(target)

@@ -66,12 +66,12 @@ class Dialogue:
         return ()
 
     def _set(self, words: Words) -> tuple[Effect, ...]:
-        """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 riders=no``."""
+        """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 backups=no``."""
         slot = self.desk.slots[SlotId(int(words[0]))]
         name, _, value = words[1].partition("=")
         if name == "phase":
             slot.phase = TaskPhase(value)
-        elif name == "riders":
+        elif name == "backups":
             slot.are_backups_ready = value == "ready"
         else:
             slot.is_deaf = name == "deaf"
@@ -123,7 +123,7 @@ class Dialogue:
         return "\n".join([text, *(f"    {self._placement(p)}" for p in view.placements)])
 
     def _placement(self, placement: Placement) -> str:
-        marks = " fresh" * placement.is_fresh + " cautious" * placement.is_cautious
+        marks = " fresh" * placement.is_fresh + " single-step" * placement.is_cautious
         name = self.desk.plan.task_name(placement.task)
         text = f"{name} {view_name(placement.incarnation)} in {placement.slot} from {placement.restore}{marks}"
         for kind, slots in (("standbys", placement.standbys), ("keepers", placement.keepers)):

@@ -43,7 +43,7 @@ NO_VIEW = View(ViewNumber(0), 0, "", (), ())
 
 
 def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: int | None = None) -> Plan:
-    """source -> map -> sink, all to all; with effects the sink writes to an outside, else it is transactional."""
+    """source -> map -> sink, all to all; with effects the sink is immediate, else it is transactional."""
     vertices = (
         Vertex("source", parallelism, is_source=True),
         Vertex("map", parallelism),

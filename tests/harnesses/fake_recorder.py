@@ -84,7 +84,7 @@ class ManualRecorder:
                 if is_doubtful and in_doubt is None:
                     raise CallInDoubt(service, key)
                 return encode_outcome(service, in_doubt(key) if is_doubtful and in_doubt else perform(key))
-            except Exception as error:  # noqa: BLE001  the outside's answer
+            except Exception as error:  # noqa: BLE001  the answer of the external system
                 return encode_outcome(service, error)
 
         encoded = self._entry("CALL", outcome)

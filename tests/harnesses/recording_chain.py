@@ -37,7 +37,7 @@ def rng(chain: RecordingChain, row: Any) -> object:
 
 
 def ask(chain: RecordingChain, row: Any) -> object:
-    """A read of the outside, which answers at random, or refuses."""
+    """A read of an external system, which answers at random, or refuses."""
     return _call(chain, row, effect=False)
 
 
@@ -62,7 +62,7 @@ def _call(chain: RecordingChain, row: Any, effect: bool, is_idempotent: bool = F
 
 
 def ask_aside(chain: RecordingChain, row: Any) -> object:
-    """A read of the outside whose answer comes between two steps."""
+    """A read of an external system whose answer arrives between two steps."""
     chain.asked[chain.served] = row
     chain.submit(chain.served, row)
     return "asked"

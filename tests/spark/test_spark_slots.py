@@ -81,11 +81,11 @@ def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(
 
 def test_a_slot_that_raises_is_reported_with_its_traceback(context: SparkContext, ends: SlotEnds) -> None:
     def fail(domain: str) -> None:
-        raise ValueError("no luck at birth")
+        raise ValueError("no service at the start")
 
     with closing(SparkSlots(context, ends)) as provider:
         provider.order(bytes(cloudpickle.dumps(fail)))
-        assert ends.next().reason.endswith("ValueError: no luck at birth")
+        assert ends.next().reason.endswith("ValueError: no service at the start")
 
 
 def test_a_second_context_in_one_process_is_refused(context: SparkContext) -> None:

@@ -11,7 +11,7 @@ from clonos_chaos.swarm.world import World
 
 SEEDS = range(6)
 SHOWN_MIN = 2
-"""In so many worlds of each scene every aim must have struck: timing is drawn, so not all get there."""
+"""Worlds of each case in which every fault must have been injected: timing is random, so some miss it."""
 
 
 PROCESSES = 2
@@ -30,7 +30,7 @@ def swarmed(seeds: range, kind: Swarm = PLAIN) -> Tally:
 
 
 def played(number: int, name: str = "") -> list[World]:
-    """Worlds of one scene in which every aim has struck. All have ended well, whether or not they got there."""
+    """Worlds of one case in which every targeted fault was injected. All worlds that ran have ended well."""
     return played_scene(f"{number} {name}")
 
 

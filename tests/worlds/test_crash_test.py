@@ -189,7 +189,7 @@ def test_a_reproduced_failure_is_the_same() -> None:
     assert failure.records < jobs.RECORDS
 
 
-# ------------------------------------------------------------------ the outside
+# ------------------------------------------------------------------ external calls
 
 
 def test_a_request_without_a_stand_in_fails_the_test() -> None:
@@ -293,7 +293,7 @@ def test_a_reconciled_call_in_doubt_is_made_once() -> None:
     crash_test(
         job, seeds=(0, 1, 3, 13, 18, 23), check=check, services={jobs.order_once: shop}, compare=lambda row: row[0]
     )
-    assert set(shop.asked) == {True, False}, "the worlds must have both: a call that was made, and one that was not"
+    assert set(shop.asked) == {True, False}, "the worlds must have both: calls that were made, and calls that were not"
 
 
 def test_concurrent_calls_have_stand_ins_and_are_counted() -> None:

@@ -1,6 +1,6 @@
 """Sources that cannot be re-read, in simulated worlds: journalled records are output once, for every death.
 
-The pushers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
+The producers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
 what it had acknowledged without an alarm.
 """
 
@@ -29,47 +29,47 @@ from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
 
-GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["pusher-goes-back", "pusher-forgets"])
+GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["producer-goes-back", "producer-forgets"])
 SEEDS = range(1)
 
 
 def played(scene: JournalScene, seed: int, goes_back: bool) -> tuple[World, SimPusher]:
-    """A world that has run to a good end, and in which the aims have struck; and its only pusher."""
+    """A world that ended well and in which the targeted faults were injected, and its only producer."""
     world = scene(seed, goes_back)
     world.run()
     assert all(aim.struck for aim in world.faults.aims), "nothing has happened"
-    (pusher,) = world.job.pushers.values()
-    return world, pusher
+    (producer,) = world.job.pushers.values()
+    return world, producer
 
 
 @GOES_BACK
 @pytest.mark.parametrize("name", SURVIVED)
 def test_d_acknowledged_records_are_output_once_without_a_rollback(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
-        world, pusher = played(SURVIVED[name], seed, goes_back)
+        world, producer = played(SURVIVED[name], seed, goes_back)
         assert world.outcome.rollbacks == 0
-        assert not pusher.set_back
+        assert not producer.set_back
         if goes_back:
-            assert pusher.kept() == pusher.offsets
+            assert producer.kept() == producer.offsets
 
 
 @GOES_BACK
 @pytest.mark.parametrize("name", ROLLED_BACK)
 def test_a_rollback_keeps_the_journal_in_its_keeper(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
-        world, pusher = played(ROLLED_BACK[name], seed, goes_back)
+        world, producer = played(ROLLED_BACK[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
-        assert not pusher.set_back
+        assert not producer.set_back
 
 
 @GOES_BACK
 @pytest.mark.parametrize("name", LOST)
 def test_a_lost_journal_causes_a_rollback_and_an_alarm_while_the_producer_continues(name: str, goes_back: bool) -> None:
     for seed in SEEDS:
-        world, pusher = played(LOST[name], seed, goes_back)
+        world, producer = played(LOST[name], seed, goes_back)
         assert world.outcome.rollbacks == 1
-        assert pusher.set_back == [0]
-        assert (pusher.kept() == pusher.offsets) is goes_back
+        assert producer.set_back == [0]
+        assert (producer.kept() == producer.offsets) is goes_back
         assert any("no keeper has the journal of source/0" in text for text, _ in world.warnings)
 
 
@@ -191,9 +191,9 @@ def test_a_mutated_rule_of_journals_is_caught(plant: Callable[[Planting], None])
 
 
 def _shows(world: World) -> bool:
-    """Whether the pusher, the oracle or the job itself complains."""
+    """Whether the producer, the oracle or the job itself complains."""
     try:
         world.run()
     except WorldFailed:
         return True
-    return any(pusher.set_back for pusher in world.job.pushers.values())
+    return any(producer.set_back for producer in world.job.pushers.values())

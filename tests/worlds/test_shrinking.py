@@ -76,8 +76,8 @@ def test_a_world_with_all_its_faults_listed_is_the_same_world() -> None:
     for seed in range(4, 8):
         whole = PLAIN.world(seed)
         outcome = whole.run()
-        lucks = {number: struck.rng for number, struck in whole.faults.struck.items()}
-        assert PLAIN.world(seed, lucks, 1_000).run().digest == outcome.digest
+        rngs = {number: struck.rng for number, struck in whole.faults.struck.items()}
+        assert PLAIN.world(seed, rngs, 1_000).run().digest == outcome.digest
 
 
 def test_a_swarm_starts_no_world_after_its_time_limit() -> None:

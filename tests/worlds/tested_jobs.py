@@ -53,24 +53,24 @@ def asking(number: int) -> tuple[int, int]:
 @service(effect=True)
 def order(number: int, idempotency_key: str) -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 def find_order(key: str, number: int, idempotency_key: str = "") -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service(effect=True, reconcile=find_order)
 def order_once(number: int, idempotency_key: str = "") -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service
 def rate(number: int) -> int:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 class Remembering:
@@ -103,7 +103,7 @@ def counting(function: type) -> Job:
 
 
 def everything() -> Job:
-    """Two sources, luck, time, a call, state, a window, and two kinds of sinks."""
+    """Two sources, random numbers, time, a call, state, a window, and two kinds of sinks."""
     job = Job("everything")
     rows = job.source(values(range(RECORDS)), name="first").map(lucky)
     others = job.source(values(range(RECORDS, 2 * RECORDS)), name="second").map(lucky)

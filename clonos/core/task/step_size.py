@@ -27,9 +27,9 @@ class StepSize:
     """Of one incarnation. Nothing of it is logged: how long a step was, is."""
 
     def __init__(
-        self, options: Options, port: TaskPort, is_cautious: bool, *, cautious_ns_max: int = CAUTIOUS_NS_MAX
+        self, options: Options, port: TaskPort, is_cautious: bool, *, single_step_ns_max: int = CAUTIOUS_NS_MAX
     ) -> None:
-        self._options, self._port, self._cautious_ns_max = options, port, cautious_ns_max
+        self._options, self._port, self._single_step_ns_max = options, port, single_step_ns_max
         self._is_cautious = is_cautious
         self._approached = 0
         self._approached_first_ns = 0
@@ -77,7 +77,7 @@ class StepSize:
             self._port.announce_step(channel, first_seq)
             self._approached += 1
             cautious_ns = self._port.now_ns() - self._approached_first_ns
-            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX and cautious_ns < self._cautious_ns_max
+            self._is_cautious = self._approached < CAUTIOUS_ELEMENTS_MAX and cautious_ns < self._single_step_ns_max
 
     def barrier(self) -> None:
         """An epoch has ended."""

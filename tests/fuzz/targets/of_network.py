@@ -104,7 +104,7 @@ def _served(answer: bytes, speaks_first: bool = False) -> Iterator[int]:
         yield port
     finally:
         urllib3.util.connection.create_connection = usual
-        listening.shutdown(socket.SHUT_RDWR)  # whoever waits there is woken
+        listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         thread.join()
         listening.close()
 

@@ -13,7 +13,7 @@ class LineServer:
     """Serves one connection after another: reads where to begin, sends from there, hears what is kept."""
 
     def __init__(self) -> None:
-        self.reported_bytes = 0  # the job has said that it has so many
+        self.reported_bytes = 0  # the last offset that the job acknowledged
         self.connections = 0
         self.complaints: list[str] = []
         self._data = bytearray()

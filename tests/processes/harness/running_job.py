@@ -77,7 +77,7 @@ class RunningJob:
         raise AssertionError([*self.progress, self.driver.ask(lambda coordinator: coordinator.phases)])
 
     def wait_for_told(self, milestone: Milestone, count: int = 1) -> None:
-        """Waits until so many recoveries have come so far."""
+        """Waits until ``count`` recoveries have reached a milestone."""
         with self._told:
             assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
 

@@ -58,7 +58,7 @@ class Gated:
         return sorted(row["n"] for row in rows)
 
     def wait_until_committed(self, count: int) -> None:
-        """Waits for so many records of output."""
+        """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
             if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= count:

@@ -69,7 +69,7 @@ class Hashing:
         return job
 
     def wait_until_committed(self, count: int) -> None:
-        """Waits for so many records of output."""
+        """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
             if (self.folder / "output" / "_manifests").exists() and len(self.rows()) >= count:

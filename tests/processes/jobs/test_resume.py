@@ -219,7 +219,7 @@ class Described:
         return job
 
     def stop_after(self, count: int, **options: Any) -> int:
-        """Runs it until a checkpoint behind so many records; the checkpoint's number."""
+        """Runs the job until a checkpoint after ``count`` records; returns the checkpoint's number."""
         self.gate.open_to(count)
         with self.job(**options).start() as handle:
             wait_until(lambda: len(committed(self.folder / "table")) >= count)

@@ -26,7 +26,7 @@ def _drawn_aside(number: int) -> float:
 
 @service
 def _answer(number: int) -> int:
-    """A call of the outside: its outcome is recorded, whatever it uses itself."""
+    """An external call: its outcome is recorded, with every service that it uses."""
     return number if clock.time() > 0 and random.random() < 1 else -1
 
 

@@ -39,7 +39,7 @@ def _note(folder: Path, waits: bool) -> bytes:
 
 
 def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
-    """Processes of the living orders, once there are so many. An order that ends at once wakes a waiter."""
+    """Processes of the live orders, once there are ``count``."""
     barrier: queue.Queue[None] = queue.Queue()
     while len(provider.pids()) < count:
         with pytest.raises(queue.Empty):
@@ -93,12 +93,12 @@ def test_a_slot_that_raises_is_reported_with_its_exit_code(
     ends: SlotEnds, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(domain: str) -> None:
-        raise ValueError(f"no luck in {domain}")
+        raise ValueError(f"no service in {domain}")
 
     with closing(ProcessSlots(ends, HASH_SEED, output=tmp_path / "output.txt")) as provider:
         order = provider.order(bytes(cloudpickle.dumps(fail)))
         assert ends.next() == SlotEnded(order, "it ended with exit code 1")
-    assert f"no luck in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
+    assert f"no service in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
     assert capfd.readouterr() == ("", "")
 
 

@@ -196,7 +196,7 @@ def test_the_generation_of_a_driver_that_died_before_its_first_checkpoint_is_not
         for slot, domain in enumerate("ababab", 1):
             desk.register(slot, domain)
         generations.append(desk.view.generation)
-        desk.lose_log(0)  # as when an outside has seen what the driver before had let out
+        desk.lose_log(0)  # as when an external system has output of the previous driver
         generations.append(desk.view.generation)
     assert generations == sorted(set(generations))
 

@@ -143,7 +143,7 @@ def test_an_unknown_task_is_malformed_for_a_coordinator(message: Message, task: 
     [
         (BATCH, {"channel": 3}),
         (BATCH, {"channel": -1}),
-        (BATCH, {"channel": 2}),  # to the outside
+        (BATCH, {"channel": 2}),  # the external channel
         (BATCH, {"first_seq": COUNT_MAX}),
         (BATCH, {"deltas": (FOREIGN,)}),
         (BATCH, {"deltas": (LONG,)}),

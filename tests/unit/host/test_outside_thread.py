@@ -221,7 +221,7 @@ def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_n
     end(thread)
 
 
-@pytest.mark.parametrize("by", [None, (2, 7)], ids=["whoever it is", "and who it is"])
+@pytest.mark.parametrize("by", [None, (2, 7)], ids=["unknown", "known"])
 def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tuple[int, int] | None) -> None:
     ledger, told = Ledger(None, OutsideFenced("later", by)), WaitingInbox()
     thread = begin(ledger, told)

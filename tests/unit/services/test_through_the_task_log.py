@@ -45,7 +45,7 @@ def pay(amount: int, idempotency_key: str = "") -> tuple[str, float]:
 
 
 class Port(TaskPort):
-    """The world of one life: its own clock and luck, and the log that it has shipped."""
+    """The world of one incarnation: its clock, its random numbers, and the log that it sent."""
 
     def open_journal(self) -> None:
         raise AssertionError("no source here")

@@ -29,7 +29,7 @@ LATE: dict[str, Tell] = {
     "approach": lambda slot, task, _: slot.on_announce_step(task, THREAD, ChannelId(0), 7),
     "open journal": lambda slot, task, _: slot.on_open_journal(task, THREAD),
     "journal": lambda slot, *life: slot.on_journal(*life, b"x"),
-    "intake failed": lambda slot, *life: slot.on_producer_failed(*life, "refused"),
+    "producer failed": lambda slot, *life: slot.on_producer_failed(*life, "refused"),
     "journal lost": lambda slot, task, _: slot.on_journal_lost(task, THREAD),
     "raised": lambda slot, task, life: slot.on_raised(THREAD, failure_of(task, life, ValueError("no"))),
     "outside opened": lambda slot, *life: slot.on_outside_opened(*life, 7, None),

@@ -200,7 +200,7 @@ def test_despite_message_loss_every_acknowledged_entry_is_held(seed: int) -> Non
                     assert theirs == own.data[first - own.start_bytes : last - own.start_bytes]
 
 
-# ------------------------------------------------------------------ the outside
+# ------------------------------------------------------------------ external output
 
 
 def links_at(*lengths: Requirement) -> list[KeeperLink]:

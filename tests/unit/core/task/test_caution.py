@@ -48,7 +48,7 @@ def test_a_task_outside_single_step_mode_announces_nothing() -> None:
 
 def test_single_step_mode_ends_after_thousands_of_single_elements() -> None:
     life = Life(work(), 1)
-    size = StepSize(Options(), life, is_cautious=True, cautious_ns_max=1 << 60)
+    size = StepSize(Options(), life, is_cautious=True, single_step_ns_max=1 << 60)
     for number in range(CAUTIOUS_ELEMENTS_MAX + 100):
         size.announce_step(None, number)
     assert len(approached(life)) == CAUTIOUS_ELEMENTS_MAX

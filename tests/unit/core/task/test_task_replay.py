@@ -1,7 +1,7 @@
 """Conformance C 11 to C 18: a task is a function of its input and its causal log, for every cut of the log.
 
 A life is recorded; others begin with its log cut at an entry, their input arrives in other pieces and another order,
-their clock is behind and their luck another.
+their clock is behind and their random numbers differ.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
     assert told(again) == told(first)
 
 
-# ------------------------------------------------------------------ clock and luck
+# ------------------------------------------------------------------ clock and random numbers
 
 
 def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() -> None:
