@@ -14,6 +14,7 @@ import zmq
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, LogId, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
+from clonos.core.wire.control_messages import Register
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
@@ -140,14 +141,16 @@ def test_pieces_of_an_unknown_sender_are_not_stored(stations: Any, raw: Any, mod
     station, honest = stations(COORDINATOR, mode, admits_strangers=True), stations(1, mode)
     station.knows(honest)
     honest.knows(station)
-    stranger = raw(station, new_keys() if mode == "curve" else None)
+    keys = new_keys() if mode == "curve" else None
+    stranger = raw(station, keys)
     stranger.pieces(sender=99, count=30)
     stranger.pieces(sender=99, count=30, flags=OF_MESSAGE)
+    register = Register(SlotId(99), "", "", "", "", keys.public if keys else b"", "token", 1, ())
+    stranger.send([(pack(SlotId(99), codec.encode_message(register), b""), b"")])  # when it arrives, the pieces have
     honest.send(COORDINATOR, update(1), b"payload")
-    poll_until(lambda: station.received, station, honest)
-    poll_turns(20, station, honest)
+    poll_until(lambda: len(station.received) == 2, station, honest)
     assert station.transport.unfinished_bytes == 0
-    assert station.received == [(1, update(1), b"payload")]
+    assert {sender for sender, _, _ in station.received} == {1, 99}
 
 
 def test_pieces_in_the_name_of_a_known_slot_need_its_key(stations: Any, raw: Any) -> None:

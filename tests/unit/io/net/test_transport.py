@@ -22,7 +22,6 @@ from clonos.io.net.peers import Plane
 from clonos.io.net.transport import Transport, plane_of
 from tests.unit.io.net.transports import (
     connection_to,
-    poll_turns,
     poll_until,
     poll_until_all_is_seen,
     poll_until_turned_away,
@@ -134,7 +133,7 @@ def test_an_unknown_key_is_admitted_only_while_registrations_are_open(stations: 
     stranger.knows(coordinator)
     register = Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
     stranger.send(COORDINATOR, register)
-    poll_turns(50, coordinator, stranger)
+    poll_until_turned_away(stranger, coordinator)
     assert not coordinator.received
     coordinator.transport.let_strangers_in(True)
     poll_until(lambda: coordinator.received, coordinator, stranger)
