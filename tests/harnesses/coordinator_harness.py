@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import Effect, Send
+from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     Begin,
     Event,
@@ -269,3 +269,24 @@ def sent(effects: Iterable[Effect], kind: type) -> list[tuple[SlotId, object]]:
 def of_kind(effects: Iterable[Effect], kind: type[EffectKind]) -> list[EffectKind]:
     """Effects of a kind."""
     return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def formed(**options: int) -> Desk:
+    """The default job after its first view."""
+    desk = Desk(options=Options(**options))  # type: ignore[arg-type]
+    desk.form()
+    return desk
+
+
+def live_chain(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
+    """A chain of parallelism 2 whose tasks are live, with a slot in each of ``domains``."""
+    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    desk.form(domains, slots=len(domains))
+    desk.tick(300)
+    return desk
+
+
+def written_metadata(effects: tuple[Effect, ...]) -> CheckpointMetadata:
+    """The metadata of the only checkpoint that these effects write."""
+    (write,) = of_kind(effects, WriteMetadata)
+    return write.metadata

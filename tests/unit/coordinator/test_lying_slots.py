@@ -27,7 +27,7 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind
+from tests.harnesses.coordinator_harness import Desk, live_chain, of_kind
 
 LIFE = Incarnation(view_number(1, 1))
 NOBODYS = SlotId(99)
@@ -53,13 +53,6 @@ OF_COORDINATORS = (
 )
 
 
-def _desk() -> Desk:
-    desk = Desk(chain_plan(2, has_effects=True), Options())
-    desk.form("ababab", slots=6)
-    desk.tick(300)
-    return desk
-
-
 def _name(message: object) -> str:
     return type(message).__name__
 
@@ -69,7 +62,7 @@ def _name(message: object) -> str:
 def test_a_message_type_that_slots_do_not_send_is_malformed_and_the_job_continues(
     message: Message, slot: SlotId
 ) -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     with pytest.raises(MessageMalformed, match=f"slot {slot} .* may not send {_name(message)} to the coordinator"):
         desk.say(slot, message)
     assert desk.coordinator.phase == "running"
@@ -77,7 +70,7 @@ def test_a_message_type_that_slots_do_not_send_is_malformed_and_the_job_continue
 
 
 def test_a_registration_in_the_name_of_another_slot_is_malformed() -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     register = Register(NOBODYS, "domain", "host", "ipc://x", "ipc://x", b"key", "token", 1, ())
     with pytest.raises(MessageMalformed, match=r"slot 1 .* speaks for slot 99"):
         desk.say(1, register)
@@ -100,7 +93,7 @@ def _of_task_0(desk: Desk) -> tuple[Message, ...]:
     "number", range(6), ids=["Snapshotted", "LogLost", "JournalLost", "SinkFenced", "TaskFailed", "AnnounceStep"]
 )
 def test_a_message_about_a_task_of_another_slot_is_malformed(number: int) -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     message = _of_task_0(desk)[number]
     home = desk.of(0).hosting_slot
     other = next(slot for slot in desk.view_slots() if slot != home)
@@ -112,7 +105,7 @@ def test_a_message_about_a_task_of_another_slot_is_malformed(number: int) -> Non
 
 
 def test_a_status_of_tasks_of_another_slot_is_ignored() -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     liar = next(slot for slot in desk.view_slots() if slot != desk.of(0).hosting_slot)
     honest = desk.slots[liar].status()
     tasks = (*honest.tasks, TaskStatus(TaskId(0), desk.of(0).incarnation, TaskPhase.LOST, ()))
@@ -122,7 +115,7 @@ def test_a_status_of_tasks_of_another_slot_is_ignored() -> None:
 
 @pytest.mark.parametrize("task", [6, -7, 1 << 40])
 def test_a_status_of_unknown_backups_does_not_change_the_view(task: int) -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     liar = desk.of(5).hosting_slot
     said = msgspec.structs.replace(
         desk.slots[liar].status(),
@@ -139,7 +132,7 @@ def test_a_status_of_unknown_backups_does_not_change_the_view(task: int) -> None
 
 
 def test_a_new_coordinator_does_not_adopt_a_view_of_another_plan() -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     desk.complete(1)
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
@@ -155,7 +148,7 @@ def test_a_new_coordinator_does_not_adopt_a_view_of_another_plan() -> None:
 
 
 def test_a_new_coordinator_ignores_a_status_that_contradicts_the_view() -> None:
-    desk = _desk()
+    desk = live_chain(has_effects=True)
     desk.complete(1)
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))

@@ -23,21 +23,13 @@ from clonos.core.coordinator.failure_policy import (
 )
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
-from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
-
-
-def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
-    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
-    desk.form(domains, slots=len(domains))
-    desk.tick(300)
-    return desk
+from tests.harnesses.coordinator_harness import Desk, live_chain, of_kind, sent
 
 
 def test_a_task_that_raised_is_restarted_in_single_step_mode_in_the_same_slot() -> None:
-    desk = _desk()
+    desk = live_chain()
     before = desk.of(3)
     desk.raise_in(3)
     after = desk.of(3)
@@ -48,7 +40,7 @@ def test_a_task_that_raised_is_restarted_in_single_step_mode_in_the_same_slot() 
 
 
 def test_an_exception_that_is_repeated_counts_once() -> None:
-    desk = _desk()
+    desk = live_chain()
     failure = desk.failure(3)
     slot = desk.of(3).hosting_slot
     desk.tick(5_000)
@@ -62,7 +54,7 @@ def test_an_exception_that_is_repeated_counts_once() -> None:
 
 
 def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.raise_in(3, channel=3, first_seq=10, count=64)
     effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
     (failed,) = of_kind(effects, JobFailed)
@@ -75,7 +67,7 @@ def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
 
 
 def test_failures_at_different_elements_or_channels_are_not_poison() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.raise_in(3, channel=3, first_seq=10, count=5)
     desk.raise_in(3, channel=3, first_seq=15, count=1)
     desk.raise_in(3, channel=2, first_seq=10, count=5)
@@ -83,7 +75,7 @@ def test_failures_at_different_elements_or_channels_are_not_poison() -> None:
 
 
 def test_a_poison_record_is_recognised_across_a_completed_checkpoint() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.raise_in(3, first_seq=10, count=5)
     desk.tick(200)
     desk.complete(1)
@@ -91,13 +83,13 @@ def test_a_poison_record_is_recognised_across_a_completed_checkpoint() -> None:
 
 
 def test_a_timer_that_raises_the_same_error_twice_is_poison() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.raise_in(3, count=0)
     assert of_kind(desk.raise_in(3, count=0), JobFailed)
 
 
 def test_a_fatal_exception_fails_the_job_at_once() -> None:
-    desk = _desk()
+    desk = live_chain()
     (failed,) = of_kind(desk.raise_in(3, recourse=Recourse.NONE), JobFailed)
     assert failed.error == "ValueError: x"
 
@@ -108,7 +100,7 @@ def _unrestorable(desk: Desk, task: int) -> tuple[Effect, ...]:
 
 
 def test_a_task_with_a_damaged_snapshot_continues_in_the_standby_that_holds_its_state() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     desk.tick(100)
     desk.raise_in(3)
@@ -124,7 +116,7 @@ def test_a_task_with_a_damaged_snapshot_continues_in_the_standby_that_holds_its_
 
 
 def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.slots[desk.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
     desk.complete(1)
     desk.tick(100)
@@ -135,7 +127,7 @@ def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> No
 
 
 def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
-    desk = _desk(failures_per_epoch_max=3)
+    desk = live_chain(failures_per_epoch_max=3)
     failed: list[JobFailed] = []
     for attempt in range(4):
         assert not failed
@@ -144,7 +136,7 @@ def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
 
 
 def test_a_completed_checkpoint_resets_the_restart_count() -> None:
-    desk = _desk(failures_per_epoch_max=3)
+    desk = live_chain(failures_per_epoch_max=3)
     for epoch in range(1, 4):
         for attempt in range(3):
             desk.raise_in(3, first_seq=1_000 * epoch + 100 * attempt)
@@ -154,7 +146,7 @@ def test_a_completed_checkpoint_resets_the_restart_count() -> None:
 
 
 def test_two_process_deaths_in_one_epoch_put_the_successor_in_single_step_mode() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.gone(desk.of(2).hosting_slot)
     assert not desk.of(2).is_cautious
     desk.tick(200)
@@ -163,7 +155,7 @@ def test_two_process_deaths_in_one_epoch_put_the_successor_in_single_step_mode()
 
 
 def test_deaths_during_replay_do_not_lead_to_single_step_mode() -> None:
-    desk = _desk()
+    desk = live_chain()
     for slot in desk.slots.values():
         slot.phase = TaskPhase.REPLAYING
     desk.gone(desk.of(2).hosting_slot)
@@ -173,7 +165,7 @@ def test_deaths_during_replay_do_not_lead_to_single_step_mode() -> None:
 
 
 def test_deaths_count_towards_single_step_mode_for_a_few_epochs() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
     desk.complete(1)
@@ -187,7 +179,7 @@ def test_deaths_count_towards_single_step_mode_for_a_few_epochs() -> None:
 
 
 def test_incarnations_that_die_before_reporting_live_put_the_successor_in_single_step_mode() -> None:
-    desk = _desk()
+    desk = live_chain()
     for slot in desk.slots.values():
         slot.phase = TaskPhase.REPLAYING
     for _ in range(INCARNATIONS_BEFORE_CAUTION):
@@ -203,7 +195,7 @@ def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None 
 
 
 def test_each_announced_step_of_a_single_step_task_is_acknowledged() -> None:
-    desk = _desk()
+    desk = live_chain()
     for _ in range(2):
         ((slot, noted),) = sent(_approach(desk, 3, 17), AnnounceAck)
         assert slot == desk.of(2).hosting_slot
@@ -212,7 +204,7 @@ def test_each_announced_step_of_a_single_step_task_is_acknowledged() -> None:
 
 
 def test_repeated_process_deaths_at_one_input_element_are_a_poison_record() -> None:
-    desk = _desk()
+    desk = live_chain()
     for checkpoint in range(1, DEATHS_OF_POISON):
         _approach(desk, 3, 17)
         assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
@@ -226,7 +218,7 @@ def test_repeated_process_deaths_at_one_input_element_are_a_poison_record() -> N
 
 
 def test_process_deaths_at_several_elements_or_in_replay_are_not_a_poison_record() -> None:
-    desk = _desk()
+    desk = live_chain()
     for first_seq in (17, 17, 18, 17, 17):
         _approach(desk, 3, first_seq)
         assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
@@ -239,7 +231,7 @@ def test_process_deaths_at_several_elements_or_in_replay_are_not_a_poison_record
 
 
 def test_the_timeline_reports_each_milestone_once_and_in_order() -> None:
-    desk = _desk()
+    desk = live_chain()
     slot = desk.slots[desk.of(2).standbys[0]]
     dead = desk.of(2)
     told = of_kind(desk.do(SlotGone(dead.hosting_slot, "killed", now_ns=10**12)), RecoveryEvent)
@@ -271,7 +263,7 @@ def _fails(desk: Desk) -> None:
 
 @pytest.mark.parametrize("name", [TaskCounter.BACKLOG_ELEMENTS, TaskCounter.BACKLOG_BYTES])
 def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failure(name: TaskCounter) -> None:
-    desk = _desk()
+    desk = live_chain()
     for backlog in (3, 7, 0):  # the largest of the last reports counts, so that an empty moment does not
         _report(desk, backlog, name)
     _fails(desk)
@@ -281,7 +273,7 @@ def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failur
 
 
 def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
-    desk = _desk()
+    desk = live_chain()
     _report(desk, 5)
     _fails(desk)
     assert _report(desk, None) == [Milestone.GATHERED, Milestone.REPLAYED]
@@ -289,7 +281,7 @@ def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
 
 
 def test_old_reports_do_not_count_as_the_backlog_before_a_failure() -> None:
-    desk = _desk()
+    desk = live_chain()
     for backlog in (100, *[2] * BACKLOGS_REMEMBERED):
         _report(desk, backlog)
     _fails(desk)
@@ -298,7 +290,7 @@ def test_old_reports_do_not_count_as_the_backlog_before_a_failure() -> None:
 
 
 def test_a_task_that_fails_while_catching_up_keeps_the_backlog_target_of_the_first_failure() -> None:
-    desk = _desk()
+    desk = live_chain()
     _report(desk, 5)
     _fails(desk)
     assert Milestone.CAUGHT_UP not in _report(desk, 1_000)
@@ -309,7 +301,7 @@ def test_a_task_that_fails_while_catching_up_keeps_the_backlog_target_of_the_fir
 
 
 def test_a_task_whose_input_has_ended_has_caught_up() -> None:
-    desk = _desk()
+    desk = live_chain()
     _report(desk, 5)
     _fails(desk)
     desk.slots[desk.of(2).hosting_slot].phase = TaskPhase.FINAL
@@ -317,7 +309,7 @@ def test_a_task_whose_input_has_ended_has_caught_up() -> None:
 
 
 def test_a_task_that_is_still_behind_has_caught_up_when_the_job_ends() -> None:
-    desk = _desk()
+    desk = live_chain()
     _report(desk, 5)
     _fails(desk)
     assert Milestone.CAUGHT_UP not in _report(desk, 6)
@@ -329,13 +321,13 @@ def test_a_task_that_is_still_behind_has_caught_up_when_the_job_ends() -> None:
 
 
 def test_a_task_that_died_without_a_reported_backlog_has_caught_up_when_it_is_live() -> None:
-    desk = _desk()
+    desk = live_chain()
     _fails(desk)
     assert Milestone.CAUGHT_UP in _report(desk, 6)
 
 
 def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.gone(desk.of(2).hosting_slot)
     desk.gone(desk.of(2).hosting_slot)
     desk.tick(200)
@@ -345,7 +337,7 @@ def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() ->
 
 
 def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.slots[desk.of(3).hosting_slot].counters = ((TaskCounter.RECORDS_IN, 12),)
     desk.tick(100)
     assert desk.coordinator.counters[desk.of(3).task] == {"records_in": 12}
@@ -361,7 +353,7 @@ def _exposed(effects: tuple[Effect, ...]) -> list[str]:
 
 def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
     for is_alone in (True, False):
-        desk = _desk(has_effects=True)
+        desk = live_chain(has_effects=True)
         desk.complete(1)
         sink = desk.of(4)
         assert sink.keepers
@@ -374,7 +366,7 @@ def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
 
 
 def test_a_keeper_that_is_not_ready_does_not_count_as_a_replica() -> None:
-    desk = _desk(has_effects=True)
+    desk = live_chain(has_effects=True)
     sink = desk.of(4)
     for slot in desk.slots.values():
         slot.are_backups_ready = False

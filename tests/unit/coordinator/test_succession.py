@@ -12,18 +12,11 @@ from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.recovery_messages import JournalLost, LogLost
 from clonos.job.status_view import draw
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
-
-
-def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
-    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
-    desk.form(domains, slots=len(domains))
-    desk.tick(300)
-    return desk
+from tests.harnesses.coordinator_harness import Desk, chain_plan, live_chain, of_kind, sent
 
 
 def test_a_dead_task_restarts_in_its_standbys_slot_from_the_completed_checkpoint() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     before = desk.of(2)
     desk.gone(before.hosting_slot)
@@ -36,7 +29,7 @@ def test_a_dead_task_restarts_in_its_standbys_slot_from_the_completed_checkpoint
 
 
 def test_all_other_tasks_keep_incarnation_slot_and_restored_checkpoint() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     before = desk.view
     desk.gone(desk.of(2).hosting_slot)
@@ -51,7 +44,7 @@ def test_all_other_tasks_keep_incarnation_slot_and_restored_checkpoint() -> None
 
 
 def test_the_view_is_sent_to_and_names_every_live_slot_only() -> None:
-    desk = _desk()
+    desk = live_chain()
     dead = desk.of(2).hosting_slot
     effects = desk.gone(dead)
     assert sorted(slot for slot, _ in sent(effects, View)) == sorted(set(desk.slots) - {dead})
@@ -60,7 +53,7 @@ def test_the_view_is_sent_to_and_names_every_live_slot_only() -> None:
 
 
 def test_failures_that_arrive_together_lead_to_one_view() -> None:
-    desk = _desk()
+    desk = live_chain()
     number = desk.number
     desk.gone(desk.of(0).hosting_slot, desk.of(3).hosting_slot, desk.of(5).hosting_slot)
     assert desk.number == number + 1
@@ -68,33 +61,33 @@ def test_failures_that_arrive_together_lead_to_one_view() -> None:
 
 
 def test_a_standby_whose_slot_died_with_the_task_is_no_candidate() -> None:
-    desk = _desk()
+    desk = live_chain()
     placement = desk.of(0)
     desk.gone(placement.hosting_slot, *placement.standbys)
     assert desk.of(0).hosting_slot in desk.view_slots()
 
 
 def test_a_lost_slot_is_requested_again() -> None:
-    desk = _desk()
+    desk = live_chain()
     assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
     assert of_kind(desk.gone(2), RequestSlots) == [RequestSlots(1)]
 
 
 def test_when_all_live_slots_share_a_domain_slots_are_requested_in_another() -> None:
-    desk = _desk(domains="ababab")
+    desk = live_chain(domains="ababab")
     effects = desk.gone(2, 4, 6)
     assert of_kind(effects, RequestSlots)[-1].avoid_domains == ("a",)
 
 
 def test_a_requested_slot_that_never_registers_is_requested_again() -> None:
-    desk = _desk(slots_wait_ms=2_000)
+    desk = live_chain(slots_wait_ms=2_000)
     desk.gone(1)
     assert of_kind(desk.tick(1_800), RequestSlots) == []
     assert of_kind(desk.tick(300), RequestSlots) == [RequestSlots(1)]
 
 
 def test_a_slot_that_cannot_be_started_is_requested_again_at_a_tick() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.gone(1)
     assert of_kind(desk.do(SlotRefused("no core is free")), Alarm)
     assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1)]
@@ -129,7 +122,7 @@ def test_a_new_slot_joins_the_next_view_and_gets_missing_backups() -> None:
 
 
 def test_the_view_that_answers_a_loss_names_new_standbys_and_keepers_in_other_processes() -> None:
-    desk = _desk(has_effects=True, domains="abcabc")
+    desk = live_chain(has_effects=True, domains="abcabc")
     before = desk.of(4)
     desk.gone(before.keepers[0])  # its standby sat there too
     after = desk.of(4)
@@ -156,7 +149,7 @@ def test_the_last_slot_replicates_its_tasks_logs_to_the_next_slot_and_keeps_its_
 
 
 def test_a_keeper_is_changed_in_two_phases() -> None:
-    desk = _desk(has_effects=True, domains="abcabc")
+    desk = live_chain(has_effects=True, domains="abcabc")
     sink = desk.of(4)
     for slot in desk.slots.values():
         slot.are_backups_ready = False
@@ -243,13 +236,13 @@ def test_a_job_without_slots_fails_at_the_timeout() -> None:
 
 
 def test_too_few_slots_after_failures_host_several_tasks() -> None:
-    desk = _desk(domains="ab" * 3)
+    desk = live_chain(domains="ab" * 3)
     desk.gone(3, 4, 5, 6)
     assert {p.slot for p in desk.view.placements} == {1, 2}
 
 
 def test_a_view_is_repeated_until_it_is_installed() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.slots[SlotId(5)].is_deaf = True
     desk.gone(1)
     assert [slot for slot, _ in sent(desk.tick(300), View)] == [5, 5, 5]
@@ -259,7 +252,7 @@ def test_a_view_is_repeated_until_it_is_installed() -> None:
 
 
 def test_completed_is_repeated_with_the_generation_of_the_slot() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.slots[SlotId(5)].is_deaf = True
     desk.complete(1)
     desk.slots[SlotId(5)].is_deaf = False
@@ -272,7 +265,7 @@ def test_completed_is_repeated_with_the_generation_of_the_slot() -> None:
 
 
 def test_a_lost_log_starts_a_generation_in_which_all_tasks_restore_the_checkpoint() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     effects = desk.lose_log(3)
     view = desk.view
@@ -299,26 +292,26 @@ def test_a_rollback_alarm_names_the_lost_logs() -> None:
         (6, 40, 50): "at 40 of channel 6 it would have to decide anew what its receiver has seen up to 50",
     }
     for (channel, position, claim), what in losses.items():
-        desk = _desk()
+        desk = live_chain()
         life = desk.of(3).incarnation
         where = None if channel is None else ChannelId(channel)
         (alarm,) = of_kind(desk.say(desk.of(3).hosting_slot, LogLost(TaskId(3), life, where, position, claim)), Alarm)
         assert what in alarm.text
         assert "journal" not in alarm.text
-    desk = _desk()
+    desk = live_chain()
     (alarm,) = of_kind(desk.say(desk.of(0).hosting_slot, JournalLost(TaskId(0), desk.of(0).incarnation)), Alarm)
     assert alarm.text.startswith("the journal of the source source/0 is lost")
     assert desk.view.generation == view_number(1, 2)
 
 
 def test_a_log_lost_before_any_checkpoint_rolls_back_to_the_start() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.lose_log(0)
     assert all((p.restore, p.objects, p.log_offset_bytes) == (0, (), 0) for p in desk.view.placements)
 
 
 def test_a_lost_log_reported_by_a_dead_incarnation_is_ignored() -> None:
-    desk = _desk()
+    desk = live_chain()
     dead = desk.of(3).incarnation
     desk.gone(desk.of(3).hosting_slot)
     assert desk.lose_log(3, incarnation=dead) == ()
@@ -326,7 +319,7 @@ def test_a_lost_log_reported_by_a_dead_incarnation_is_ignored() -> None:
 
 
 def test_a_repeated_report_of_a_lost_log_leads_to_one_rollback() -> None:
-    desk = _desk()
+    desk = live_chain()
     lost = desk.of(3).incarnation
     desk.lose_log(3)
     desk.lose_log(3, incarnation=lost)
@@ -334,7 +327,7 @@ def test_a_repeated_report_of_a_lost_log_leads_to_one_rollback() -> None:
 
 
 def test_a_rollback_waits_while_a_checkpoint_is_committing() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.tick(5_000)
     desk.acknowledge(1)
     assert sent(desk.lose_log(3), View) == []
@@ -344,7 +337,7 @@ def test_a_rollback_waits_while_a_checkpoint_is_committing() -> None:
 
 
 def test_a_failure_during_a_rollback_is_recovered_in_the_new_generation() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.lose_log(3)
     desk.gone(desk.of(2).hosting_slot)
     assert desk.view.generation == view_number(1, 2)
@@ -353,7 +346,7 @@ def test_a_failure_during_a_rollback_is_recovered_in_the_new_generation() -> Non
 
 
 def test_rollbacks_without_a_completed_checkpoint_fail_the_job_at_the_limit() -> None:
-    desk = _desk(failures_per_epoch_max=3)
+    desk = live_chain(failures_per_epoch_max=3)
     effects: tuple[Effect, ...] = ()
     for _ in range(4):
         effects = desk.lose_log(0)

@@ -30,13 +30,6 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.fixture
-def client() -> Iterator[HttpClient]:
-    client = HttpClient()
-    yield client
-    client.close()
-
-
 def outcome_of(call: Callable[[], HttpReply]) -> Future[HttpReply]:
     """Result or exception of a call. Fails if it has not ended within a generous limit."""
     outcome: Future[HttpReply] = Future()

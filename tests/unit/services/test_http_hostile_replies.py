@@ -32,13 +32,6 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.fixture
-def client() -> Iterator[HttpClient]:
-    client = HttpClient()
-    yield client
-    client.close()
-
-
 @pytest.fixture(autouse=True)
 def _the_process_client_is_closed() -> Iterator[None]:
     yield
