@@ -17,9 +17,9 @@ GRACE_S = 5.0
 RUN_VARIABLE = "CLONOS_TEST_RUN"
 """Names this test run in the environment of all that it starts, so that orphans are found under every parent."""
 
-# They live once per test run and end with it.
+# They run once per test run and end with it.
 COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
-# They live as long as the Spark session that a fixture may share between tests: executors and their Python workers.
+# They run as long as the Spark session that tests share: executors and their Python workers.
 COMMANDS_OF_A_SESSION = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "pyspark.daemon",

@@ -78,7 +78,7 @@ class Dialogue:
         return ()
 
     def run(self, command: str) -> list[str]:
-        """The lines that a command leads to."""
+        """Runs a command; returns the lines of its effects."""
         name, *words = command.split()
         return self._lines(self._commands[name](words))
 

@@ -57,7 +57,7 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
 
 @dataclass
 class DeskSlot:
-    """A slot as the coordinator sees it. ``is_deaf``: what is sent to it is lost; ``is_mute``: it says nothing."""
+    """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none."""
 
     slot: SlotId
     domain: str
@@ -89,7 +89,7 @@ class DeskSlot:
 
 
 class Desk:
-    """Drives a coordinator; ``said`` is all that it has asked for so far."""
+    """Drives a coordinator; ``said`` has all its effects so far."""
 
     def __init__(self, plan: Plan | None = None, options: Options | None = None) -> None:
         self.plan = plan or chain_plan()
@@ -101,7 +101,7 @@ class Desk:
     # ------------------------------------------------------------------ events
 
     def do(self, *events: Event) -> tuple[Effect, ...]:
-        """Events that arrive together; slots take in at once what is sent to them."""
+        """Handles events that arrive together; slots receive their messages at once. Returns the effects."""
         effects = self.coordinator.handle(*events)
         self.said += effects
         for effect in effects:
@@ -125,19 +125,19 @@ class Desk:
     def begin(
         self, slots: int = 0, resume: CheckpointMetadata | None = None, term: int = 1, can_spread: bool = True
     ) -> tuple[Effect, ...]:
-        """The job shall start."""
+        """Starts the job."""
         self.do(Ticked(self.now_ns))  # starts the clock
         return self.do(Begin(term, "job-1", slots, resume, can_spread=can_spread))
 
     def register(self, slot: int, domain: str, host: str = "host") -> tuple[Effect, ...]:
-        """A slot is born."""
+        """Starts a slot and registers it."""
         born = self.slots[SlotId(slot)] = DeskSlot(SlotId(slot), domain)
         address = f"ipc://{slot}"
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
         return self.do(Received(born.slot, register))
 
     def form(self, domains: str = "aabbab", **begin: int) -> None:
-        """Begins and registers one slot for each letter of ``domains``, numbered from 1."""
+        """Starts the job and registers one slot for each letter of ``domains``, numbered from 1."""
         self.begin(**begin)  # type: ignore[arg-type]
         for number, domain in enumerate(domains, 1):
             self.register(number, domain)
@@ -145,7 +145,7 @@ class Desk:
         self.speak()
 
     def speak(self) -> tuple[Effect, ...]:
-        """Every slot that is not mute sends its heartbeat."""
+        """Sends the heartbeat of every slot that is not mute."""
         effects: list[Effect] = []
         for slot in list(self.slots.values()):
             if not slot.is_mute and slot.view.number:
@@ -153,7 +153,7 @@ class Desk:
         return tuple(effects)
 
     def tick(self, milliseconds: int = 100, step_ms: int = 100) -> tuple[Effect, ...]:
-        """Time passes, heartbeat by heartbeat."""
+        """Lets time pass, heartbeat by heartbeat."""
         effects: list[Effect] = []
         for _ in range(milliseconds // step_ms):
             self.now_ns += step_ms * MILLISECOND_NS
@@ -162,24 +162,24 @@ class Desk:
         return tuple(effects)
 
     def gone(self, *slots: int) -> tuple[Effect, ...]:
-        """The processes of these slots have ended."""
+        """Reports that the processes of these slots have ended."""
         for slot in slots:
             self.slots[SlotId(slot)].is_mute = self.slots[SlotId(slot)].is_deaf = True
         return self.do(*(SlotGone(SlotId(slot), "killed") for slot in slots))
 
     def say(self, slot: int, message: object) -> tuple[Effect, ...]:
-        """A slot sends a message."""
+        """Sends a message of a slot."""
         return self.do(Received(SlotId(slot), message))  # type: ignore[arg-type]
 
     def suspect(self, accuser: int, suspect: int, is_gone: bool = True) -> tuple[Effect, ...]:
-        """A slot cannot reach another one."""
+        """Reports that a slot cannot reach another one."""
         return self.say(accuser, Suspicion(SlotId(accuser), SlotId(suspect), self.view.number, is_gone))
 
     # ------------------------------------------------------------------ tasks
 
     @property
     def view(self) -> View:
-        """The view that stands."""
+        """The current view."""
         view = self.coordinator.view
         assert view is not None
         return view
@@ -190,15 +190,15 @@ class Desk:
         return self.view.number
 
     def pending(self) -> list[int]:
-        """Checkpoints that were begun and are not complete."""
+        """Checkpoints that have begun and are not complete."""
         return list(self.coordinator.pending)
 
     def view_slots(self) -> list[SlotId]:
-        """The slots of the view."""
+        """Slots of the current view."""
         return [address.slot for address in self.view.slots]
 
     def of(self, task: int) -> Placement:
-        """The task in the view."""
+        """Placement of a task in the current view."""
         return self.view.placements[task]
 
     def acknowledgement(
@@ -223,24 +223,24 @@ class Desk:
         )
 
     def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[Effect, ...]:
-        """These tasks, or all, have stored their snapshots."""
+        """Reports that these tasks, by default all, have stored their snapshots."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
             effects += self.say(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:
-        """The store has taken the metadata."""
+        """Reports that the store has written the metadata."""
         return self.do(MetadataWritten(CheckpointId(checkpoint), WriteOutcome.DURABLE))
 
     def complete(self, checkpoint: int) -> tuple[Effect, ...]:
-        """The checkpoint is triggered by the clock, acknowledged by all and durable."""
+        """Completes a checkpoint: triggered by the clock, acknowledged by all tasks, and durable."""
         self.tick(5_000)
         assert checkpoint in self.pending(), self.pending()
         return (*self.acknowledge(checkpoint), *self.durable(checkpoint))
 
     def lose_log(self, task: int, incarnation: int | None = None) -> tuple[Effect, ...]:
-        """A task reports LOST."""
+        """Reports a lost log of a task."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         channel = self.plan.outputs[task][0].id
         return self.say(self.of(task).hosting_slot, LogLost(TaskId(task), life, channel, 40, 50))
@@ -254,7 +254,7 @@ class Desk:
         return TaskFailed(TaskId(task), life, at, "split", "'x'", "ValueError: x", "Traceback ...", Blame.JOB, recourse)
 
     def raise_in(self, task: int, **failed: Any) -> tuple[Effect, ...]:
-        """User code raised."""
+        """Reports that user code raised."""
         return self.say(self.of(task).hosting_slot, self.failure(task, **failed))
 
 
@@ -262,7 +262,7 @@ class Desk:
 
 
 def sent(effects: Iterable[Effect], kind: type) -> list[tuple[SlotId, object]]:
-    """Messages of a kind, with whom they went to."""
+    """Messages of a kind, each with the slot that it is sent to."""
     return [(e.slot, e.message) for e in effects if isinstance(e, Send) and isinstance(e.message, kind)]
 
 

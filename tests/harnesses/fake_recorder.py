@@ -94,7 +94,7 @@ class ManualRecorder:
     def _entry(self, tag: str, draw: Callable[[], object]) -> object:
         """The next entry of the log, drawn if the log has ended."""
         if self.live:
-            # What is drawn may end this life: then nothing is logged.
+            # Drawing a value may end this incarnation: then nothing is logged.
             self.log.append((tag, draw()))
         logged, value = self.log[self._position]
         assert logged == tag, f"diverged: logged {logged}, asked for {tag}"

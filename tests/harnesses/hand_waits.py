@@ -19,7 +19,7 @@ class Plan:
         self._planned: deque[Callable[[], object]] = deque()
 
     def then(self, *calls: Callable[[], object]) -> None:
-        """Happens next, each as soon as somebody waits."""
+        """Plans further actions, each for one wait."""
         self._planned.extend(calls)
 
     @property
@@ -35,7 +35,7 @@ class Plan:
 
 
 class HandEvent:
-    """``threading.Event``."""
+    """A ``threading.Event`` whose waits are planned."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -57,7 +57,7 @@ class HandEvent:
 
 
 class HandQueue:
-    """``queue.SimpleQueue``."""
+    """A ``queue.SimpleQueue`` whose waits are planned."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -21,14 +21,14 @@ LIMIT_S = 25.0
 
 
 class Mailbox(Inbox):
-    """An inbox whose calls are kept by name instead of made."""
+    """An inbox that keeps calls by name instead of making them."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None)
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
 
     def put(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Keeps it."""
+        """Keeps the call."""
         self.calls.append((call.__name__, arguments))
 
     def names(self) -> list[str]:

@@ -18,7 +18,7 @@ Use = Callable[["RecordingChain", Any], object]
 
 
 class Refused(Exception):
-    """The outside says no."""
+    """The external system refuses."""
 
 
 declare_exception(Refused)

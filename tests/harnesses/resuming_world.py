@@ -15,7 +15,7 @@ from clonos_chaos.swarm.world import World
 
 
 class ResumingWorld(World):
-    """``failure``: why the job had to be resumed; empty when it had not."""
+    """``failure``: why the job had to be resumed; empty if it was not."""
 
     def __init__(self, seed: int, **limits: object) -> None:
         self.roomy = replace(draw_options(Random(seed)), checkpoint_every_ms=30)

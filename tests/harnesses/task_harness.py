@@ -68,7 +68,7 @@ def encoded(elements: Sequence[Element]) -> bytes:
 
 
 def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> list[tuple[ElementKind, int, str]]:
-    """Elements of an output, each with what it says to the last digit."""
+    """Elements of an output, each with its exact content."""
     if kind.is_data:
         return [(kind, 0, repr(record)) for record in decode_records(kind, payload)]
     return [(kind, checkpoint, "")]
@@ -76,7 +76,7 @@ def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> 
 
 @dataclass
 class Job:
-    """A task under test with what it will ever get."""
+    """A task under test and all its input."""
 
     plan: Plan
     task: TaskId
@@ -151,7 +151,7 @@ class Life(TaskPort):
         )
 
     def run(self) -> Life:
-        """Until nothing can happen any more, or until it dies."""
+        """Runs the task until nothing more can happen, or until it dies."""
         try:
             self.task.run()
         except TaskStopped:
@@ -188,7 +188,7 @@ class Life(TaskPort):
         return self._delivered(self.rng.choice(channels)) if channels else None
 
     def _delivered(self, channel: int) -> Delivered:
-        """The next elements, cut anywhere; some that are known may come again before them."""
+        """The next elements in random pieces; known ones may come again before them."""
         elements, first = self.job.inputs[channel], self._next[channel]
         kind = elements[first].kind
         longest = 1
@@ -268,7 +268,7 @@ class Life(TaskPort):
         self._answers.append(Finished(number, function(key)))
 
 
-# ------------------------------------------------------------------ what lives are compared by
+# ------------------------------------------------------------------ comparing incarnations
 
 
 def ends_of_entries(log: bytes) -> list[int]:
@@ -291,7 +291,7 @@ def tags_of(log: bytes) -> tuple[int, ...]:
 
 
 def check_continuation(first: Life, second: Life) -> None:
-    """The second life, which began with a part of the first's log, repeats it as far as the log goes."""
+    """Checks that an incarnation repeats the first one as far as its part of the log goes."""
     assert second.live_at is not None
     assert second.whole_log.startswith(second.start.log)
     for channel, position in second.live_at.items():

@@ -64,7 +64,7 @@ def sites_of(source: str) -> list[Site]:
 
 
 class Choice:
-    """Returns all sites of some files, by path."""
+    """All sites of some files, by path."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         self._sources = sources
@@ -97,7 +97,7 @@ class _Finder(ast.NodeVisitor):
         for line in self._data.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
 
-    # ------------------------------------------------------------------ places
+    # ------------------------------------------------------------------ positions
 
     def _start(self, node: ast.expr | ast.stmt) -> int:
         return self._lines[node.lineno - 1] + node.col_offset
@@ -124,7 +124,7 @@ class _Finder(ast.NodeVisitor):
         offset = start + len(gap[: place.start()].encode())
         self._add(kind, offset, offset + len(place[0].encode()), after)
 
-    # ------------------------------------------------------------------ what is left out
+    # ------------------------------------------------------------------ exclusions
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """An assertion that says less is seen by nobody."""
@@ -207,7 +207,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def imported_as(path: str) -> Iterator[re.Pattern[str]]:
-    """Text of a test that shows that it uses the module at this path."""
+    """Patterns in a test's text that show that it uses the module at this path."""
     parent, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
     yield re.compile(rf"\b{re.escape(f'{parent}.{name}')}\b")
     yield re.compile(rf"from {re.escape(parent)} import [^\n]*\b{re.escape(name)}\b")

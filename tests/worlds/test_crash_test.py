@@ -30,7 +30,7 @@ def failing(job: Any, **arguments: Any) -> CrashTestFailed:
     return raised.value
 
 
-# ------------------------------------------------------------------ good jobs
+# ------------------------------------------------------------------ correct jobs
 
 
 def test_a_job_that_uses_the_services_passes_the_crash_test() -> None:
@@ -145,7 +145,7 @@ def test_a_job_that_raises_fails_with_its_own_error_as_the_cause() -> None:
     assert "the step map raised at the record 7: ZeroDivisionError: " in raised.value.complaint
 
 
-# ------------------------------------------------------------------ what is told of a failure
+# ------------------------------------------------------------------ report of a failure
 
 
 def few(outputs: Outputs) -> None:

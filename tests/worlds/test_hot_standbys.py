@@ -64,7 +64,7 @@ def test_a_shadow_is_dropped_when_the_memory_of_its_slot_is_short() -> None:
         assert len(shadow.outputs) == 0
 
 
-# ------------------------------------------------------------------ rules that no schedule of a few failures shows
+# ------------------------------------------------------------------ rules that random worlds do not exercise
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def test_random_worlds_of_pushed_jobs_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("pushed")).checkpoints > 0
 
 
-# ---------------------------------------------------------------- wrong rules
+# ---------------------------------------------------------------- mutated rules
 
 
 def _release_at_once(planting: Planting) -> None:

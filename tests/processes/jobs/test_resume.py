@@ -140,7 +140,7 @@ def test_a_driver_that_is_killed_twice_leaves_each_row_in_its_tables_once(tmp_pa
     typed.kill_when(lambda: len(committed(tmp_path / "output")) > 0)
     left, left_seen = len(typed.stored()), typed.seen()
     typed.gate.open_to(201)
-    # The second driver dies before its first checkpoint: what it let out counts for nobody either.
+    # The second driver dies before its first checkpoint: its output does not count either.
     errors = typed.kill_when(
         lambda: len(typed.stored()) > left + 50 and typed.seen() > left_seen + 10, "--resume", checkpoint_every="1h"
     )
@@ -195,7 +195,7 @@ def test_an_existing_table_without_our_columns_is_warned_of_and_its_repeats_are_
     stored = typed.stored()
     assert sum(stop - start for start, stop in told) > 50
     assert Counter(n for n, _ in stored) == twice
-    # What the job goes on from is what it says last.
+    # The last report is about the checkpoint that the job continues from.
     draws = dict(stored)
     assert all(draws[row["n"]] == row["draw"] for row in committed(tmp_path / "output"))
 

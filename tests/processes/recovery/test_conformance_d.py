@@ -178,9 +178,9 @@ def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
 def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     phases = coordinator.phases
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
-    # Without its keeper a task with effects outside must not die as well: that is beyond the promise.
+    # Without its keeper a task with effects must not die as well: its output could not be restored exactly once.
     is_kept = all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
-    # A task that has moved in with another would be held with it at the next point.
+    # A task that shares a slot with another would be held with it at the next point.
     is_spread = len(coordinator.slots) >= SLOTS
     return is_calm and is_kept and is_spread and _incarnation(coordinator, task) > before
 

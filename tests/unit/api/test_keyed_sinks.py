@@ -116,7 +116,7 @@ def test_an_error_output_needs_no_keyed_stream() -> None:
     assert "the step errors replaces rows by word, and errors have no key" in refusal(graph)
 
 
-# ------------------------------------------------------------------ what a keyed sink gets
+# ------------------------------------------------------------------ input of a keyed sink
 
 
 def test_a_keyed_sink_gets_records_without_their_keys() -> None:

@@ -47,7 +47,7 @@ class Colour(enum.Enum):
 
 
 def without_infinities(value: Any) -> Any:
-    """A value after a round trip through JSON."""
+    """The value with None for infinities and NaN, as JSON writes them."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):

@@ -165,7 +165,7 @@ def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> N
     triggers = [message for _, message in sent(effects, Trigger)]
     assert [message.then_pause for message in triggers] == [True, True]  # type: ignore[attr-defined]
     desk.tick(6_000)
-    assert desk.pending() == [1]  # nothing begins behind it
+    assert desk.pending() == [1]  # no further checkpoint begins
     desk.acknowledge(1)
     effects = desk.durable(1)
     assert of_kind(effects, JobDone) == [JobDone(Ending.DRAINED, CheckpointId(1))]

@@ -217,7 +217,7 @@ def test_a_message_from_a_coordinator_is_malformed_for_a_coordinator() -> None:
         check_for_coordinator(PLAN, COORDINATOR, msgspec.structs.replace(REGISTER, slot=COORDINATOR))
 
 
-# ------------------------------------------------------------------ what only the machine can know
+# ------------------------------------------------------------------ checks that need the machine's state
 
 
 def test_a_slot_without_a_view_sends_no_reply() -> None:

@@ -142,7 +142,7 @@ def test_b7_a_completed_checkpoint_drops_the_first_of_three_epochs_of_six_batche
         return len(read_all(log, disk)) if log.start_seq < log.next_seq else 0
 
     assert complete(1) == 12
-    assert complete(3) == 12  # nobody has a barrier of that id
+    assert complete(3) == 12  # no log has a barrier of that id
     assert complete(7) == 6  # stands for 4
     assert complete(9) == 0
     assert not disk.files

@@ -135,7 +135,7 @@ def test_keys_have_limits() -> None:
 
 
 def test_key_groups_are_those_of_xxh3() -> None:
-    # Fixed for the life of every job: state is stored by key group.
+    # Fixed for ever: state is stored by key group.
     groups = [key_group(encode_key(key), 128) for key in ("a", "b", 1, True, None, ("a", 1))]
     assert groups == [93, 38, 45, 52, 86, 73]
 

@@ -69,7 +69,7 @@ def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_the_content_of_a_plai
                     delta = pending[k][index] if rng.random() < 0.3 else pending[k].pop(index)
                     take(holders[k], delta)
             case "truncate":
-                # A checkpoint is complete only when everybody is behind its barrier.
+                # A checkpoint is complete only when every task has passed its barrier.
                 twin.start = max(twin.start, rng.choice(barriers))
                 for logs in rng.sample([owner, *holders], rng.randrange(consumers + 2)):
                     logs.truncate(OWNER, twin.start)

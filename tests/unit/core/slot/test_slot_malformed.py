@@ -96,7 +96,7 @@ def test_a_message_with_ids_outside_the_plan_is_malformed_and_names_the_peer(
     assert dialogue.run("tick")[-1].endswith("b.1 replaying")
 
 
-# ------------------------------------------------------------------ who may send what
+# ------------------------------------------------------------------ senders
 
 OF_COORDINATOR = (
     View(number(9), 1, "job", (), ()),
@@ -171,7 +171,7 @@ def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() ->
     living_slot().slot.on_message(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x")
 
 
-# ------------------------------------------------------------------ what cannot be
+# ------------------------------------------------------------------ contradicting fields
 
 
 @pytest.mark.parametrize("kept", [slice(2), slice(0), slice(1, 3)])
@@ -212,7 +212,7 @@ def test_a_holder_outside_the_plan_is_malformed() -> None:
         living_slot().slot.on_message(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99)))
 
 
-# ------------------------------------------------------------------ what comes before its view
+# ------------------------------------------------------------------ early messages
 
 
 def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None:

@@ -136,7 +136,7 @@ def test_a_peer_that_moves_to_this_host_or_leaves_is_sent_nothing_compressed(
     assert sent_bytes() == len(REPETITIVE)
 
 
-# ------------------------------------------------------------------ what a receiver refuses
+# ------------------------------------------------------------------ malformed payloads
 
 
 def _claiming(content_bytes: int, block: bytes) -> bytes:

@@ -71,7 +71,7 @@ def raw() -> Iterator[Any]:
         yield connect
 
 
-# ------------------------------------------------------------------ what passes
+# ------------------------------------------------------------------ delivery
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -108,7 +108,7 @@ def test_each_length_of_message_and_payload_is_cut_and_joined(message_bytes: int
     assert taken.held_bytes == 0
 
 
-# ------------------------------------------------------------------ before anybody has shown a key
+# ------------------------------------------------------------------ unauthenticated peers
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
@@ -133,7 +133,7 @@ def test_an_unfinished_handshake_times_out_long_before_a_silent_peer(stations: A
             pass
 
 
-# ------------------------------------------------------------------ what is held, and of whom
+# ------------------------------------------------------------------ incomplete messages by sender
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
@@ -220,7 +220,7 @@ def test_an_unfinished_message_survives_liveness_checks(stations: Any) -> None:
     assert not one.gone
 
 
-# ------------------------------------------------------------------ how much
+# ------------------------------------------------------------------ limits
 
 
 def test_the_number_of_pieces_of_a_message_is_limited() -> None:

@@ -57,6 +57,6 @@ def test_single_step_mode_ends_after_thousands_of_single_elements() -> None:
 
 def test_single_step_mode_ends_after_a_second_of_single_elements() -> None:
     life = source(start=Start(is_cautious=True), records=CAUTIOUS_ELEMENTS_MAX).run()
-    # Its clock goes on by a ms or so whenever it is asked, which each element does a few times.
+    # Each reading advances its clock by about 1 ms, and each element reads it a few times.
     assert CAUTIOUS_NS_MAX / 20_000_000 < len(approached(life)) < CAUTIOUS_NS_MAX / 500_000
     assert life.task.is_final
