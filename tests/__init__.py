@@ -1,1 +1,1 @@
-"""The claims that the project makes about itself, one folder a part, and what the tests share."""
+"""Tests of the project: one folder per part, and what they share; see tests/README.md."""

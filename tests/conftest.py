@@ -1,4 +1,4 @@
-"""What holds for every test: it belongs to a stage with a budget, and it leaves nothing behind.
+"""Rules for every test: it belongs to a stage with a budget, and it leaves no thread, process or socket behind.
 
 Options for the tests of simulated worlds are here too: how many worlds, and from which seed on.
 """
@@ -15,7 +15,7 @@ import pytest
 from tests.holdings import RUN_VARIABLE, Holdings, left_behind, orphans_of_this_run
 from tests.stages import STAGES, Budgets, stage_of
 
-# What a test finds does not depend on how fast the machine is.
+# The result of a test does not depend on the speed of the machine.
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 

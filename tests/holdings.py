@@ -1,4 +1,4 @@
-"""What a test process holds of the machine: threads, child processes and open sockets.
+"""Threads, child processes and open sockets of a test process.
 
 Two snapshots tell what a test left behind. What still ends by itself gets `GRACE_S` for it; a leaked process is
 killed, so that it cannot disturb the tests that follow, and reported.
@@ -15,11 +15,11 @@ import psutil
 
 GRACE_S = 5.0
 RUN_VARIABLE = "CLONOS_TEST_RUN"
-"""Names this test run in the environment of all that it starts, so that orphans are found whoever adopted them."""
+"""Names this test run in the environment of all that it starts, so that orphans are found under every parent."""
 
-# They live once per test run and end with it.
+# They run once per test run and end with it.
 COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
-# They live as long as the Spark session that a fixture may share between tests: executors and their Python workers.
+# They run as long as the Spark session that tests share: executors and their Python workers.
 COMMANDS_OF_A_SESSION = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "pyspark.daemon",
@@ -46,7 +46,7 @@ class Holdings:
 def left_behind(
     before: Holdings, sockets_count: bool = True, unnamed_threads_count: bool = True, grace_s: float = GRACE_S
 ) -> list[str]:
-    """One line for everything that is held now, was not held before and does not end within the grace.
+    """Returns a line for each thing that is held now, was not held before and does not end within the grace.
 
     Threads of this library bear names; a test that uses pyspark does not count those that pyspark left unnamed.
     """
@@ -66,7 +66,7 @@ def left_behind(
 
 
 def orphans_of_this_run(sessions_count: bool = False, grace_s: float = GRACE_S) -> list[str]:
-    """One line for each process of this test run that lives though its parent is gone; each is killed.
+    """Returns a line for each process of this test run whose parent is gone; kills each.
 
     With `sessions_count`, what belongs to a Spark session must be gone too.
     """
@@ -135,7 +135,7 @@ def _open_sockets() -> frozenset[str]:
     for descriptor in descriptors.iterdir():
         try:
             target = os.readlink(descriptor)
-        except OSError:  # the one that lists the folder is gone by now
+        except OSError:  # the descriptor that lists the folder is closed by now
             continue
         if target.startswith("socket:"):
             sockets.add(target)

@@ -1,4 +1,4 @@
-"""The stages of a test run, in the order in which they run, with the time that each may take.
+"""Stages of a test run, in their order, with the time that each may take.
 
 A test belongs to the stage of its marker, and to `unit` without one. A whole run may take 17 minutes on two
 cores: two of setup, and what the budgets are together. What a stage leaves over the next ones may use.
@@ -64,6 +64,6 @@ class Budgets:
         self.taken_s[stage.name] = time.monotonic() - self.started_s[stage.name]
 
     def report(self) -> str:
-        """One line for people."""
+        """Returns one line that people read."""
         budgets_s = {stage.name: stage.budget_s for stage in STAGES}
         return ", ".join(f"{name} {taken_s:.0f} of {budgets_s[name]} s" for name, taken_s in self.taken_s.items())

@@ -1,4 +1,4 @@
-"""What every remote checkpoint store has to do, as tests: a module that names a store derives a class from this one.
+"""Contract of every remote checkpoint store, as tests: a module for a store derives a class from this one.
 
 ``url`` is a fixture of that module: a store of its own for each test. What needs a server's help stands there too.
 """
@@ -20,9 +20,9 @@ from clonos.io.store.envelope import ObjectCorrupt
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, StoreInUse
+from tests.processes.harness.drawing_job import OPTIONS, STEP, is_quiescent, wait_for_checkpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import running
-from tests.processes.recovery.test_slot_processes import OPTIONS, STEP, is_calm, wait_for_checkpoint
 
 WRITERS = 6
 ROUNDS = 5
@@ -74,7 +74,7 @@ class StoreContract:
         store.open_job("one")
         for checkpoint in (1, 2, 3):
             store.append_checkpoint(checkpoint, b"metadata")
-        store._chain.remove_old(keep=2)
+        store.chain.remove_old(keep=2)
         assert len(store.files.list("chain")) == 2
         store.write_object("task/1", [b"state"])
         CheckpointStore(url).open_job("one", overwrite=True)
@@ -107,7 +107,7 @@ class StoreContract:
             lambda _, total, n: ((total or 0) + n, (n, (total or 0) + n))
         ).sink(output)
         with running(graph, tmp_path, OPTIONS, parallelism=1, store=url) as job:
-            job.wait_for(is_calm)
+            job.wait_for(is_quiescent)
             gate.open_to(STEP)
             wait_for_checkpoint(job)
             gate.open_to(2 * STEP)

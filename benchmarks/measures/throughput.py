@@ -65,11 +65,21 @@ def _against_bare(session: Session, folder: Path, shape: str, job: Callable[[], 
     record_core_rates(session, name, found)
 
 
-def against_peer(session: Session, folder: Path, shape: str, job: Callable[[], Measured], peer: str) -> None:
+def against_peer(
+    session: Session,
+    folder: Path,
+    shape: str,
+    job: Callable[[], Measured],
+    peer: str,
+    *,
+    environments: Path = peers.ENVIRONMENTS,
+) -> None:
     """Measures a peer in turn with the job, if it is installed."""
     name = f"{shape}/{peer}"
     try:
-        found = in_turn(session, name, job, partial(peers.run, peer, PEERS[peer].workload(str(folder))))
+        found = in_turn(
+            session, name, job, partial(peers.run, peer, PEERS[peer].workload(str(folder)), environments=environments)
+        )
     except peers.PeerMissing as missing:
         session.leave_out(name, str(missing))
         return

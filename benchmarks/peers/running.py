@@ -66,10 +66,10 @@ def _reason(text: str) -> str:
     return (named or lines or [""])[-1]
 
 
-def run(name: str, workload: Workload) -> Measured:
+def run(name: str, workload: Workload, *, environments: Path = ENVIRONMENTS) -> Measured:
     """Runs a peer once. Raises PeerMissing, PeerFailed or WrongResult."""
     peer = PEERS[name]
-    python = ENVIRONMENTS / peer.environment / "bin/python"
+    python = environments / peer.environment / "bin/python"
     if not python.exists():
         raise PeerMissing(
             f"{os.path.relpath(python, ROOT)} is missing: benchmarks/peers/setup {peer.environment} makes it"

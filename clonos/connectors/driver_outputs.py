@@ -59,8 +59,9 @@ _part_decoder = msgspec.msgpack.Decoder(_RowsPart)
 class RowsWriter:
     """Writer that keeps encoded rows until the barrier."""
 
-    def __init__(self, sink: str) -> None:
+    def __init__(self, sink: str, *, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._sink = sink
+        self._part_bytes_max = part_bytes_max
         self._task = ""
         self._batches: list[bytes] = []
         self._size_bytes = 0
@@ -79,8 +80,8 @@ class RowsWriter:
         batch = encode_rows(rows)
         self._batches.append(batch)
         self._size_bytes += len(batch)
-        if self._size_bytes > PART_BYTES_MAX:
-            raise OutputTooLarge(self._sink, "bytes from one task between two checkpoints", PART_BYTES_MAX)
+        if self._size_bytes > self._part_bytes_max:
+            raise OutputTooLarge(self._sink, "bytes from one task between two checkpoints", self._part_bytes_max)
 
     def write_columns(self, batch: Any) -> None:
         """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""

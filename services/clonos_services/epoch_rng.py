@@ -58,7 +58,14 @@ class _EpochRng:
 _rng_of: WeakKeyDictionary[Recorder, _EpochRng] = WeakKeyDictionary()
 
 
-def source_of(recorder: Recorder, kind: str, name: str, make: Callable[[int], Source]) -> Source:
+def source_of(
+    recorder: Recorder,
+    kind: str,
+    name: str,
+    make: Callable[[int], Source],
+    *,
+    names_max: int = NAMES_PER_EPOCH_MAX,
+) -> Source:
     """Returns the recorder's generator of this kind and name in the current epoch; creates it by ``make(seed)`` on
     first use.
 
@@ -69,8 +76,8 @@ def source_of(recorder: Recorder, kind: str, name: str, make: Callable[[int], So
         rng = _rng_of[recorder] = _EpochRng(recorder.epoch, recorder.seed())
     source = rng.sources.get((kind, name))
     if source is None:
-        if len(rng.sources) >= NAMES_PER_EPOCH_MAX:
-            raise TooManyStreams(name, NAMES_PER_EPOCH_MAX)
+        if len(rng.sources) >= names_max:
+            raise TooManyStreams(name, names_max)
         source = rng.sources[kind, name] = make(derived_seed(rng.seed, kind, name))
     return source  # type: ignore[return-value]  # a kind has one ``make``
 

@@ -42,12 +42,13 @@ Result = TypeVar("Result")
 class StoreThread:
     """Thread that runs one function after the other. An exception of a function is a bug and ends the process."""
 
-    def __init__(self, name: str, inbox: Inbox) -> None:
+    def __init__(self, name: str, inbox: Inbox, *, backoff_first_s: float = BACKOFF_FIRST_S) -> None:
         self._inbox = inbox
+        self._backoff_first_s = backoff_first_s
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._end = Event()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self.thread = Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
 
     def put(self, job: Callable[[], None]) -> None:
         """Enqueues a function."""
@@ -63,7 +64,7 @@ class StoreThread:
     def persist(self, call: Callable[[], Result]) -> Result:
         """Returns the result of ``call``, retried with backoff when the store fails. Raises: StoreFailed of the last
         attempt."""
-        backoff_s = BACKOFF_FIRST_S
+        backoff_s = self._backoff_first_s
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return call()
@@ -80,7 +81,7 @@ class StoreThread:
         """Ends the thread after the function that it is running."""
         self._end.set()
         self._jobs.put(None)
-        self._thread.join(CLOSE_TIMEOUT_S)
+        self.thread.join(CLOSE_TIMEOUT_S)
 
 
 class SnapshotStore:
@@ -90,13 +91,21 @@ class SnapshotStore:
     """
 
     def __init__(
-        self, store: CheckpointStore, context: SlotSurroundings, new_mirror: Callable[[TaskId], Mirror]
+        self,
+        store: CheckpointStore,
+        context: SlotSurroundings,
+        new_mirror: Callable[[TaskId], Mirror],
+        *,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        standby_bytes_max: int = STANDBY_BYTES_MAX,
     ) -> None:
         self._store, self._image, self._new_mirror = store, context.image, new_mirror
         self._post, self._faults = context.post, context.faults
-        self._writer = StoreThread("store writer", context.inbox)
-        self._writer_of_wholes = StoreThread("store writer of whole states", context.inbox)
-        self._reader = StoreThread("store reader", context.inbox)
+        self._standby_bytes_max = standby_bytes_max
+        self._writer, self._writer_of_wholes, self._reader = (
+            StoreThread(name, context.inbox, backoff_first_s=backoff_first_s)
+            for name in ("store writer", "store writer of whole states", "store reader")
+        )
 
     def write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         """Writes a snapshot; the outcome is ``SnapshotWritten``."""
@@ -104,7 +113,7 @@ class SnapshotStore:
 
     def _write(self, name: str, snapshot: Snapshot, more: Pieces | None) -> None:
         self._reach(FaultPoint.SNAPSHOT_BEGUN, snapshot)
-        pieces = _RecordedPieces(snapshot, more)
+        pieces = _RecordedPieces(snapshot, more, self._standby_bytes_max)
         try:
             self._writer.persist(lambda: self._store.write_object(name, pieces))
         except StoreFailed as error:
@@ -179,8 +188,8 @@ class _RecordedPieces:
     """Pieces of a snapshot, which may be iterated again for a retry. ``recorded``: the pieces of the last iteration,
     for standbys; empty when they exceed ``STANDBY_BYTES_MAX``."""
 
-    def __init__(self, snapshot: Snapshot, more: Pieces | None) -> None:
-        self._snapshot, self._more = snapshot, more
+    def __init__(self, snapshot: Snapshot, more: Pieces | None, bytes_max: int) -> None:
+        self._snapshot, self._more, self._bytes_max = snapshot, more, bytes_max
         self.recorded: list[bytes] = []
 
     def __iter__(self) -> Iterator[bytes]:
@@ -188,7 +197,7 @@ class _RecordedPieces:
         size_bytes = 0
         for piece in chain((encode_snapshot(self._snapshot),), self._more or ()):
             size_bytes += len(piece)
-            if size_bytes <= STANDBY_BYTES_MAX:
+            if size_bytes <= self._bytes_max:
                 self.recorded.append(piece)
             else:
                 self.recorded = []

@@ -1,4 +1,4 @@
-"""``make fuzz``: feeds inputs to all targets, and says at the end how many exceptions nobody has declared."""
+"""``make fuzz``: feeds inputs to all targets, and reports the number of undeclared exceptions."""
 
 from __future__ import annotations
 

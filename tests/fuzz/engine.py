@@ -1,4 +1,4 @@
-"""Feeds inputs to targets and notes what they raise. An input follows from its seed alone."""
+"""Feeds inputs to targets and records what they raise. An input follows from its seed alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two findings one."""
+        """Identity of a finding: two with the same are counted as one."""
         return self.target, self.error, self.place
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Found:
 
 @dataclass
 class Tally:
-    """What a run has come to. ``accepted``: calls that raised nothing, by target."""
+    """Result of a run. ``accepted``: calls that raised nothing, by target."""
 
     inputs: int = 0
     unexpected: int = 0
@@ -73,14 +73,14 @@ class Tally:
             self.found.setdefault(key, found)
 
     def count(self, target: str, inputs: int, is_accepted: bool) -> None:
-        """One call of a target more."""
+        """Counts one call of a target."""
         self.inputs += inputs
         self.of_target[target] = self.of_target.get(target, 0) + inputs
         self.calls[target] = self.calls.get(target, 0) + 1
         self.accepted[target] = self.accepted.get(target, 0) + is_accepted
 
     def note(self, found: Found) -> None:
-        """One unexpected exception more, unless it is known."""
+        """Counts one unexpected exception, unless it is known."""
         if is_known(found.target, found.error, found.place):
             self.known += 1
             return
@@ -94,7 +94,7 @@ class Tally:
 
 
 def schedule_of(targets: Sequence[Target]) -> list[Target]:
-    """Each target as often as its share says, well mixed: seed n is an input of the n-th, modulo their number."""
+    """Mixes the targets according to their shares: seed n is an input of the n-th target, modulo their number."""
     schedule = [target for target in targets for _ in range(target.share)]
     Random(1).shuffle(schedule)
     return schedule
@@ -128,7 +128,7 @@ def run(
 
 
 def feed(target: Target, data: bytes, seed: int = -1, tally: Tally | None = None) -> Found | None:
-    """One input to its target; what is unexpected of it."""
+    """Feeds one input to its target; returns the unexpected finding, if any."""
     told: object = None
     is_accepted, found = False, None
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
@@ -171,7 +171,7 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def shrunk(target: Target, found: Found) -> Found:
-    """The same finding by a smaller input, where the target knows how."""
+    """Shrinks the input of a finding, if its target can."""
     if target.shrink is None:
         return found
 

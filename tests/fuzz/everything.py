@@ -1,4 +1,4 @@
-"""All targets, by file; made in the process that runs them."""
+"""All targets, by file; they are made in the process that runs them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES: Final = (
 
 @dataclass(frozen=True)
 class Choice:
-    """Some of the targets, or all; it travels to the processes that make them."""
+    """A selection of the targets; it is pickled to the processes that make them."""
 
     names: tuple[str, ...] = ()
 
@@ -42,5 +42,5 @@ class Choice:
 
 
 def all_targets(files: Sequence[str] = FILES) -> list[Target]:
-    """Of these files, in their order."""
+    """Targets of the given files, in their order."""
     return [target for file in files for target in import_module(f"tests.fuzz.targets.{file}").targets()]

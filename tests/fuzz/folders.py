@@ -1,4 +1,4 @@
-"""Folders for what targets read from disk: in memory where there is such a file system, removed at the end.
+"""Folders for targets that read from disk: in memory if there is such a file system, removed at the end.
 
 Where a path is a part of an input, the input has ``PLACEHOLDER`` instead: an input follows from its seed alone.
 """

@@ -1,4 +1,4 @@
-"""Messages that a lying peer sends: decodable, and near to what the machine expects at that moment."""
+"""Messages of a lying peer: decodable, and close to what the machine expects at that moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Sent = tuple[int, bytes, bytes]
 
 
 def hostile(random: Random, samples: Sequence[Sent], senders: Sequence[int]) -> Sent:
-    """One of the samples with some fields changed; mostly one that can be decoded, from anybody."""
+    """A sample with some fields changed, usually still decodable, from a random sender."""
     sender, data, payload = random.choice(samples)
     for _ in range(ATTEMPTS_MAX):
         tree = msgspec.msgpack.decode(data)
@@ -55,7 +55,7 @@ def hostile(random: Random, samples: Sequence[Sent], senders: Sequence[int]) -> 
 
 
 def _changed(random: Random, tree: list[Any], samples: Sequence[Sent]) -> list[Any]:
-    """One field behind the tag, and within it one part."""
+    """Changes one field after the tag, or a part of it."""
     if len(tree) < 2:
         return tree
     copied = tree.copy()

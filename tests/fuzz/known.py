@@ -1,4 +1,4 @@
-"""What is found and not mended yet: counted apart, so that a run shows what is new. Entries go with their mending.
+"""Known findings that are not fixed yet, counted separately so that a run shows new ones. A fix removes its entry.
 
 By target, what raises: the class of the exception, or "" for any, and how the place where it is raised begins.
 """

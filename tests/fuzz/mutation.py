@@ -1,4 +1,4 @@
-"""Mutation of valid samples: what a fuzzed input is made by, the same for the same random numbers.
+"""Mutation of valid samples into fuzzed inputs, the same for the same random numbers.
 
 Bytes are cut, copied, spliced and overwritten. What is msgpack is mutated as a tree too, so that an input gets through
 the decoder of the outermost layer and reaches what reads its fields.
@@ -169,7 +169,7 @@ def mutated_msgpack(random: Random, sample: bytes, others: Sequence[bytes] = ())
 
 
 def mutated_json(random: Random, sample: bytes, others: Sequence[bytes] = (), words: Sequence[bytes] = ()) -> bytes:
-    """The same for a sample that is JSON."""
+    """Mutates a sample that is JSON."""
     tree = msgspec.json.decode(sample)
     for _ in range(count_of_changes(random)):
         tree = mutated_tree(random, tree)
@@ -243,7 +243,7 @@ def _number(random: Random, node: int) -> int:
 
 
 def _bytes(random: Random, node: bytes, others: Sequence[bytes]) -> bytes:
-    """Some bytes are msgpack again."""
+    """Mutates bytes that are msgpack themselves."""
     if node and random.random() < 0.5:
         return mutated_msgpack(random, node, others)
     return mutated_bytes(random, node, others)

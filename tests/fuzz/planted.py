@@ -1,4 +1,4 @@
-"""Targets with faults that the fuzzer has to find, for the test of the fuzzer: ``python -m tests.fuzz.planted``."""
+"""Targets with planted faults that the fuzzer has to find: ``python -m tests.fuzz.planted``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Declared(Exception):
 
 
 def targets() -> list[Target]:
-    """One for each kind of fault, and one without."""
+    """One target for each kind of fault, and one without a fault."""
     engine.SECONDS_MAX = 0.5  # type: ignore[misc]
     return [
         Target("good", _byte, _refuse, (Declared,), share=4),

@@ -1,4 +1,4 @@
-"""A target of the fuzzer: what makes its inputs, what reads them, and which exceptions that may raise."""
+"""Target of the fuzzer: what makes its inputs, what reads them, and which exceptions are allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT_AS_IT_IS: Final = 0.01
 
 
 class Several(int):
-    """What ``feed`` returns where its bytes stand for several inputs: how many, a sequence of messages for each one."""
+    """Result of ``feed`` for bytes that stand for several inputs: a sequence of messages for each one."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every reader of bytes and every machine, fed with inputs that are wrong: it answers, or raises what is declared."""
+"""Every reader of bytes and every machine, fed with wrong inputs: it answers, or raises a declared exception."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_target_accepts_valid_input(name: str) -> None:
 
 
 def digest_of_inputs() -> str:
-    """Of the first inputs of every target."""
+    """Digest of the first inputs of every target."""
     digest = hashlib.blake2b(digest_size=8)
     schedule = schedule_of(all_targets(FILES))
     for seed in range(2 * len(schedule)):

@@ -1,4 +1,4 @@
-"""Processes that fuzz, so that a crash or a hang costs one of them, and is a finding with its seed."""
+"""Processes that fuzz, so that a crash or a hang costs one of them and is a finding with its seed."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, tell: T
 
 @cache
 def _schedule(targets: Targets) -> list[Target]:
-    """In this process, to know what another one has died of."""
+    """The mixed targets, made once per process."""
     return schedule_of(targets())
 
 
 def _work(pipe: Connection, at: Any, targets: Targets, inputs: int, seed: int, step: int) -> None:
-    """In a process of its own."""
+    """Runs in a separate process."""
     made = targets()
     limit_memory()
     told_s, told = time.monotonic(), 0
@@ -145,7 +145,7 @@ def _work(pipe: Connection, at: Any, targets: Targets, inputs: int, seed: int, s
 
 
 def limit_memory() -> None:
-    """From now on more than ``MEMORY_BYTES_MAX`` above what this process has is a MemoryError."""
+    """Raises MemoryError from now on if this process allocates more than ``MEMORY_BYTES_MAX`` beyond its size."""
     with open("/proc/self/statm", encoding="ascii") as file:
         size_bytes = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size_bytes + MEMORY_BYTES_MAX, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""Both real ends of one channel with a network between them that the test rules over, message by message."""
+"""Both real ends of one channel, and a network between them that the test controls message by message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Packet = tuple[Batch | Position, bytes]
 
 
 class NoDisk(SpillStore):
-    """A disk that nobody may need."""
+    """A disk that fails the test when it is used."""
 
     def write_segment(self, segment: int, payloads: list[bytes]) -> None:
         raise AssertionError(segment)
@@ -39,7 +39,7 @@ class NoDisk(SpillStore):
 
 
 def in_memory_budget() -> InflightBudget:
-    """A budget that nothing here uses up."""
+    """A budget that no test here exhausts."""
     return InflightBudget(Options(), NoDisk())
 
 
@@ -49,7 +49,7 @@ def inflight_log(next_seq: int = 0, channel: int = 0) -> InflightLog:
 
 
 class ChannelPair:
-    """``forward``: batches and positions on their way; ``back``: statements. What is taken out without being
+    """``forward``: batches and positions on their way; ``back``: handshakes. A message that is removed instead of
     delivered is lost."""
 
     def __init__(self, window_bytes: int = 1000, next_seq: int = 0, claim: int = 0) -> None:
@@ -63,7 +63,7 @@ class ChannelPair:
         self.new_sender(next_seq)
         self.new_receiver(next_seq, claim)
 
-    # ------------------------------------------------------------------ lives
+    # ------------------------------------------------------------------ incarnations
 
     def new_sender(self, next_seq: int, log: bytes = b"") -> None:
         """A new incarnation of the sending task, restored with output from ``next_seq`` on."""
@@ -86,7 +86,7 @@ class ChannelPair:
         self.apply_view()
 
     def apply_view(self) -> None:
-        """Both know each other's incarnation."""
+        """Installs a view in both ends: they know each other's incarnation."""
         self.sending.apply_view(Incarnation(self.incarnations[1]))
         if self.receiving.apply_view(Incarnation(self.incarnations[0])):
             self.renew()
@@ -94,7 +94,7 @@ class ChannelPair:
     # ------------------------------------------------------------------ the sending end
 
     def produce(self, *payloads: bytes, kind: ElementKind = ElementKind.ROWS, log: bytes = b"", count: int = 1) -> None:
-        """A step of the sender: its log grows, then ``count`` elements for each payload leave."""
+        """Performs a step of the sender: its log grows, then ``count`` elements for each payload are sent."""
         if log:
             self.grow(log)
         for payload in payloads:
@@ -103,7 +103,7 @@ class ChannelPair:
         self.pump()
 
     def grow(self, log: bytes) -> None:
-        """The sender's log grows in mid-step."""
+        """Lets the sender's log grow in the middle of a step."""
         self.sender_logs.append(SENDERS_LOG, log)
         self.sending.dirty[SENDERS_LOG] = None
 
@@ -114,13 +114,13 @@ class ChannelPair:
         self.forward.append((batch, payload))
 
     def heartbeat(self) -> None:
-        """Of the sender."""
+        """Sends the sender's position, as at each heartbeat."""
         if self.sending.session:
             position = self.sending.position(self.sender_logs, Incarnation(self.incarnations[0]))
             self.forward.append((position, b""))
 
     def deliver_handshake(self) -> None:
-        """The oldest statement arrives."""
+        """Delivers the oldest handshake."""
         self.hear(self.back.popleft())
 
     def hear(self, statement: ChannelHandshake) -> None:
@@ -135,18 +135,18 @@ class ChannelPair:
         self.state()
 
     def state(self) -> None:
-        """States what is so now, as at a heartbeat too."""
+        """Sends a handshake with the present state, as at a heartbeat."""
         self.back.append(
             self.receiving.statement(number(1), Incarnation(self.incarnations[1]), self.receiver_logs.lengths())
         )
 
     def deliver(self, count: int = 1) -> None:
-        """The oldest messages arrive."""
+        """Delivers the oldest messages."""
         for _ in range(count):
             self.arrive(*self.forward.popleft())
 
     def arrive(self, message: Batch | Position, payload: bytes) -> bool:
-        """What a slot does with a message of this channel; whether it was accepted."""
+        """Handles a message of this channel as a slot does; returns whether it was accepted."""
         receiving = self.receiving
         if message.session != receiving.session:
             return False
@@ -166,14 +166,14 @@ class ChannelPair:
         return True
 
     def consume(self, count: int = 1) -> None:
-        """The task processes the oldest batches."""
+        """Lets the task process the oldest batches."""
         for _ in range(count):
             self.receiving.freed(self.unconsumed.popleft())
             if self.receiving.grant():
                 self.state()
 
     def settle(self, step: Callable[[], None] = lambda: None) -> None:
-        """Everything on its way arrives, nothing more is lost, everything is consumed."""
+        """Delivers everything without loss, until all of it is processed."""
         for _ in range(10_000):
             step()
             while self.back:
@@ -187,6 +187,6 @@ class ChannelPair:
 
     @property
     def known_log(self) -> bytes:
-        """What the receiver has of the sender's log."""
+        """The receiver's replica of the sender's log."""
         replica = self.receiver_logs.replicas.get(SENDERS_LOG)
         return b"" if replica is None else bytes(replica.data)

@@ -1,4 +1,4 @@
-"""Dialogues with the coordinator as text: a command on a line of its own, then what it led to, indented.
+"""Dialogues with the coordinator as text: a command on its own line, then all its effects, indented.
 
     > gone 3
       alarm: slot 3 is gone: killed
@@ -36,7 +36,7 @@ Words = list[str]
 
 
 class Dialogue:
-    """One text's desk, and what its commands mean."""
+    """The coordinator of one dialogue, and the meaning of its commands."""
 
     def __init__(self) -> None:
         self.desk = Desk()
@@ -66,19 +66,19 @@ class Dialogue:
         return ()
 
     def _set(self, words: Words) -> tuple[Effect, ...]:
-        """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 riders=no``."""
+        """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 backups=no``."""
         slot = self.desk.slots[SlotId(int(words[0]))]
         name, _, value = words[1].partition("=")
         if name == "phase":
             slot.phase = TaskPhase(value)
-        elif name == "riders":
+        elif name == "backups":
             slot.are_backups_ready = value == "ready"
         else:
             slot.is_deaf = name == "deaf"
         return ()
 
     def run(self, command: str) -> list[str]:
-        """The lines that a command leads to."""
+        """Runs a command; returns the lines of its effects."""
         name, *words = command.split()
         return self._lines(self._commands[name](words))
 
@@ -123,7 +123,7 @@ class Dialogue:
         return "\n".join([text, *(f"    {self._placement(p)}" for p in view.placements)])
 
     def _placement(self, placement: Placement) -> str:
-        marks = " fresh" * placement.is_fresh + " cautious" * placement.is_cautious
+        marks = " fresh" * placement.is_fresh + " single-step" * placement.is_cautious
         name = self.desk.plan.task_name(placement.task)
         text = f"{name} {view_name(placement.incarnation)} in {placement.slot} from {placement.restore}{marks}"
         for kind, slots in (("standbys", placement.standbys), ("keepers", placement.keepers)):

@@ -1,4 +1,4 @@
-"""A coordinator on a desk: slots that do at once, or not at all, what they are told, and effects as short lines."""
+"""A real coordinator, slots that obey at once or not at all, and its effects as short lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.coordinator import Coordinator
-from clonos.core.coordinator.coordinator_effects import Effect, Send
+from clonos.core.coordinator.coordinator_effects import Effect, Send, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
     Begin,
     Event,
@@ -43,7 +43,7 @@ NO_VIEW = View(ViewNumber(0), 0, "", (), ())
 
 
 def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: int | None = None) -> Plan:
-    """source -> map -> sink, all to all; with effects the sink writes to an outside, else it is transactional."""
+    """source -> map -> sink, all to all; with effects the sink is immediate, else it is transactional."""
     vertices = (
         Vertex("source", parallelism, is_source=True),
         Vertex("map", parallelism),
@@ -57,7 +57,7 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
 
 @dataclass
 class DeskSlot:
-    """A slot as the coordinator sees it. ``is_deaf``: what is sent to it is lost; ``is_mute``: it says nothing."""
+    """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none."""
 
     slot: SlotId
     domain: str
@@ -73,11 +73,11 @@ class DeskSlot:
     received: list[object] = field(default_factory=list)
 
     def hosted(self) -> list[Placement]:
-        """What the installed view puts here."""
+        """Placements of the installed view in this slot."""
         return [p for p in self.view.placements if p.slot == self.slot]
 
     def status(self) -> SlotStatus:
-        """Its heartbeat."""
+        """The slot's heartbeat."""
         tasks = tuple(TaskStatus(p.task, p.incarnation, self.phase, self.counters) for p in self.hosted())
         backups = self.view.placements if self.are_backups_ready else ()
         standbys = tuple(
@@ -89,7 +89,7 @@ class DeskSlot:
 
 
 class Desk:
-    """Drives a coordinator; ``said`` is all that it has asked for so far."""
+    """Drives a coordinator; ``said`` has all its effects so far."""
 
     def __init__(self, plan: Plan | None = None, options: Options | None = None) -> None:
         self.plan = plan or chain_plan()
@@ -101,7 +101,7 @@ class Desk:
     # ------------------------------------------------------------------ events
 
     def do(self, *events: Event) -> tuple[Effect, ...]:
-        """Events that arrive together; slots take in at once what is sent to them."""
+        """Handles events that arrive together; slots receive their messages at once. Returns the effects."""
         effects = self.coordinator.handle(*events)
         self.said += effects
         for effect in effects:
@@ -125,19 +125,19 @@ class Desk:
     def begin(
         self, slots: int = 0, resume: CheckpointMetadata | None = None, term: int = 1, can_spread: bool = True
     ) -> tuple[Effect, ...]:
-        """The job shall start."""
+        """Starts the job."""
         self.do(Ticked(self.now_ns))  # starts the clock
         return self.do(Begin(term, "job-1", slots, resume, can_spread=can_spread))
 
     def register(self, slot: int, domain: str, host: str = "host") -> tuple[Effect, ...]:
-        """A slot is born."""
+        """Starts a slot and registers it."""
         born = self.slots[SlotId(slot)] = DeskSlot(SlotId(slot), domain)
         address = f"ipc://{slot}"
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
         return self.do(Received(born.slot, register))
 
     def form(self, domains: str = "aabbab", **begin: int) -> None:
-        """Begins and registers one slot for each letter of ``domains``, numbered from 1."""
+        """Starts the job and registers one slot for each letter of ``domains``, numbered from 1."""
         self.begin(**begin)  # type: ignore[arg-type]
         for number, domain in enumerate(domains, 1):
             self.register(number, domain)
@@ -145,7 +145,7 @@ class Desk:
         self.speak()
 
     def speak(self) -> tuple[Effect, ...]:
-        """Every slot that is not mute sends its heartbeat."""
+        """Sends the heartbeat of every slot that is not mute."""
         effects: list[Effect] = []
         for slot in list(self.slots.values()):
             if not slot.is_mute and slot.view.number:
@@ -153,7 +153,7 @@ class Desk:
         return tuple(effects)
 
     def tick(self, milliseconds: int = 100, step_ms: int = 100) -> tuple[Effect, ...]:
-        """Time passes, heartbeat by heartbeat."""
+        """Lets time pass, heartbeat by heartbeat."""
         effects: list[Effect] = []
         for _ in range(milliseconds // step_ms):
             self.now_ns += step_ms * MILLISECOND_NS
@@ -162,43 +162,43 @@ class Desk:
         return tuple(effects)
 
     def gone(self, *slots: int) -> tuple[Effect, ...]:
-        """The processes of these slots have ended."""
+        """Reports that the processes of these slots have ended."""
         for slot in slots:
             self.slots[SlotId(slot)].is_mute = self.slots[SlotId(slot)].is_deaf = True
         return self.do(*(SlotGone(SlotId(slot), "killed") for slot in slots))
 
     def say(self, slot: int, message: object) -> tuple[Effect, ...]:
-        """A slot sends a message."""
+        """Sends a message of a slot."""
         return self.do(Received(SlotId(slot), message))  # type: ignore[arg-type]
 
     def suspect(self, accuser: int, suspect: int, is_gone: bool = True) -> tuple[Effect, ...]:
-        """A slot cannot reach another one."""
+        """Reports that a slot cannot reach another one."""
         return self.say(accuser, Suspicion(SlotId(accuser), SlotId(suspect), self.view.number, is_gone))
 
     # ------------------------------------------------------------------ tasks
 
     @property
     def view(self) -> View:
-        """The view that stands."""
+        """The current view."""
         view = self.coordinator.view
         assert view is not None
         return view
 
     @property
     def number(self) -> int:
-        """Of the view that stands."""
+        """Number of the current view."""
         return self.view.number
 
     def pending(self) -> list[int]:
-        """Checkpoints that were begun and are not complete."""
+        """Checkpoints that have begun and are not complete."""
         return list(self.coordinator.pending)
 
     def view_slots(self) -> list[SlotId]:
-        """The slots of the view."""
+        """Slots of the current view."""
         return [address.slot for address in self.view.slots]
 
     def of(self, task: int) -> Placement:
-        """The task in the view."""
+        """Placement of a task in the current view."""
         return self.view.placements[task]
 
     def acknowledgement(
@@ -210,7 +210,7 @@ class Desk:
         parts: Iterable[tuple[int, bytes]] = (),
         objects: tuple[str, ...] = (),
     ) -> Snapshotted:
-        """What the task, by default its present incarnation, says when its snapshot is durable."""
+        """Message of a task, by default of its present incarnation, when its snapshot is durable."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         return Snapshotted(
             TaskId(task),
@@ -223,24 +223,24 @@ class Desk:
         )
 
     def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[Effect, ...]:
-        """These tasks, or all, have stored their snapshots."""
+        """Reports that these tasks, by default all, have stored their snapshots."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
             effects += self.say(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:
-        """The store has taken the metadata."""
+        """Reports that the store has written the metadata."""
         return self.do(MetadataWritten(CheckpointId(checkpoint), WriteOutcome.DURABLE))
 
     def complete(self, checkpoint: int) -> tuple[Effect, ...]:
-        """The checkpoint is triggered by the clock, acknowledged by all and durable."""
+        """Completes a checkpoint: triggered by the clock, acknowledged by all tasks, and durable."""
         self.tick(5_000)
         assert checkpoint in self.pending(), self.pending()
         return (*self.acknowledge(checkpoint), *self.durable(checkpoint))
 
     def lose_log(self, task: int, incarnation: int | None = None) -> tuple[Effect, ...]:
-        """A task reports LOST."""
+        """Reports a lost log of a task."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         channel = self.plan.outputs[task][0].id
         return self.say(self.of(task).hosting_slot, LogLost(TaskId(task), life, channel, 40, 50))
@@ -248,13 +248,13 @@ class Desk:
     def failure(
         self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, recourse: Recourse = Recourse.RETRY
     ) -> TaskFailed:
-        """What the present incarnation of a task says when user code raised; ``count`` 0: at no element."""
+        """Message of a task's present incarnation when user code raised; ``count`` 0: at no element."""
         life = self.of(task).incarnation
         at = InputRange(ChannelId(channel), first_seq, count) if count else None
         return TaskFailed(TaskId(task), life, at, "split", "'x'", "ValueError: x", "Traceback ...", Blame.JOB, recourse)
 
     def raise_in(self, task: int, **failed: Any) -> tuple[Effect, ...]:
-        """User code raised."""
+        """Reports that user code raised."""
         return self.say(self.of(task).hosting_slot, self.failure(task, **failed))
 
 
@@ -262,10 +262,31 @@ class Desk:
 
 
 def sent(effects: Iterable[Effect], kind: type) -> list[tuple[SlotId, object]]:
-    """Messages of a kind, with whom they went to."""
+    """Messages of a kind, each with the slot that it is sent to."""
     return [(e.slot, e.message) for e in effects if isinstance(e, Send) and isinstance(e.message, kind)]
 
 
 def of_kind(effects: Iterable[Effect], kind: type[EffectKind]) -> list[EffectKind]:
     """Effects of a kind."""
     return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def formed(**options: int) -> Desk:
+    """The default job after its first view."""
+    desk = Desk(options=Options(**options))  # type: ignore[arg-type]
+    desk.form()
+    return desk
+
+
+def live_chain(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
+    """A chain of parallelism 2 whose tasks are live, with a slot in each of ``domains``."""
+    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    desk.form(domains, slots=len(domains))
+    desk.tick(300)
+    return desk
+
+
+def written_metadata(effects: tuple[Effect, ...]) -> CheckpointMetadata:
+    """The metadata of the only checkpoint that these effects write."""
+    (write,) = of_kind(effects, WriteMetadata)
+    return write.metadata

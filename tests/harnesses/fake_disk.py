@@ -1,4 +1,4 @@
-"""A disk that does one thing at a time, each when the test says so, and fails when the test says so."""
+"""A disk that does one operation at a time, when the test says so, and fails when the test says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Work = tuple[str, int, list[bytes]]
 
 
 class HandDisk:
-    """``SpillStore``. ``asked`` is what waits to be done; ``do`` does the oldest of it."""
+    """A ``SpillStore``. ``asked`` has the waiting operations; ``do`` performs the oldest."""
 
     def __init__(self) -> None:
         self.files: dict[int, list[bytes]] = {}
@@ -39,7 +39,7 @@ class HandDisk:
         self.files.pop(segment, None)
 
     def do(self, count: int = 1) -> int:
-        """Does the oldest things asked; how many there were."""
+        """Performs the oldest operations; returns their number."""
         done = 0
         while self.asked and done < count:
             done += 1
@@ -51,7 +51,7 @@ class HandDisk:
         return done
 
     def do_all(self) -> None:
-        """Until nothing is left to do."""
+        """Performs operations until none is left."""
         while self.do():
             pass
 
@@ -72,7 +72,7 @@ class HandDisk:
 
     @property
     def stored_bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files."""
         return sum(sum(map(len, payloads)) for payloads in self.files.values())
 
 
@@ -91,20 +91,20 @@ def new_budget(options: Options) -> tuple[InflightBudget, HandDisk]:
 
 
 def new_log(options: Options, channel: int = 0, next_seq: int = 0) -> tuple[InflightLog, HandDisk]:
-    """A log of its own."""
+    """A new log with its disk."""
     budget, disk = new_budget(options)
     return InflightLog(ChannelId(channel), next_seq, budget), disk
 
 
 def read(log: InflightLog, disk: HandDisk, seq: int) -> Chunk:
-    """The chunk, after as much of the disk's work as it takes."""
+    """Reads a chunk, after as many operations of the disk as it needs."""
     while (chunk := log.read(seq)) is None:
         assert disk.do(), f"element {seq} waits, and the disk has nothing to do"
     return chunk
 
 
 def read_all(log: InflightLog, disk: HandDisk) -> list[Chunk]:
-    """All chunks, oldest first."""
+    """Payloads of all chunks, oldest first."""
     found = []
     seq = log.start_seq
     while seq < log.next_seq:

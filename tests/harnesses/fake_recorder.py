@@ -1,4 +1,4 @@
-"""A recorder that keeps its log in a list: the contract of ``clonos.core.ports.recorder``, in few lines."""
+"""A recorder that keeps its log in a list: the contract of ``clonos.core.ports.recorder`` in few lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_INSTANT_NS = 1_700_000_000_000_000_000
 
 
 class ManualRecorder:
-    """One life of one task. ``successor()`` is the next: it replays what this one has logged, then goes on live."""
+    """One incarnation of one task. ``successor()`` is the next: it replays the log of this one, then goes live."""
 
     def __init__(self, log: tuple[Entry, ...] = (), ticks: Iterator[int] | None = None, life: int = 0) -> None:
         self.log: list[Entry] = list(log)
@@ -26,16 +26,16 @@ class ManualRecorder:
         self._calls_count = 0
 
     def successor(self) -> ManualRecorder:
-        """Another life, whose own clock and luck differ."""
+        """The next incarnation, with another clock and other random numbers."""
         life = self.life + 1
         return ManualRecorder(tuple(self.log), count(FIRST_INSTANT_NS + life * 10**12, 1_000_000), life)
 
     def begin_step(self) -> None:
-        """Another step: another instant."""
+        """Begins a step: another timestamp."""
         self._instant_ns = None
 
     def begin_epoch(self) -> None:
-        """Behind a barrier."""
+        """Begins the epoch after a barrier."""
         self._epoch += 1
         self._seed = None
 
@@ -84,7 +84,7 @@ class ManualRecorder:
                 if is_doubtful and in_doubt is None:
                     raise CallInDoubt(service, key)
                 return encode_outcome(service, in_doubt(key) if is_doubtful and in_doubt else perform(key))
-            except Exception as error:  # noqa: BLE001  the outside's answer
+            except Exception as error:  # noqa: BLE001  the answer of the external system
                 return encode_outcome(service, error)
 
         encoded = self._entry("CALL", outcome)
@@ -94,7 +94,7 @@ class ManualRecorder:
     def _entry(self, tag: str, draw: Callable[[], object]) -> object:
         """The next entry of the log, drawn if the log has ended."""
         if self.live:
-            # What is drawn may end this life: then nothing is logged.
+            # Drawing a value may end this incarnation: then nothing is logged.
             self.log.append((tag, draw()))
         logged, value = self.log[self._position]
         assert logged == tag, f"diverged: logged {logged}, asked for {tag}"

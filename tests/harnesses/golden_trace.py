@@ -1,4 +1,4 @@
-"""Golden traces: a text of commands, each with what it led to, written anew from a dialogue."""
+"""Golden traces: a text of commands, each followed by its effects, rewritten from a dialogue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Dialogue(Protocol):
-    """What runs one command of a trace and gives the lines that it led to."""
+    """Runs commands of a trace and returns the lines that each led to."""
 
     def run(self, command: str) -> list[str]:
         """Runs ``command``, the text behind ``"> "``."""

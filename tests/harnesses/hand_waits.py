@@ -1,4 +1,4 @@
-"""What threads wait on, in a test's hand: who would wait does the next thing that the test has planned instead.
+"""Events and queues for threads under test: a wait performs the next action that the test has planned.
 
 So a call that waits is made in the test's own thread. It is seen that it waits (what was planned is done), that it
 waits again where that was not enough, and that it goes on when it was.
@@ -13,29 +13,29 @@ from typing import Any
 
 
 class Plan:
-    """What is to happen while somebody waits, one thing after the other."""
+    """Actions that happen one by one while the code under test waits."""
 
     def __init__(self) -> None:
         self._planned: deque[Callable[[], object]] = deque()
 
     def then(self, *calls: Callable[[], object]) -> None:
-        """Happens next, each as soon as somebody waits."""
+        """Plans further actions, each for one wait."""
         self._planned.extend(calls)
 
     @property
     def is_done(self) -> bool:
-        """Somebody has waited for all that was planned."""
+        """Whether every planned action has happened."""
         return not self._planned
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Somebody waits for this."""
+        """Performs planned actions until the condition holds."""
         while not condition():
             assert self._planned, "it waits for what never comes"
             self._planned.popleft()()
 
 
 class HandEvent:
-    """``threading.Event``."""
+    """A ``threading.Event`` whose waits are planned."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -57,7 +57,7 @@ class HandEvent:
 
 
 class HandQueue:
-    """``queue.SimpleQueue``."""
+    """A ``queue.SimpleQueue`` whose waits are planned."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

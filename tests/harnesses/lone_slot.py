@@ -1,7 +1,8 @@
-"""What the threads of a slot need, with an inbox that keeps their events for the test to look at."""
+"""Shared objects of the threads of a slot, with inboxes that keep their events for the test."""
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def posted(call: Callable[..., None], arguments: tuple[Any, ...]) -> tuple[str, 
 
 
 class Mailbox(Inbox):
-    """An inbox whose events are kept instead of handled."""
+    """An inbox that keeps events instead of handling them."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None)
@@ -39,19 +40,39 @@ class Mailbox(Inbox):
         self.calls.append(posted(call, arguments))
 
     def names(self) -> list[str]:
-        """Of the events so far."""
+        """Names of the events so far."""
         return [name for name, _ in self.calls]
 
 
+class WaitingInbox(Inbox):
+    """An inbox whose events a test takes one by one, and waits for."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
+
+    def put(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Queues the event by name instead of handling it."""
+        self._queue.put(posted(call, arguments))
+
+    def next(self) -> tuple[str, tuple[Any, ...]]:
+        """Name and fields of the next event."""
+        return self._queue.get(timeout=LIMIT_S)
+
+    def is_empty(self) -> bool:
+        """Whether no event waits."""
+        return self._queue.empty()
+
+
 def small_image() -> JobImage:
-    """One source, into nothing."""
+    """A job of one source and a sink that drops all records."""
     graph = JobGraph("small")
     graph.source(values(range(3))).sink(blackhole())
     return graph.compile(Options())
 
 
 def lone_surroundings(image: JobImage, inbox: Inbox) -> SlotSurroundings:
-    """Of the threads of a slot whose machine is not there: its events stay in the inbox."""
+    """The surroundings of threads whose slot has no machine: events stay in the inbox."""
     return SlotSurroundings(_handle_nothing, inbox, image, SlewedClock())
 
 

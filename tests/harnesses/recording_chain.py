@@ -1,4 +1,4 @@
-"""User code for the tests of a task: each row that it emits tells what was drawn for it, so a contradiction shows."""
+"""User code for the tests of a task: each row that it emits shows what was drawn for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Use = Callable[["RecordingChain", Any], object]
 
 
 class Refused(Exception):
-    """The outside says no."""
+    """The external system refuses."""
 
 
 declare_exception(Refused)
@@ -37,7 +37,7 @@ def rng(chain: RecordingChain, row: Any) -> object:
 
 
 def ask(chain: RecordingChain, row: Any) -> object:
-    """A read of the outside, which answers at random, or refuses."""
+    """A read of an external system, which answers at random, or refuses."""
     return _call(chain, row, effect=False)
 
 
@@ -62,7 +62,7 @@ def _call(chain: RecordingChain, row: Any, effect: bool, is_idempotent: bool = F
 
 
 def ask_aside(chain: RecordingChain, row: Any) -> object:
-    """A read of the outside whose answer comes between two steps."""
+    """A read of an external system whose answer arrives between two steps."""
     chain.asked[chain.served] = row
     chain.submit(chain.served, row)
     return "asked"
@@ -130,7 +130,7 @@ class RecordingChain:
         return recorder
 
     def stream(self) -> Random:
-        """One stream of luck an epoch."""
+        """The random numbers of the current epoch."""
         epoch = self.recorder.epoch
         if self._stream is None or self._stream[0] != epoch:
             self._stream = epoch, Random(self.recorder.seed())

@@ -1,4 +1,4 @@
-"""A world whose user starts a job that failed at a hard limit again, with room enough, from its last checkpoint."""
+"""A world whose user resumes a job that failed at a hard limit, from its last checkpoint and with higher limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clonos_chaos.swarm.world import World
 
 
 class ResumingWorld(World):
-    """``failure``: why the job had to be resumed; empty when it had not."""
+    """``failure``: why the job had to be resumed; empty if it was not."""
 
     def __init__(self, seed: int, **limits: object) -> None:
         self.roomy = replace(draw_options(Random(seed)), checkpoint_every_ms=30)
@@ -25,11 +25,11 @@ class ResumingWorld(World):
 
     @property
     def was_above_soft_limit(self) -> bool:
-        """Some slot has said so."""
+        """Whether a slot has warned that it is above its soft limit."""
         return any("above its soft limit" in text for text, _ in self.warnings)
 
     def end(self, ending: JobDone | JobFailed) -> None:
-        """Not the end, where the user can help."""
+        """Resumes the job instead of ending the world, if a limit was reached and a checkpoint exists."""
         if isinstance(ending, JobFailed) and "LimitExceeded" in ending.reason and not self.failure:
             self.failure = ending.reason
             self.clock.at(
@@ -51,4 +51,4 @@ class ResumingWorld(World):
         resume = self.chain[max(self.chain)]
         self.note(f"the user resumes from checkpoint {resume.checkpoint}")
         self.coordinator.handle(Begin(self.store_term, "fuzz", self.slots_needed, resume))
-        self.coordinator._tick()
+        self.coordinator.tick()

@@ -1,4 +1,4 @@
-"""Plans that the tests of the core share: chains, a diamond, a shuffle; and the views of them."""
+"""Plans that the tests of the core share (chains, a diamond, a shuffle), and views of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORWARD, HASH = Partitioning.FORWARD, Partitioning.HASH
 
 
 def chain_of(length: int, sharing_depth: int | None = None, parallelism: int = 1, is_journalled: bool = False) -> Plan:
-    """Tasks in a row: ``a -> b -> c``; the first is a source (with a journal?), the last has effects outside."""
+    """Tasks in a row: ``a -> b -> c``; the first is a source (with a journal?), the last has external output."""
     vertices = tuple(
         Vertex(
             "abcdefgh"[i],
@@ -44,20 +44,20 @@ def diamond(sharing_depth: int | None = None) -> Plan:
 
 
 def shuffle(width: int = 2) -> Plan:
-    """Sources, shuffled by key into as many maps."""
+    """As many maps as sources, shuffled by key."""
     vertices = (Vertex("source", width, is_source=True), Vertex("count", width))
     return Plan("shuffle", vertices, (Edge(0, 1, HASH, 0),))
 
 
 def placement(task: int, incarnation: int, slot: int | None, **changes: object) -> Placement:
-    """A task that lives in a slot, fresh, restored from nothing."""
+    """Placement of a fresh task in a slot."""
     home = None if slot is None else SlotId(slot)
     base = Placement(TaskId(task), Incarnation(incarnation), home, CheckpointId(0), (), 0, True, False, (), ())
     return msgspec.structs.replace(base, **changes)
 
 
 def view(n: int, placements: Sequence[Placement], generation: int = 1, slots: Sequence[int] = ()) -> View:
-    """View (1, n) with these placements; every slot is a domain of its own."""
+    """View (1, n) with these placements; every slot is a separate domain."""
     named = slots or sorted({p.slot for p in placements if p.slot is not None})
     addresses = tuple(SlotAddress(SlotId(s), f"domain-{s}", "", "", b"") for s in named)
     return View(number(n), generation, "job", addresses, tuple(placements))

@@ -1,4 +1,4 @@
-"""Lives of one task behind a scripted port: arrival, clock, luck and death are the test's, the rest is real."""
+"""Incarnations of one task behind a scripted port: the test sets arrival, clock, random numbers and death."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FIRST_INSTANT_NS = 1_700_000_000 * 10**9
 
 
 class Element(NamedTuple):
-    """What a channel carries: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
+    """Content of a channel: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
 
     kind: ElementKind
     content: Any
@@ -69,7 +69,7 @@ def encoded(elements: Sequence[Element]) -> bytes:
 
 
 def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> list[tuple[ElementKind, int, str]]:
-    """Elements of an output, each with what it says to the last digit."""
+    """Elements of an output, each with its exact content."""
     if kind.is_data:
         return [(kind, 0, repr(record)) for record in decode_records(kind, payload)]
     return [(kind, checkpoint, "")]
@@ -77,7 +77,7 @@ def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> 
 
 @dataclass
 class Job:
-    """A task under test with what it will ever get."""
+    """A task under test and all its input."""
 
     plan: Plan
     task: TaskId
@@ -89,7 +89,7 @@ class Job:
 
 @dataclass
 class Start:
-    """What a life begins with."""
+    """Start of an incarnation: its log, snapshot and mode."""
 
     log: bytes = b""
     snapshots: Sequence[Snapshot] = ()  # a chain, oldest (full) first; none at the job's start
@@ -111,7 +111,7 @@ class Start:
 
 
 class Life(TaskPort):
-    """One incarnation, its world, and afterwards the story of it."""
+    """One incarnation, its world, and afterwards its history."""
 
     def __init__(self, job: Job, number: int, start: Start | None = None, dies_at_emission: int = -1) -> None:
         self.job, self.number, self.start = job, number, start or Start()
@@ -152,7 +152,7 @@ class Life(TaskPort):
         )
 
     def run(self) -> Life:
-        """Until nothing can happen any more, or until it dies."""
+        """Runs the task until nothing more can happen, or until it dies."""
         try:
             self.task.run()
         except TaskStopped:
@@ -161,7 +161,7 @@ class Life(TaskPort):
 
     @property
     def whole_log(self) -> bytes:
-        """What the next incarnation would gather if nothing were lost."""
+        """The log that the next incarnation would gather if nothing were lost."""
         return self.start.log + self.log
 
     # ------------------------------------------------------------------ arrival
@@ -189,7 +189,7 @@ class Life(TaskPort):
         return self._delivered(self.rng.choice(channels)) if channels else None
 
     def _delivered(self, channel: int) -> Delivered:
-        """The next elements, cut anywhere; some that are known may come again before them."""
+        """The next elements in random pieces; known ones may come again before them."""
         elements, first = self.job.inputs[channel], self._next[channel]
         kind = elements[first].kind
         longest = 1
@@ -269,11 +269,11 @@ class Life(TaskPort):
         self._answers.append(Finished(number, function(key)))
 
 
-# ------------------------------------------------------------------ what lives are compared by
+# ------------------------------------------------------------------ comparing incarnations
 
 
 def ends_of_entries(log: bytes) -> list[int]:
-    """Where each entry of a log ends; 0 first."""
+    """End of each entry of a log, in bytes; 0 first."""
     reader = LogReader(log)
     ends = [0]
     while not reader.at_end:
@@ -292,7 +292,7 @@ def tags_of(log: bytes) -> tuple[int, ...]:
 
 
 def check_continuation(first: Life, second: Life) -> None:
-    """The second life, which began with a part of the first's log, repeats it as far as the log goes."""
+    """Checks that an incarnation repeats the first one as far as its part of the log goes."""
     assert second.live_at is not None
     assert second.whole_log.startswith(second.start.log)
     for channel, position in second.live_at.items():
@@ -304,7 +304,7 @@ def check_continuation(first: Life, second: Life) -> None:
 
 
 def check_repeats(first: Life, again: Life) -> None:
-    """Another life with the whole log does everything again, asks nobody, and records nothing new."""
+    """Checks that an incarnation with the whole log repeats everything, makes no call, and records nothing new."""
     assert again.log == b""
     assert again.performed == []
     for channel, elements in first.outputs.items():
@@ -322,7 +322,7 @@ def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
 
 
 def restored_at(life: Life, checkpoint: int, log_end_bytes: int | None = None) -> Start:
-    """What an incarnation starts from that restores a checkpoint, with the log up to an (absolute) end."""
+    """Start of an incarnation that restores a checkpoint, with the log up to an (absolute) end."""
     chain = chain_of_snapshots(life, checkpoint)
     offset = chain[-1].log_offset_bytes
     base = life.start.offset_bytes

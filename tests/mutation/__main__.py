@@ -33,7 +33,7 @@ class Report:
 
     @property
     def survivors(self) -> list[dict[str, Any]]:
-        """By seed."""
+        """Surviving mutants, by seed."""
         return [mutant for mutant in sorted(self.mutants, key=lambda one: one["seed"]) if not mutant["caught_by"]]
 
     def add(self, seed: int, path: str, site: Site, source: str, verdict: Verdict) -> None:

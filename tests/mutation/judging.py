@@ -1,4 +1,4 @@
-"""Judges one mutant: unit tests of what was changed first, then all that are about the core, then simulated worlds.
+"""Judges one mutant: the unit tests of the changed file, then those of the core, then simulated worlds.
 
 Everything happens in a copy of the tree, which a judge has for itself. A mutant is caught by the first test that fails,
 or by a run that takes several times as much processor time, or memory, as it takes without a mutant: it hangs.
@@ -34,7 +34,7 @@ MEMORY_BYTES_MAX = 6 << 30
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a mutant ended. ``by``: the test, the world or the limit that caught it; empty: it survived."""
+    """Result for a mutant. ``by``: the test, the world or the limit that caught it; empty: it survived."""
 
     by: str
     seconds: float
@@ -42,7 +42,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One command on a copy: what a failure of it means."""
+    """One command on a copy, and the meaning of its failure."""
 
     name: str
     arguments: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where a source file can be mutated, and how: a site is one place and one change of its text.
+"""Mutation sites of a source file: a site is one position and one change of its text.
 
 Left out is what no test could see: annotations, docstrings, the conditions of assertions, imports for typing only, and
 changes that compile to the same code.
@@ -57,7 +57,7 @@ class Site:
 
 
 def sites_of(source: str) -> list[Site]:
-    """All sites of a file, in the order of their places."""
+    """Returns all sites of a file, in the order of their positions."""
     finder = _Finder(source)
     finder.visit(finder.tree)
     return sorted(finder.found, key=lambda site: (site.start, site.end, site.kind, site.after))
@@ -97,7 +97,7 @@ class _Finder(ast.NodeVisitor):
         for line in self._data.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
 
-    # ------------------------------------------------------------------ places
+    # ------------------------------------------------------------------ positions
 
     def _start(self, node: ast.expr | ast.stmt) -> int:
         return self._lines[node.lineno - 1] + node.col_offset
@@ -124,7 +124,7 @@ class _Finder(ast.NodeVisitor):
         offset = start + len(gap[: place.start()].encode())
         self._add(kind, offset, offset + len(place[0].encode()), after)
 
-    # ------------------------------------------------------------------ what is left out
+    # ------------------------------------------------------------------ exclusions
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """An assertion that says less is seen by nobody."""
@@ -207,7 +207,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def imported_as(path: str) -> Iterator[re.Pattern[str]]:
-    """How a test's text shows that it uses the module at this path."""
+    """Patterns in a test's text that show that it uses the module at this path."""
     parent, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
     yield re.compile(rf"\b{re.escape(f'{parent}.{name}')}\b")
     yield re.compile(rf"from {re.escape(parent)} import [^\n]*\b{re.escape(name)}\b")

@@ -1,4 +1,4 @@
-"""GCS on loopback: fake-gcs-server behind a door that speaks the one word of the XML interface that it does not know.
+"""GCS on loopback: fake-gcs-server behind a proxy that adds the one XML condition that it lacks.
 
 ``obstore`` creates with ``PUT /bucket/name`` and ``x-goog-if-generation-match: 0``; the emulator has this condition in
 the JSON interface alone. All else passes through. It needs Go, and once the network: the server is built into

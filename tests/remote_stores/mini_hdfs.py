@@ -1,4 +1,4 @@
-"""A namenode and a datanode on loopback: Hadoop's own mini cluster, in the version whose client pyspark brings along.
+"""A namenode and a datanode on loopback: Hadoop's mini cluster, in the version of the client that pyspark ships.
 
 It needs Java, and once the network: some jars (57 MB) come from Maven Central and are kept in ``build/jars``.
 """
@@ -46,7 +46,7 @@ FETCH_LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class MiniHdfs:
-    """Where the namenode listens, and its process."""
+    """Addresses of the namenode, and its process."""
 
     rpc_address: str
     http_address: str

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One for all tests."""
+    """One emulator for all tests."""
     with gcs_emulator(tmp_path_factory.mktemp("gcs")) as address:
         yield address
 

@@ -1,4 +1,4 @@
-"""The checkpoint store on a real namenode and datanode, by Hadoop's own protocol and by WebHDFS: `make stores`."""
+"""The checkpoint store on a real namenode and datanode, by Hadoop RPC and by WebHDFS: `make stores`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io.store import hadoop_rpc
 from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.object_files import StoreFailed
 from tests.remote_stores.mini_hdfs import MiniHdfs, mini_hdfs
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets, pytest.mark.time
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
-    """One for all tests."""
+    """One cluster for all tests."""
     with mini_hdfs(tmp_path_factory.mktemp("hdfs")) as started:
         yield started
 
@@ -109,21 +108,19 @@ def test_the_environment_names_the_user_that_writes(
             HadoopFiles(f"{address}/private-{tmp_path.name}").write("objects/1", b"state")
 
 
-def test_a_namenode_that_is_paused_or_dead_is_a_store_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namenode_that_is_paused_or_dead_is_a_store_failure(tmp_path: Path) -> None:
     with mini_hdfs(tmp_path) as short_lived:
         stores = [
-            HadoopFiles(f"hdfs://{short_lived.rpc_address}/x"),
+            HadoopFiles(f"hdfs://{short_lived.rpc_address}/x", call_s_max=5.0),
             HadoopFiles(f"webhdfs://{short_lived.http_address}/x"),
         ]
         for store in stores:
             store.write("objects/1", b"state")
 
         os.kill(short_lived.process.pid, signal.SIGSTOP)
-        monkeypatch.setattr(hadoop_rpc, "CALL_S_MAX", 1.0)
         with pytest.raises(StoreFailed, match=r"failed to create chain/1: .* silent"):
             stores[0].create_if_absent("chain/1", b"1")
         os.kill(short_lived.process.pid, signal.SIGCONT)
-        monkeypatch.undo()
         assert stores[0].read("objects/1") == b"state"
 
         os.kill(short_lived.process.pid, signal.SIGKILL)

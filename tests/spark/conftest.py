@@ -1,4 +1,4 @@
-"""One Spark for all tests on it: two executors, with the daemon of Python workers of either running."""
+"""One Spark session for all tests on it: two executors, each with its daemon of Python workers."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Another process of this machine that talks to Spark's ports: first without the secret, then with it.
+"""Another process of this machine that connects to Spark's ports: first without the secret, then with it.
 
 Run as ``python stranger.py MARKER ENDPOINT@HOST:PORT...`` with the secret in its standard input. It prints a line of
 JSON for each attempt: who tries, the target, and whether the endpoint was reached. It asks each worker that it reaches
@@ -53,7 +53,7 @@ def _try_all(jvm: Any, who: str, secret: str, marker: str, targets: list[str]) -
 
 
 def _driver_that_writes(jvm: Any, path: str) -> Any:
-    """What a master sends to a worker to launch the driver of an application. This one's main class does not exist."""
+    """Message of a master to a worker that launches an application's driver. Its main class does not exist."""
     deploy, python = jvm.org.apache.spark.deploy, jvm.org.apache.spark.api.python.PythonUtils
 
     def sequence(*items: str) -> Any:

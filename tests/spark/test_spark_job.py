@@ -1,4 +1,4 @@
-"""Whole jobs on Spark: a session of the user's own, and each kind of task killed in mid-epoch with a standby."""
+"""Whole jobs on Spark: on a user's own session, and with each kind of task killed in mid-epoch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Drawing:
         )
 
     def check(self, count: int) -> None:
-        """Each number is once in both outputs, and both agree on what was drawn for it."""
+        """Checks that each number is once in both outputs, with one draw."""
         with closing(sqlite3.connect(self.folder / "table.db")) as connection:
             stored = sorted(connection.execute("SELECT n, draw FROM drawn"))
         counted = sorted(tuple(pair) for row in files.read_committed(self.folder / "windows") for pair in row["rows"])
@@ -74,7 +74,7 @@ def _await(handle: Handle, condition: Any) -> Status:
 
 
 def _is_whole(status: Status) -> bool:
-    """Without its keeper a task with effects outside must not die: a rollback would be no wonder."""
+    """Whether all tasks are live with standbys, and the table's tasks have keepers, without which they must not die."""
     kept = [task.keepers for task in status.tasks if task.name.startswith("table")]
     return is_live(status) and all(task.standbys for task in status.tasks) and all(kept)
 

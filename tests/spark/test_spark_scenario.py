@@ -1,4 +1,4 @@
-"""A scenario on Spark: all others of `spark.toml` and `partition.toml` are for `clonos chaos`."""
+"""One scenario on Spark; `clonos chaos` runs all others of `spark.toml` and `partition.toml`."""
 
 from __future__ import annotations
 

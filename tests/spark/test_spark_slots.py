@@ -1,7 +1,6 @@
-"""Slots on Spark executors: where they are born, how their deaths are seen, what is refused."""
+"""Slots on Spark executors: where they start, how their deaths are reported, what is refused."""
 
 import os
-import queue
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from clonos.core.model.errors import JobError
 from clonos.io.process.slot_provider import SlotEnded
 from clonos.spark.session import OwnContext, context_of
 from clonos.spark.slots import SparkSlots
+from tests.harnesses.slot_ends import SlotEnds
 from tests.spark.conftest import HASH_SEED
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
@@ -21,22 +21,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 LIMIT_S = 60.0
 
 
-class Ends:
-    """Listens to a provider."""
-
-    def __init__(self) -> None:
-        self.queue: queue.Queue[SlotEnded] = queue.Queue()
-
-    def __call__(self, ended: SlotEnded) -> None:
-        self.queue.put(ended)
-
-    def next(self) -> SlotEnded:
-        return self.queue.get(timeout=LIMIT_S)
-
-
 @pytest.fixture
-def ends() -> Ends:
-    return Ends()
+def ends() -> SlotEnds:
+    return SlotEnds(LIMIT_S)
 
 
 def _launch_spec(pipe: Path, waits: bool) -> bytes:
@@ -65,7 +52,9 @@ def pipes(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext, ends: Ends, pipes: list[Path]) -> None:
+def test_a_killed_slot_is_reported_and_the_others_live_on(
+    context: SparkContext, ends: SlotEnds, pipes: list[Path]
+) -> None:
     with closing(SparkSlots(context, ends)) as provider:
         orders = [provider.order(_launch_spec(pipe, waits=True)) for pipe in pipes]
         said = [_heard(pipe) for pipe in pipes]
@@ -82,7 +71,7 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(context: SparkContext,
 
 
 def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(
-    context: SparkContext, ends: Ends, pipes: list[Path]
+    context: SparkContext, ends: SlotEnds, pipes: list[Path]
 ) -> None:
     with closing(SparkSlots(context, ends)) as provider:
         order = provider.order(_launch_spec(pipes[0], waits=False))
@@ -90,13 +79,13 @@ def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(
         assert ends.next() == SlotEnded(order, "")
 
 
-def test_a_slot_that_raises_is_reported_with_its_traceback(context: SparkContext, ends: Ends) -> None:
+def test_a_slot_that_raises_is_reported_with_its_traceback(context: SparkContext, ends: SlotEnds) -> None:
     def fail(domain: str) -> None:
-        raise ValueError("no luck at birth")
+        raise ValueError("no service at the start")
 
     with closing(SparkSlots(context, ends)) as provider:
         provider.order(bytes(cloudpickle.dumps(fail)))
-        assert ends.next().reason.endswith("ValueError: no luck at birth")
+        assert ends.next().reason.endswith("ValueError: no service at the start")
 
 
 def test_a_second_context_in_one_process_is_refused(context: SparkContext) -> None:

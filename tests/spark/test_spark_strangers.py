@@ -27,19 +27,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
 
 def _processes() -> list[psutil.Process]:
-    """This one and all that it has begun."""
+    """This process and all its descendants."""
     return [psutil.Process(), *psutil.Process().children(recursive=True)]
 
 
 def _secrets(context: SparkContext) -> list[str]:
-    """What nobody else may know."""
+    """Secrets of the session."""
     found = [value for key, value in context.getConf().getAll() if re.search(r"\.secret$|\.secretKey$", key)]
     assert len(found) == 2
     return [*found, HASH_SEED]
 
 
 def _rpc_endpoints() -> list[str]:
-    """Those whose addresses every user of the machine can read in the arguments of executors."""
+    """Secrets whose addresses every user of the machine can read in the arguments of executors."""
     arguments = [word for process in _processes() for word in _arguments(process)]
     return sorted({word.removeprefix("spark://") for word in arguments if re.match(r"spark://\w+@[\w.]+:\d+$", word)})
 
@@ -52,7 +52,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def _listening_ports() -> list[int]:
-    """Of the driver's JVM."""
+    """Environment of the driver's JVM."""
     jvm = next(process for process in _processes() if "org.apache.spark.deploy.SparkSubmit" in _arguments(process))
     return sorted(it.laddr.port for it in jvm.net_connections("tcp") if it.status == psutil.CONN_LISTEN)
 

@@ -14,7 +14,7 @@ BASES = (JobError, EnvironmentFault, PeerError, InternalError)
 
 @functools.cache
 def error_classes() -> dict[str, type[ClonosError]]:
-    """All error classes of the library, by name."""
+    """Returns all error classes of the library, by name."""
     for name in PACKAGE_FOLDERS:
         if name == "clonos_chaos":
             continue

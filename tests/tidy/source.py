@@ -49,14 +49,14 @@ class Source:
 
 @functools.cache
 def sources() -> tuple[Source, ...]:
-    """All Python files of the project, in the order of their paths."""
+    """Returns all Python files of the project, in the order of their paths."""
     files = [file for folder in CODE_FOLDERS for file in _below(ROOT / folder, "*.py")]
     return tuple(Source(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files))
 
 
 @functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """All files that people read, with their text; what is not in git by rule is left out."""
+    """Returns all files that people read, with their text; files that git ignores are left out."""
     folders = [ROOT / folder for folder in (*CODE_FOLDERS, ".ci")]
     files = [file for folder in folders for file in _below(folder, "*")] + list(ROOT.glob("*"))
     wanted = [file for file in files if file.is_file() and _is_text(file) and "__pycache__" not in file.parts]

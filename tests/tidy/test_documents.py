@@ -1,4 +1,4 @@
-"""The documents say what the code does: options, commands, names and errors in them are compared with it.
+"""The documents agree with the code: options, commands, names and errors.
 
 Examples are run in tests/processes/jobs/test_document_examples.py; here they are only read.
 """
@@ -61,7 +61,7 @@ def _option_rows() -> dict[str, list[str]]:
 
 
 def _options() -> dict[str, tuple[type, str, str]]:
-    """By key: the class that has it, its field, its unit."""
+    """Options by key: the class that has it, its field, its unit."""
     owners: tuple[type, ...] = (config.RunOptions, Options)
     found = {}
     for owner in owners:
@@ -145,7 +145,7 @@ def test_a_command_line_in_the_documents_is_accepted_by_the_parser(document: str
 
 
 def _refusal(arguments: list[str]) -> str:
-    """What the command line says against arguments; empty when it takes them."""
+    """Error of the command line about arguments; empty if it accepts them."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
         try:
             cli._parser().parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The tools that judge the text of the project: format, lint, types and the floors of the imports."""
+"""Tools that check the text of the project: format, lint, types and import contracts."""
 
 import os
 import subprocess

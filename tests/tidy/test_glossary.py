@@ -1,4 +1,4 @@
-"""The glossary names every message, and nothing twice."""
+"""The glossary has an entry for every message, and no word twice."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The check that a test leaves nothing behind sees what it should see."""
+"""The check for leftovers of a test finds threads, sockets, children and orphans."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What setup.cfg says about the packages agrees with the folders."""
+"""setup.cfg agrees with the folders of the packages."""
 
 import ast
 import configparser
@@ -65,7 +65,7 @@ RUNTIME = ("clonos", "clonos_services", "clonos_standby")
 
 
 def _imported_by(*packages: str) -> set[str]:
-    """What has to be installed for packages of ours: all that they import, within functions too."""
+    """Packages that must be installed for ours: all imports, those within functions too."""
     names = set()
     for source in sources():
         if source.is_under(*(PACKAGE_FOLDERS[package].relative_to(ROOT).as_posix() for package in packages)):

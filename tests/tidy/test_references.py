@@ -1,4 +1,4 @@
-"""What documents and docstrings refer to is there: names of the code, files, rules of the protocol, logger names.
+"""References in documents and docstrings resolve: names of the code, files, rules of the protocol, logger names.
 
 The site checks links (``test_site``); these references are plain text, so that a reader can grep for them.
 """
@@ -44,7 +44,7 @@ FOLDERS_OF_RUNS = ("build/", "benchmarks/results/")
 
 
 def _inline_code(text: str) -> Iterator[str]:
-    """What stands between backticks, outside of fenced blocks."""
+    """Text between backticks, outside of fenced blocks."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     yield from (code for _, code in re.findall(r"(`+)(.+?)\1", prose))
 
@@ -97,7 +97,7 @@ def _instance_attributes(cls: type) -> set[str]:
 
 
 def _readings(head: str) -> Iterator[Any]:
-    """What the first part of a dotted name may stand for."""
+    """Objects that the first part of a dotted name may stand for."""
     if head in OBJECTS_OF_EXAMPLES:
         yield OBJECTS_OF_EXAMPLES[head]
     for home in (clonos, clonos.testing):

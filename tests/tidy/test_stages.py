@@ -1,4 +1,4 @@
-"""The stages of a test run keep to the time that they may take."""
+"""Each stage of a test run keeps to its budget."""
 
 import re
 import time

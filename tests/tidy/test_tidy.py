@@ -1,4 +1,4 @@
-"""The rules of the house that no tool knows: lengths, roles, words and calls.
+"""House rules that no tool checks: lengths, roles, words and calls.
 
 A rule that is broken today for a good reason has an entry in debts.toml; entries may only shrink.
 """

@@ -14,7 +14,12 @@ PENDING: tuple[str, ...] = tuple(TABLE["pending"])
 IDENTIFIERS: dict[str, str] = TABLE["identifiers"]
 STANDARD: dict[str, str] = TABLE["standard"]
 PHRASES = {re.compile(phrase): instead for phrase, instead in TABLE["phrases"].items()}
-ABOUT_WORDS = ("tests/tidy/words.toml", "tests/tidy/test_words.py")
+ABOUT_WORDS = (
+    "tests/tidy/words.toml",
+    "tests/tidy/test_docstrings.py",
+    "tests/tidy/test_words.py",
+    "tests/tidy/test_workshop.py",
+)
 """They list the words."""
 PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 

@@ -1,4 +1,4 @@
-"""Plays scenes of ``clonos_chaos.directed.directed_tests`` by number, and sees that what they are for has happened."""
+"""Runs directed tests by the number of their case, and checks that their faults were injected."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clonos_chaos.swarm.world import World
 
 SEEDS = range(6)
 SHOWN_MIN = 2
-"""In so many worlds of each scene every aim must have struck: timing is drawn, so not all get there."""
+"""Worlds of each case in which every fault must have been injected: timing is random, so some miss it."""
 
 
 PROCESSES = 2
 
 
 def swarmed(seeds: range, kind: Swarm = PLAIN) -> SwarmResult:
-    """What the worlds of many seeds came to, on all processors. All have ended well."""
+    """Runs the worlds of many seeds on all processors; asserts that each ends well, and returns their sum."""
     total = SwarmResult()
     for tally in swarm(seeds, kind, PROCESSES):
         total.add(tally)
@@ -30,12 +30,12 @@ def swarmed(seeds: range, kind: Swarm = PLAIN) -> SwarmResult:
 
 
 def played(number: int, name: str = "") -> list[World]:
-    """Worlds of one scene in which every aim has struck. All have ended well, whether or not they got there."""
+    """Worlds of one case in which every targeted fault was injected. All worlds that ran have ended well."""
     return played_scene(f"{number} {name}")
 
 
 def played_scene(scene: str) -> list[World]:
-    """The same by the whole name of a scene."""
+    """Runs worlds of one case by its whole name."""
     worlds = []
     for seed in SEEDS:
         world = DIRECTED_TESTS[scene](seed)
@@ -53,7 +53,7 @@ def scenes_of(number: int) -> list[str]:
 
 
 def lives(world: World, name: str) -> int:
-    """How many incarnations of a task have started."""
+    """Number of incarnations of a task that have started."""
     return len(world.oracle.lives[world.job.task(name)])  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""A task has caught up when no more waits for it than before its failure: seen from outside, in simulated worlds."""
+"""In simulated worlds: a task has caught up when its backlog is no larger than before its failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.worlds
 
 
 class Watch:
-    """What really waits for one task of a world, by what its threads have done; the slots' reports are not asked."""
+    """The real backlog of a task, from the work of its threads instead of its slots' reports."""
 
     def __init__(self, world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""Part F of the conformance list, 28 to 30: what leaves by a sink that dies, for each kind of sink and each mode."""
+"""Part F of the conformance list, 28 to 30: external output of a dying sink, for each kind of sink and each mode."""
 
 from __future__ import annotations
 

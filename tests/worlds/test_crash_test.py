@@ -1,4 +1,4 @@
-"""``crash_test`` runs a user's job in worlds where processes die: good jobs pass, faults are found."""
+"""``crash_test`` runs a user's job in worlds where processes die: correct jobs pass, faulty ones fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
 from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
-from clonos_chaos.user import user_world
+from clonos_chaos.swarm.world import WorldFailed
+from clonos_chaos.user.user_graph import ready
+from clonos_chaos.user.user_world import Judging, UserWorld
 from tests.tidy.source import PACKAGE_FOLDERS
 from tests.worlds import tested_jobs as jobs
 
@@ -28,7 +30,7 @@ def failing(job: Any, **arguments: Any) -> CrashTestFailed:
     return raised.value
 
 
-# ------------------------------------------------------------------ good jobs
+# ------------------------------------------------------------------ correct jobs
 
 
 def test_a_job_that_uses_the_services_passes_the_crash_test() -> None:
@@ -143,7 +145,7 @@ def test_a_job_that_raises_fails_with_its_own_error_as_the_cause() -> None:
     assert "the step map raised at the record 7: ZeroDivisionError: " in raised.value.complaint
 
 
-# ------------------------------------------------------------------ what is told of a failure
+# ------------------------------------------------------------------ report of a failure
 
 
 def few(outputs: Outputs) -> None:
@@ -158,7 +160,7 @@ def test_a_failure_names_the_smallest_world_and_the_command_to_reproduce_it() ->
     assert isinstance(failure.__cause__, AssertionError)
     assert f"fails in world {failure.seed} " in failure.report
     assert f"crash_test(..., seeds=[{failure.seed}], only_faults=[" in failure.report
-    assert f'how_to_see_it_again" --clonos-seed {failure.seed} --clonos-faults ' in failure.report
+    assert f'the_command_to_reproduce_it" --clonos-seed {failure.seed} --clonos-faults ' in failure.report
     assert " start " in failure.report.partition("its last events")[2]
 
 
@@ -187,7 +189,7 @@ def test_a_reproduced_failure_is_the_same() -> None:
     assert failure.records < jobs.RECORDS
 
 
-# ------------------------------------------------------------------ the outside
+# ------------------------------------------------------------------ external calls
 
 
 def test_a_request_without_a_stand_in_fails_the_test() -> None:
@@ -291,7 +293,7 @@ def test_a_reconciled_call_in_doubt_is_made_once() -> None:
     crash_test(
         job, seeds=(0, 1, 3, 13, 18, 23), check=check, services={jobs.order_once: shop}, compare=lambda row: row[0]
     )
-    assert set(shop.asked) == {True, False}, "the worlds must have both: a call that was made, and one that was not"
+    assert set(shop.asked) == {True, False}, "the worlds must have both: calls that were made, and calls that were not"
 
 
 def test_concurrent_calls_have_stand_ins_and_are_counted() -> None:
@@ -346,12 +348,11 @@ def test_a_pushed_source_in_a_crash_test_needs_records() -> None:
     crash_test(job, ["a", "b"], seeds=range(3))
 
 
-def test_a_job_that_does_not_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_world, "VIRTUAL_SECONDS_MAX", 20)
+def test_a_job_that_does_not_end_is_reported() -> None:
     job = Job("endless")
     job.source(jobs.Endless()).map(str).sink(collect())
-    with pytest.raises(CrashTestFailed, match="has not ended within 20 virtual seconds: give it input that ends"):
-        crash_test(job)
+    with pytest.raises(WorldFailed, match="has not ended within 20 virtual seconds: give it input that ends"):
+        UserWorld(1, ready(job, {}), Judging(), virtual_seconds_max=20).run()
 
 
 def test_a_crash_test_is_the_same_under_every_hash_seed() -> None:
@@ -367,7 +368,7 @@ def test_a_crash_test_is_the_same_under_every_hash_seed() -> None:
 
 
 def same_in(program: str, hash_seed: str) -> str:
-    """What a program says under a hash seed."""
+    """Output of a program under a hash seed."""
     paths = [str(folder.parent) for folder in PACKAGE_FOLDERS.values()]
     environment = {"PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1"}
     found = subprocess.run(

@@ -1,4 +1,4 @@
-"""Rules that other rules stand in for: no world shows that they are missing, so each has a case of its own.
+"""Redundant rules: no world fails without one of them, so each has its own test.
 
 ``docs/protocol.md``, section 12, lists them, and what stands in for each. A case is a test of the core or, here, one in
 a world that was stopped in its midst. Each fails where its rule is wrong.
@@ -31,7 +31,7 @@ from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
-from tests.unit.coordinator import test_endings, test_succession
+from tests.unit.coordinator import test_endings, test_failover
 from tests.unit.core.channel import test_sessions
 from tests.unit.core.recovery import test_gather
 from tests.unit.core.slot import test_mirrors
@@ -97,7 +97,7 @@ class Midst:
             self.slot.performers[type(asked)](asked)
 
     def end(self) -> None:
-        """Nothing of it goes on."""
+        """Kills all slots of the world."""
         for slot in self.world.slots.values():
             slot.kill()
 
@@ -198,7 +198,7 @@ IN_THE_CORE: dict[str, Callable[[], None]] = {
     "gaps_in_elements_pass": test_sessions.test_a_lost_tail_is_noticed_at_the_senders_heartbeat,
     "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
     "holes_pass": test_gather.test_pieces_after_a_hole_are_reported_separately_from_the_log,
-    "dropped_keepers_count_as_ready": (test_succession.test_a_keepers_report_counts_only_under_the_installed_view),
+    "dropped_keepers_count_as_ready": (test_failover.test_a_keepers_report_counts_only_under_the_installed_view),
     "last_steps_are_held_too": (
         test_task_replay.test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end
     ),

@@ -1,4 +1,4 @@
-"""Scenes 50: a task that is followed hot goes on in its shadow, or as every task does, and nobody sees a difference."""
+"""Hot standbys, case 50: a task continues in its shadow or is restored, with the same output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_shadow_is_dropped_when_the_memory_of_its_slot_is_short() -> None:
         assert len(shadow.outputs) == 0
 
 
-# ------------------------------------------------------------------ rules that no schedule of a few failures shows
+# ------------------------------------------------------------------ rules that random worlds do not exercise
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _goes_on_from_shadow(views_skipped: int) -> bool:
 
 
 def test_a_shadow_takes_over_only_by_the_next_view() -> None:
-    """By a view that was skipped the task may have lived, and decided otherwise, elsewhere."""
+    """By a later view the task may have run elsewhere in between, with other choices."""
     assert _goes_on_from_shadow(views_skipped=0)
     assert not _goes_on_from_shadow(views_skipped=1)
 
@@ -137,7 +137,7 @@ def test_the_worlds_detect_a_shadow_that_takes_over_by_a_later_view() -> None:
 
 
 def _told_in_mid_step() -> list[FeedShadow]:
-    """What leaves for the shadow when the task ships a determinant in the midst of a step."""
+    """Messages to the shadow when the task sends a determinant in the middle of a step."""
     with _followed() as (world, _, shadow):
         primary = world.slot_of(shadow.task)
         assert primary is not None
@@ -174,7 +174,7 @@ class Released(tuple[bytes, ...]):
     is_released = False
 
     def release(self) -> None:
-        """Nobody wants them."""
+        """Drops the pieces."""
         self.is_released = True
 
 

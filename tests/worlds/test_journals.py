@@ -1,6 +1,6 @@
-"""Sources that cannot be re-read, in simulated worlds: what keepers had comes out once, whoever dies when.
+"""Sources that cannot be re-read, in simulated worlds: journalled records are output once, for every death.
 
-The pushers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
+The producers' own account is part of each world's verdict: what the job must have had, and whether it went back behind
 what it had acknowledged without an alarm.
 """
 
@@ -29,12 +29,12 @@ from tests.worlds.playing import swarmed
 
 pytestmark = pytest.mark.worlds
 
-GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["pusher-goes-back", "pusher-forgets"])
+GOES_BACK = pytest.mark.parametrize("goes_back", [True, False], ids=["producer-goes-back", "producer-forgets"])
 SEEDS = range(1)
 
 
 def played(scene: JournalTest, seed: int, goes_back: bool) -> tuple[World, SimProducer]:
-    """A world that has run to a good end, and in which the aims have struck; and its only pusher."""
+    """A world that ended well and in which the targeted faults were injected, and its only producer."""
     world = scene(seed, goes_back)
     world.run()
     assert all(targeted.injected for targeted in world.faults.targeted_faults), "nothing has happened"
@@ -77,7 +77,7 @@ def test_random_worlds_of_pushed_jobs_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("pushed")).checkpoints > 0
 
 
-# ---------------------------------------------------------------- wrong rules
+# ---------------------------------------------------------------- mutated rules
 
 
 def _release_at_once(mutation: Mutation) -> None:
@@ -190,7 +190,7 @@ def test_a_mutated_rule_of_journals_is_caught(apply: Callable[[Mutation], None])
 
 
 def _shows(world: World) -> bool:
-    """Whether the pusher, the oracle or the job itself complains."""
+    """Whether the producer, the oracle or the job itself complains."""
     try:
         world.run()
     except WorldFailed:

@@ -1,4 +1,4 @@
-"""Negative controls: each rule of the protocol, replaced alone by a wrong one, is caught by an aimed case.
+"""Negative controls: each rule of the protocol, replaced by a wrong one, is caught by a directed case.
 
 ``CAUGHT_BY`` keeps for each a scene that catches it, and from which seed on. Rules that others stand in for, which no
 world shows, are in ``test_defence_in_depth``; those of journals in ``test_journals``.

@@ -1,4 +1,4 @@
-"""A failing world is made smaller: it fails in the same manner, with fewer faults and records, and is found again."""
+"""Shrinking: a failing world fails in the same way with fewer faults and records, and can be reproduced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MUTANTS = ("shortest_log_wins", "first_answer_wins")
 
 
 def first_failure(faults_min: int = 3, first_seed: int = 0) -> Failure:
-    """Of the first seed that fails after so many faults."""
+    """The first failing seed with at least ``faults_min`` faults."""
     for seed in range(first_seed, first_seed + 60):
         failure = failure_of(PLAIN.world(seed))
         if failure is not None and len(failure.world.faults.injected) >= faults_min:
@@ -72,7 +72,7 @@ def test_the_report_of_a_failing_seed_starts_with_one_command_and_shows_only_aff
 
 
 def test_a_world_with_all_its_faults_listed_is_the_same_world() -> None:
-    """Each fault keeps its luck, so leaving none out changes nothing."""
+    """Each fault keeps its random numbers, so leaving none out changes nothing."""
     for seed in range(4, 8):
         whole = PLAIN.world(seed)
         outcome = whole.run()

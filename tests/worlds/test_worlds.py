@@ -1,4 +1,4 @@
-"""Random worlds: real slots, tasks and coordinator in virtual time, everything going wrong that can, from one seed."""
+"""Random worlds: real slots, tasks and coordinator in virtual time, with every kind of fault, from one seed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_world_that_once_showed_a_fault_shows_none_now(seed: str, topology: st
     kind.world(int(seed)).run()
 
 
-@pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "one that lasts longer"])
+@pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "a longer one"])
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["it wakes", "it is woken"])
 def test_the_queued_work_of_a_paused_process_runs_in_order_after_every_pause(second_ms: int, is_resumed: bool) -> None:
     world = World(3)

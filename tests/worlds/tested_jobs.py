@@ -1,4 +1,4 @@
-"""Jobs and sinks that the tests of crash tests run: good ones, and ones with a fault that crashes bring to light."""
+"""Jobs and sinks for the tests of crash tests: correct ones, and ones with a fault that crashes reveal."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def asking(number: int) -> tuple[int, int]:
 @service(effect=True)
 def order(number: int, idempotency_key: str) -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 def find_order(key: str, number: int, idempotency_key: str = "") -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service(effect=True, reconcile=find_order)
 def order_once(number: int, idempotency_key: str = "") -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service
 def rate(number: int) -> int:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 class Remembering:
@@ -85,7 +85,7 @@ class Remembering:
 
 
 class Forgetting:
-    """The same in a list of its own, which dies with the process."""
+    """Counts in a list of the process, which is lost with it."""
 
     def open(self, context: Any) -> None:
         self.seen: list[int] = []
@@ -96,14 +96,14 @@ class Forgetting:
 
 
 def counting(function: type) -> Job:
-    """One task counts what it gets from another."""
+    """A job whose second task counts what it gets from the first."""
     job = Job("counting")
     job.source(values(range(RECORDS))).key_by(lambda _: 0).process(function).rebalance().map(tuple).sink(collect())
     return job
 
 
 def everything() -> Job:
-    """Two sources, luck, time, a call, state, a window, and two kinds of sinks."""
+    """Two sources, random numbers, time, a call, state, a window, and two kinds of sinks."""
     job = Job("everything")
     rows = job.source(values(range(RECORDS)), name="first").map(lucky)
     others = job.source(values(range(RECORDS, 2 * RECORDS)), name="second").map(lucky)
@@ -150,7 +150,7 @@ class Table:
 
 
 class TableConnection:
-    """One incarnation's door to the table."""
+    """The table as one incarnation sees it."""
 
     def __init__(self, table: Any) -> None:
         self.table = table

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import urllib.request
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,7 @@ def cached_server() -> Path:
     return cache / "clonos" / f"toxiproxy-{VERSION}" / "server"
 
 
-def find_server(may_fetch: bool = True) -> Path:
+def find_server(may_fetch: bool = True, *, releases: str = RELEASES) -> Path:
     """Returns the path of the server. Raises ToxiproxyMissing: it cannot be found, built or downloaded."""
     found = shutil.which(PROGRAM)
     if found:
@@ -66,7 +67,7 @@ def find_server(may_fetch: bool = True) -> Path:
         raise ToxiproxyMissing("fetching is not allowed here")
     cached.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
-    for fetch in (_build, _download):
+    for fetch in (_build, partial(_download, releases)):
         try:
             fetch(cached)
             return cached
@@ -87,11 +88,11 @@ def _build(server: Path) -> None:
         raise EnvironmentFault(f"go install failed: {built.stderr.strip()[-150:]}")
 
 
-def _download(server: Path) -> None:
+def _download(releases: str, server: Path) -> None:
     platform_name = f"{sys.platform}_{ARCHITECTURES.get(platform.machine().lower(), platform.machine())}"
     if platform_name not in SUMS:
         raise EnvironmentFault(f"no sum is known of a release for {platform_name}")
-    install_release(f"{RELEASES}/toxiproxy_{VERSION}_{platform_name}.tar.gz", SUMS[platform_name], server)
+    install_release(f"{releases}/toxiproxy_{VERSION}_{platform_name}.tar.gz", SUMS[platform_name], server)
 
 
 def install_release(url: str, sha256: str, server: Path) -> None:

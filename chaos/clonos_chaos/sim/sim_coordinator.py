@@ -59,12 +59,12 @@ class SimCoordinator:
         resume = world.chain[max(world.chain)] if world.chain else None
         is_first = self.term == 1
         self.handle(Begin(self.term, "fuzz", slots_needed, None if is_first else resume, awaits_slots=not is_first))
-        self._tick()
+        self.tick()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if not self.is_dead:
             self.handle(Ticked(self.clock.now_ns))
-            self.clock.after(self.world.options.heartbeat_ms * MILLISECOND_NS // 2, self._tick)
+            self.clock.after(self.world.options.heartbeat_ms * MILLISECOND_NS // 2, self.tick)
 
     @property
     def is_current(self) -> bool:

@@ -160,8 +160,11 @@ class UserWorld(World):
         judging: Judging,
         only_faults: Mapping[int, FaultRng] | None = None,
         is_fault_free: bool = False,
+        *,
+        virtual_seconds_max: int = VIRTUAL_SECONDS_MAX,
     ) -> None:
         """``is_fault_free``: nothing fails; processes only pause briefly."""
+        self._virtual_seconds_max = virtual_seconds_max
         rng = Random(f"test world {seed}")
         self.watch = CallWatch(lambda error: self.crashes.append(error))
         self.judging = judging
@@ -180,7 +183,7 @@ class UserWorld(World):
         for task, external in self.outsides.items():
             own = getattr(self._sinks[self.plan.vertex_of[task]], "own", None)
             self.outsides[task] = external if own is None else UserExternalSystem(external.task_name, own)
-        self.clock.at(VIRTUAL_SECONDS_MAX * SECOND_NS, self._last_too_long)
+        self.clock.at(virtual_seconds_max * SECOND_NS, self._last_too_long)
 
     def run(self) -> WorldOutcome:
         for sink in self._transactional():
@@ -202,7 +205,8 @@ class UserWorld(World):
     def _last_too_long(self) -> None:
         if self.ending is None:
             self.fail(
-                f"the job has not ended within {VIRTUAL_SECONDS_MAX} virtual seconds: give it input that ends (inputs=)"
+                f"the job has not ended within {self._virtual_seconds_max} virtual seconds:"
+                " give it input that ends (inputs=)"
             )
 
     # ------------------------------------------------------------------ called by the world

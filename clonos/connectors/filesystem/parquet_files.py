@@ -106,8 +106,9 @@ class ParquetFiles(FileSink):
 class ParquetReader:
     """Reader of one row group, batch by batch. A mark is the number of rows of the group that were read."""
 
-    def __init__(self, columns: list[str] | None) -> None:
+    def __init__(self, columns: list[str] | None, *, batch_rows: int = BATCH_ROWS) -> None:
         self._columns = columns
+        self._batch_rows = batch_rows
         self._split: FileSplit | None = None
         self._file: Any = None
         self._batches: Any = iter(())
@@ -132,7 +133,7 @@ class ParquetReader:
         if part.begin >= self._file.num_row_groups:
             raise SplitMalformed("split of a file", split, f"{part.path} has {self._file.num_row_groups} row groups")
         self._batches = self._file.iter_batches(
-            batch_size=BATCH_ROWS, row_groups=[part.begin], columns=self._columns, use_threads=False
+            batch_size=self._batch_rows, row_groups=[part.begin], columns=self._columns, use_threads=False
         )
         self._batch, self._next, self._rows = None, 0, 0
         wanted = 0 if mark is None else int.from_bytes(mark, "big")

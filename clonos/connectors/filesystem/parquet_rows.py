@@ -24,7 +24,8 @@ GROUP_ROWS = 65_536
 class ParquetRows:
     """Part file of Parquet. Without ``schema`` it has that of its first row group or batch."""
 
-    def __init__(self, file: DurableFile, schema: Any) -> None:
+    def __init__(self, file: DurableFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
+        self._group_rows = group_rows
         self._sequential = _Sequential(file)
         self._schema = schema
         self._writer: Any = None
@@ -36,7 +37,7 @@ class ParquetRows:
         Raises: RowNotWritable: a row does not fit the schema.
         """
         self._pending.extend(rows)
-        if len(self._pending) >= GROUP_ROWS:
+        if len(self._pending) >= self._group_rows:
             self._write_pending()
 
     def columns(self, batch: Any) -> None:

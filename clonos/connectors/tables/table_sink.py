@@ -109,12 +109,14 @@ class SqliteSink(TableSink):
         table: str,
         columns: Sequence[str] | Mapping[str, str] | None,
         upsert: str | Sequence[str] | None,
+        *,
+        busy_ms: int = SQLITE_BUSY_MS,
     ) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
         connect = partial(
             sqlite3.connect,
             self.path,
-            timeout=SQLITE_BUSY_MS / 1000,
+            timeout=busy_ms / 1000,
             isolation_level=None,
             check_same_thread=False,
         )

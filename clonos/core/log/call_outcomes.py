@@ -122,19 +122,19 @@ def declare_exception(exception_class: type[Exception]) -> None:
     _declared[exception_class.__module__, exception_class.__qualname__] = exception_class
 
 
-def encode_outcome(service: str, outcome: object) -> bytes:
+def encode_outcome(service: str, outcome: object, *, bytes_max: int = OUTCOME_BYTES_MAX) -> bytes:
     """Returns the bytes of the value that a call of ``service`` returned, or of the exception that it raised.
 
     Never raises.
     """
     if isinstance(outcome, Exception):
-        return _encode_exception(service, outcome)
+        return _encode_exception(service, outcome, bytes_max)
     try:
         encoded = _VALUE + encode_value(outcome)
     except Exception as problem:  # noqa: BLE001  the call took place, so the codec's error becomes its outcome
-        return _encode_exception(service, ReturnedError(_shortened(str(problem))))
-    if len(encoded) > OUTCOME_BYTES_MAX:
-        return _encode_exception(service, OutcomeTooLarge(len(encoded), OUTCOME_BYTES_MAX))
+        return _encode_exception(service, ReturnedError(_shortened(str(problem))), bytes_max)
+    if len(encoded) > bytes_max:
+        return _encode_exception(service, OutcomeTooLarge(len(encoded), bytes_max), bytes_max)
     return encoded
 
 
@@ -156,13 +156,13 @@ def decode_outcome(encoded: bytes) -> object:
     raise OutcomeMalformed(f"it begins with {kind!r}")
 
 
-def _encode_exception(service: str, exception: Exception) -> bytes:
+def _encode_exception(service: str, exception: Exception, bytes_max: int) -> bytes:
     module, name = type(exception).__module__, type(exception).__qualname__
     text, notes = _shortened(_text_of(exception)), _notes_of(exception)
     arguments = _rebuilding_arguments(exception)
     if arguments is not None:
         encoded = _REBUILT + encode_value((service, module, name, arguments, text, notes))
-        if len(encoded) <= OUTCOME_BYTES_MAX:
+        if len(encoded) <= bytes_max:
             return encoded
     return _DESCRIBED + encode_value((service, f"{module}.{name}", text, notes))
 

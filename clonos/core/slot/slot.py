@@ -60,7 +60,7 @@ class Slot(StorageEvents, LocalEvents):
         self.context = SlotContext(slot_id, plan, options, self.shell, self.pressure.budget, threads, self.mark_status)
         self.backups = Backups(self.context)
         self.status_is_due = False
-        self._early = EarlyMessages()
+        self.early_messages = EarlyMessages()
         self.failed_writes: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._ticked_ns = 0
         self._gone: dict[SlotId, None] = {}  # whose connections broke
@@ -137,7 +137,7 @@ class Slot(StorageEvents, LocalEvents):
     def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
         channel = self.plan.channels[statement.channel]
         check_lengths(sender, statement.lengths, self.plan)
-        if self._early.holds(sender, statement, self.view.number):
+        if self.early_messages.holds(sender, statement, self.view.number):
             return
         check_life(sender, channel.receiving_task, statement.receiver, self.view)
         hosted = self.life(channel.sender, statement.sender)
@@ -146,7 +146,7 @@ class Slot(StorageEvents, LocalEvents):
 
     def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
         """Answers at once, in every state, under the question's view or a later one with the same asker."""
-        if self._early.holds(sender, question, self.view.number):
+        if self.early_messages.holds(sender, question, self.view.number):
             return
         check_life(sender, question.task, question.incarnation, self.view)
         placement = self.view.placements[question.task]
@@ -229,7 +229,7 @@ class Slot(StorageEvents, LocalEvents):
                 hosted.apply_view(view)
                 hosted.gather_again(view)
                 hosted.stated()
-        for speaker, message in self._early.take():
+        for speaker, message in self.early_messages.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
                 self._on_message(speaker, message, b"")
 

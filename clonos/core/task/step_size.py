@@ -30,8 +30,10 @@ backlog.
 class StepSize:
     """Step size of one incarnation. It is not logged, because the log has the length of each step."""
 
-    def __init__(self, options: Options, port: TaskPort, is_cautious: bool) -> None:
-        self._options, self._port = options, port
+    def __init__(
+        self, options: Options, port: TaskPort, is_cautious: bool, *, single_step_ns_max: int = SINGLE_STEP_NS_MAX
+    ) -> None:
+        self._options, self._port, self._single_step_ns_max = options, port, single_step_ns_max
         self._is_single_step = is_cautious
         self._announced = 0
         self._first_announced_ns = 0
@@ -88,7 +90,9 @@ class StepSize:
             self._port.announce_step(channel, first_seq)
             self._announced += 1
             single_step_ns = self._port.now_ns() - self._first_announced_ns
-            self._is_single_step = self._announced < SINGLE_STEP_ELEMENTS_MAX and single_step_ns < SINGLE_STEP_NS_MAX
+            self._is_single_step = (
+                self._announced < SINGLE_STEP_ELEMENTS_MAX and single_step_ns < self._single_step_ns_max
+            )
 
     def barrier(self) -> None:
         """Counts the end of an epoch, which may end single-step mode."""

@@ -29,7 +29,7 @@ def get_ready_for_columns() -> None:
     pyarrow.array([0])
 
 
-def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
+def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
     """Returns the bytes of a batch with its schema and dictionaries.
 
     Raises: ValueBeyondLimit, if the batch is too large.
@@ -37,8 +37,8 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
     import pyarrow
 
     size = pyarrow.ipc.get_record_batch_size(batch)
-    if max(size, batch.nbytes) > value_limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), value_limits.BATCH_BYTES_MAX)
+    if max(size, batch.nbytes) > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), bytes_max)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -46,7 +46,7 @@ def encode_columns(batch: pyarrow.RecordBatch) -> bytes:
     return data
 
 
-def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
+def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> pyarrow.RecordBatch:
     """Returns the encoded batch, without a copy unless ``data`` is at an unaligned address, as ZeroMQ's buffers are.
 
     Validates each offset and each character (4 ns per word), because a wrong offset would read foreign memory.
@@ -55,8 +55,8 @@ def decode_columns(data: bytes | memoryview) -> pyarrow.RecordBatch:
     """
     import pyarrow
 
-    if len(data) > value_limits.BATCH_BYTES_MAX:
-        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
+    if len(data) > bytes_max:
+        raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {bytes_max}")
     try:
         source = pyarrow.BufferReader(_aligned(data))
         with pyarrow.ipc.open_stream(source) as reader:

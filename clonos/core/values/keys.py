@@ -151,6 +151,11 @@ class Router:
         self._cached_keys_max = cached_keys_max
         self._targets: dict[object, int] = {}
 
+    @property
+    def cached_keys(self) -> int:
+        """Number of keys whose task is cached."""
+        return len(self._targets)
+
     def target(self, key: object) -> int:
         """Returns the index of the task for a key.
 

@@ -89,24 +89,24 @@ CONTAINERS: Final = frozenset((tuple, list, dict))
 COLUMN_DECODER: Final = msgspec.msgpack.Decoder(Column)
 
 
-def encode_rows(rows: list[Any]) -> bytes:
+def encode_rows(rows: list[Any], *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
     """Returns the bytes of a batch.
 
     Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if the batch is too large.
     """
     data = b"".join((ROWS_FORMAT.to_bytes(1, "big"), ENCODER.encode(column_of(rows))))
-    if len(data) > value_limits.BATCH_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded batch", len(data), value_limits.BATCH_BYTES_MAX)
+    if len(data) > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded batch", len(data), bytes_max)
     return data
 
 
-def column_of(rows: list[Any]) -> Column:
+def column_of(rows: list[Any], *, rows_max: int = value_limits.BATCH_ROWS_MAX) -> Column:
     """Returns a batch as a part of a larger msgpack message, whose owner limits the total size.
 
     Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if there are too many rows.
     """
-    if len(rows) > value_limits.BATCH_ROWS_MAX:
-        raise ValueBeyondLimit("rows of a batch", len(rows), value_limits.BATCH_ROWS_MAX)
+    if len(rows) > rows_max:
+        raise ValueBeyondLimit("rows of a batch", len(rows), rows_max)
     try:
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
         return _exact(rows, 0) if is_sole else _column(rows, 0)
@@ -126,13 +126,13 @@ def rows_of(column: Column) -> list[Any]:
         raise ValueMalformed("batch", reason(error)) from error
 
 
-def decode_rows(data: bytes | memoryview) -> list[Any]:
+def decode_rows(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> list[Any]:
     """Returns exact copies of the encoded rows.
 
     Raises: ValueMalformed, if the bytes are no valid batch.
     """
-    if len(data) > value_limits.BATCH_BYTES_MAX:
-        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {value_limits.BATCH_BYTES_MAX}")
+    if len(data) > bytes_max:
+        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {bytes_max}")
     if len(data) == 0 or data[0] != ROWS_FORMAT:
         raise ValueMalformed("batch", f"rows begin with the byte {ROWS_FORMAT}, these with {bytes(data[:1])!r}")
     try:

@@ -10,7 +10,7 @@ from clonos.core.values.tree import CAREFUL, DECODER, PLAIN, Refused, lift, lowe
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed, ValueUnsupported
 
 
-def encode_value(value: object) -> bytes:
+def encode_value(value: object, *, bytes_max: int = value_limits.VALUE_BYTES_MAX) -> bytes:
     """Returns the bytes of a value.
 
     Raises: ValueUnsupported, if a part of it has no encoding; ValueBeyondLimit, if it is too large, too long or too
@@ -20,18 +20,18 @@ def encode_value(value: object) -> bytes:
         data = pack(lower, value, 0)
     except Refused as refused:
         raise unsupported("value", value, refused) from refused
-    if len(data) > value_limits.VALUE_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of an encoded value", len(data), value_limits.VALUE_BYTES_MAX)
+    if len(data) > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded value", len(data), bytes_max)
     return data
 
 
-def decode_value(data: bytes | memoryview) -> object:
+def decode_value(data: bytes | memoryview, *, bytes_max: int = value_limits.VALUE_BYTES_MAX) -> object:
     """Returns an exact copy of the value that was encoded.
 
     Raises: ValueMalformed, if the bytes are no encoded value.
     """
-    if len(data) > value_limits.VALUE_BYTES_MAX:
-        raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {value_limits.VALUE_BYTES_MAX}")
+    if len(data) > bytes_max:
+        raise ValueMalformed("value", f"{len(data)} bytes, and the limit is {bytes_max}")
     try:
         return lift(DECODER.decode(data), 0)
     # Wrong bytes may raise anything, in the libraries below or in __hash__ and __post_init__ of a registered class.

@@ -265,7 +265,7 @@ def close_shared_client() -> None:
         client.close()
 
 
-def _forget_shared_client() -> None:
+def forget_shared_client() -> None:
     """Drops the client in a forked child, because two processes must not write to one connection."""
     global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
@@ -273,4 +273,4 @@ def _forget_shared_client() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_shared_client)
+    os.register_at_fork(after_in_child=forget_shared_client)

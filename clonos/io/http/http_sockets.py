@@ -133,7 +133,7 @@ class _TlsConnection(_Connection, HTTPSConnection):
 
         Raises: ConnectTimeoutError when the handshake takes longer.
         """
-        self.ssl_context = _tls_context()
+        self.ssl_context = tls_context()
         try:
             super().connect()
         except TimeoutError as slow:
@@ -156,7 +156,7 @@ def pool_manager() -> urllib3.PoolManager:
 
 
 @functools.cache
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Returns the TLS context, which verifies host names, and certificates by the system's authorities."""
     context = create_urllib3_context()
     context.load_default_certs()

@@ -54,14 +54,21 @@ def slot_name(slot: int) -> str:
     return "the coordinator" if slot == COORDINATOR else f"slot {slot:016x}"
 
 
-def pack_in_pieces(sender: SlotId, message: bytes, payload: bytes | memoryview, last_flags: int = 0) -> list[Packet]:
+def pack_in_pieces(
+    sender: SlotId,
+    message: bytes,
+    payload: bytes | memoryview,
+    last_flags: int = 0,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+) -> list[Packet]:
     """Returns the packets of a message whose encoding or payload exceeds one packet. ``last_flags``: flags of the last
     packet."""
     packets: list[Packet] = []
     rests = []
     for flags, whole in ((IS_PIECE | OF_MESSAGE, memoryview(message)), (IS_PIECE, memoryview(payload))):
-        while len(whole) > PIECE_BYTES:
-            piece, whole = whole[:PIECE_BYTES], whole[PIECE_BYTES:]
+        while len(whole) > piece_bytes:
+            piece, whole = whole[:piece_bytes], whole[piece_bytes:]
             packets.append((pack(sender, b"", piece, flags, len(packets)), piece))
         rests.append(whole)
     rest, payload = rests

@@ -50,10 +50,11 @@ class Transfer:
         """
         self.check()
         is_of_message = bool(head.flags & OF_MESSAGE)
-        if self.count >= PIECES_MAX:
-            raise MessageMalformed(slot_name(self.sender), f"more than {PIECES_MAX} pieces of one message")
-        if is_of_message and self.message_bytes + len(piece) > MESSAGE_BYTES_MAX:
-            what = f"{self.message_bytes + len(piece)} bytes of a message, the limit is {MESSAGE_BYTES_MAX}"
+        limits = self._transfers
+        if self.count >= limits.pieces_max:
+            raise MessageMalformed(slot_name(self.sender), f"more than {limits.pieces_max} pieces of one message")
+        if is_of_message and self.message_bytes + len(piece) > limits.message_bytes_max:
+            what = f"{self.message_bytes + len(piece)} bytes of a message, the limit is {limits.message_bytes_max}"
             raise MessageMalformed(slot_name(self.sender), what)
         (self.message if is_of_message else self.payload).append(piece)
         self.is_idle = False
@@ -87,8 +88,10 @@ class Transfer:
 class Transfers:
     """Transfers of a process. Above ``bytes_max``, all transfers of the sender with the most bytes are discarded."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
+    def __init__(
+        self, bytes_max: int, *, pieces_max: int = PIECES_MAX, message_bytes_max: int = MESSAGE_BYTES_MAX
+    ) -> None:
+        self.bytes_max, self.pieces_max, self.message_bytes_max = bytes_max, pieces_max, message_bytes_max
         self.held_bytes = 0
         """Invariant: the sum of ``size_bytes`` over the open transfers; at most ``bytes_max`` after ``hold``."""
         self._open: dict[Transfer, None] = {}

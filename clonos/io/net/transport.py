@@ -63,6 +63,8 @@ class Transport:
 
     ``silence_ms``: time without an answer to pings after which a connection counts as broken. ``admits_strangers``:
     accepts registrations of unknown slots, for the coordinator. ``compress``: which payloads are compressed.
+    ``piece_bytes``: maximum length of a message or payload that is sent in one packet. ``unfinished_bytes_max``:
+    maximum bytes of incomplete messages held; None for the limit of the role.
     """
 
     def __init__(
@@ -74,6 +76,9 @@ class Transport:
         admits_strangers: bool = False,
         address_rewriter: AddressRewriter | None = None,
         compress: Compression = Compression.NEVER,
+        *,
+        piece_bytes: int = PIECE_BYTES,
+        unfinished_bytes_max: int | None = None,
     ) -> None:
         if binding.is_encrypted and not keys.public:
             raise BindingRefused(binding.host, "an encrypted transport needs a key pair")
@@ -87,7 +92,10 @@ class Transport:
         self._expected_keys: dict[SlotId, bytes] = {}
         self._admits_strangers = admits_strangers
         self._log = RateLimitedLog(logging.getLogger("clonos.transport"))
-        self._transfers = Transfers(COORDINATOR_HELD_BYTES_MAX if admits_strangers else HELD_BYTES_MAX)
+        self._piece_bytes = piece_bytes
+        if unfinished_bytes_max is None:
+            unfinished_bytes_max = COORDINATOR_HELD_BYTES_MAX if admits_strangers else HELD_BYTES_MAX
+        self._transfers = Transfers(unfinished_bytes_max)
         self._wakeup = Wakeup()
         self._peers = Peers(self._connect, self._log)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -192,8 +200,8 @@ class Transport:
         ):
             payload, flags = compressor.compress(payload)
         encoded = encode_message(message)
-        if len(encoded) > PIECE_BYTES or len(payload) > PIECE_BYTES:
-            packets = pack_in_pieces(self.identity, encoded, payload, flags)
+        if len(encoded) > self._piece_bytes or len(payload) > self._piece_bytes:
+            packets = pack_in_pieces(self.identity, encoded, payload, flags, piece_bytes=self._piece_bytes)
         else:
             packets = [(pack(self.identity, encoded, payload, flags), payload)]
         self._peers.send(peer, plane_of(message), packets)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from clonos.io.store.hadoop_rpc import HadoopRpc
+from clonos.io.store.hadoop_rpc import CALL_S_MAX, HadoopRpc
 from clonos.io.store.object_files import ObjectMissing, StoreFailed, StoreUnsupported
 from clonos.io.system.entropy import random_bytes
 
@@ -48,7 +48,7 @@ class HadoopFiles:
     """Objects below ``hdfs://namenode:port/folder``, ``hdfs://nameservice/folder`` or
     ``webhdfs://namenode:port/folder``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, call_s_max: float = CALL_S_MAX) -> None:
         self.url = url
         parts = urlsplit(url)
         if parts.query or parts.username:
@@ -58,7 +58,7 @@ class HadoopFiles:
             raise StoreUnsupported(url, f"expected {parts.scheme}://namenode:port/folder")
         self._root = f"/{parts.path.strip('/')}"
         with self._translating_errors("connect"):
-            self._client = _connect(url, parts.scheme, parts.netloc)
+            self._client = _connect(url, parts.scheme, parts.netloc, call_s_max)
 
     def read(self, name: str) -> bytes:
         """Returns all bytes of a file."""
@@ -127,7 +127,7 @@ class HadoopFiles:
             raise StoreFailed(self.url, action, reason) from None
 
 
-def _connect(url: str, scheme: str, address: str) -> HadoopClient:
+def _connect(url: str, scheme: str, address: str, call_s_max: float) -> HadoopClient:
     if scheme == "webhdfs":
         from clonos.io.store.web_hdfs import (
             WebHdfs,  # imports an HTTP client that a slot does not need at its start
@@ -135,6 +135,6 @@ def _connect(url: str, scheme: str, address: str) -> HadoopClient:
 
         return WebHdfs(address)
     try:
-        return HadoopRpc(address)
+        return HadoopRpc(address, call_s_max=call_s_max)
     except ModuleNotFoundError:
         raise StoreUnsupported(url, "hdfs-native is not installed (pip install 'clonos[hdfs]')") from None

@@ -33,8 +33,8 @@ Result = TypeVar("Result")
 class HadoopRpc:
     """Client of the namenode at ``host:port``, or of a name service from the configuration."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, *, call_s_max: float = CALL_S_MAX) -> None:
+        self._address, self._call_s_max = address, call_s_max
         self._client = self._connect()
 
     def _connect(self) -> Client:
@@ -96,7 +96,7 @@ class HadoopRpc:
 
         Thread(target=run, name="hdfs call", daemon=True).start()
         try:
-            return outcome.result(CALL_S_MAX + content_bytes / BYTES_PER_S_MIN)
+            return outcome.result(self._call_s_max + content_bytes / BYTES_PER_S_MIN)
         except TimeoutError:
             self._client = self._connect()
             raise TimeoutError("the namenode or a datanode does not answer") from None

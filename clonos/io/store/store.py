@@ -98,7 +98,7 @@ class CheckpointStore:
     def __init__(self, url: str) -> None:
         self.files = open_files(url)
         self.url = self.files.url if isinstance(self.files, LocalFiles) else url
-        self._chain = StoreChain(self.files)
+        self.chain = StoreChain(self.files)
         self._record: JobRecord | None = None
         self._term = 0
         self._claimant = random_bytes(8)
@@ -158,7 +158,7 @@ class CheckpointStore:
             return record
         self._look(record)
         self.acquire_term()  # from here on, a driver that still runs the old job is superseded
-        self._chain.remove_old(keep=1)
+        self.chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
         for old in self.files.list(OBJECTS):
             self.files.delete(old)
@@ -197,7 +197,7 @@ class CheckpointStore:
         return self._term
 
     def _look(self, record: JobRecord) -> None:
-        self._chain.refresh()
+        self.chain.refresh()
         self._record = record
 
     def acquire_term(self, resume_from: int = 0) -> None:
@@ -208,16 +208,16 @@ class CheckpointStore:
         Raises: AnotherCoordinator when the chain has grown since it was read.
         """
         assert self._record is not None, "find_job comes first"
-        self._term = max((entry.term for entry in islice(self._chain.backwards(), 1)), default=0) + 1  # terms grow
+        self._term = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0) + 1  # terms grow
         entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, resume_from)
-        if self._chain.append(entry) is AppendOutcome.TAKEN:
+        if self.chain.append(entry) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)
 
     def _completed(self) -> Iterator[ChainEntry]:
         """Returns the entries of completed checkpoints, the last one first, without void ones."""
         assert self._record is not None, "open_job or find_job comes first"
         limit: int | None = None
-        for entry in self._chain.backwards():
+        for entry in self.chain.backwards():
             if entry.job_id != self._record.job_id:
                 continue
             if entry.kind is EntryKind.TERM:
@@ -250,7 +250,7 @@ class CheckpointStore:
         entry = ChainEntry(
             CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata
         )
-        outcome = self._chain.append(entry)
+        outcome = self.chain.append(entry)
         if outcome is AppendOutcome.CREATED:
-            self._chain.remove_old()
+            self.chain.remove_old()
         return outcome

@@ -19,9 +19,9 @@ class CostClock:
     """Cost clock of the thread that creates it; only that thread reads and closes it. Plain real time on other
     systems."""
 
-    def __init__(self) -> None:
+    def __init__(self, schedule: str = SCHEDULE) -> None:
         try:
-            self._file = os.open(SCHEDULE, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(schedule, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._file = -1
 

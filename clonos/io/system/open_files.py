@@ -8,10 +8,10 @@ from typing import Final
 FILES_MAX: Final = 65_536
 
 
-def raise_files_limit() -> int:
+def raise_files_limit(*, files_max: int = FILES_MAX) -> int:
     """Raises the soft limit to the hard limit, at most to ``FILES_MAX``. Returns the resulting soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    wanted = files_max if hard == resource.RLIM_INFINITY else min(hard, files_max)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return soft
     try:

@@ -93,12 +93,12 @@ class KeyedReduce(Keyed):
 class Counters(dict[Any, "count[int]"]):
     """Counter of each key that was seen since the table was last updated."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, counters_max: int) -> None:
         super().__init__()
-        self._table = table
+        self._table, self._counters_max = table, counters_max
 
     def __missing__(self, key: Any) -> count[int]:
-        if len(self) >= COUNTERS_MAX:
+        if len(self) >= self._counters_max:
             self.write_back()
         counter = self[key] = count(self._table.entries.get(key, 0) + 1)
         return counter
@@ -132,9 +132,13 @@ class RunningCount(Keyed):
     the table is updated once per key.
     """
 
+    def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:
+        super().__init__(step)
+        self._counters_max = counters_max
+
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._counters, self._totals = Counters(self._table), Totals(self._table)
+        self._counters, self._totals = Counters(self._table, self._counters_max), Totals(self._table)
 
     def rows(self, rows: list[Any]) -> None:
         self.keys([key for key, _ in rows])
@@ -156,7 +160,7 @@ class RunningCount(Keyed):
         totals = self._totals
         running, counted = running_counts(keys, list(map(totals.__getitem__, keys.stored)))
         totals.update(zip(keys.stored, counted, strict=True))
-        if len(totals) > COUNTERS_MAX:
+        if len(totals) > self._counters_max:
             totals.write_back()
         if self.out.takes_columns and column != COUNT_COLUMN:
             import pyarrow  # loaded only if there are columns

@@ -56,7 +56,11 @@ class SinkThread:
         restored_number: int,
         task: TaskId,
         channel: ChannelId,
+        *,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        backoff_s_max: float = BACKOFF_S_MAX,
     ) -> None:
+        self._backoff_first_s, self._backoff_s_max = backoff_first_s, backoff_s_max
         self._post, self._faults = context.post, context.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
@@ -153,7 +157,7 @@ class SinkThread:
 
     def _persist(self, call: Callable[..., Result]) -> Result:
         """Calls the external system; after a failure, retries on a new registered connection."""
-        backoff_s = BACKOFF_FIRST_S
+        backoff_s = self._backoff_first_s
         for attempt in range(ATTEMPTS_MAX):
             try:
                 return call(self._connected())
@@ -167,7 +171,7 @@ class SinkThread:
                 self._disconnect()
             if self._end.wait(backoff_s):
                 raise _Ended
-            backoff_s = min(BACKOFF_S_MAX, backoff_s * 2)
+            backoff_s = min(self._backoff_s_max, backoff_s * 2)
         raise AssertionError("the last attempt returns or raises")
 
     def _connected(self) -> Outside:

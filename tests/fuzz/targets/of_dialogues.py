@@ -1,4 +1,4 @@
-"""Targets: the machines of a slot and of the coordinator, amid the dialogues of ``tests``, with messages that lie.
+"""Targets: the machines of a slot and of the coordinator, amid golden dialogues, with false messages.
 
 An input is the name of a dialogue and what happens: its own commands in their order, and between them messages of
 anybody and heartbeats. A machine answers each with what it does, or with the error that is declared for it.
@@ -45,7 +45,7 @@ from tests.unit.core.wire.test_messages import KINDS, example
 TESTS: Final = Path(__file__).parents[2]
 TRACES: Final = {
     **{path.stem: path for path in sorted((TESTS / "traces").glob("slot_*.txt"))},
-    **{path.stem: path for path in sorted((TESTS / "unit" / "coordinator" / "traces").glob("*.txt"))},
+    **{path.stem: path for path in sorted((TESTS / "traces").glob("coordinator_*.txt"))},
 }
 SENDERS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 77, 1 << 62)
 MESSAGES_EACH: Final = 16
@@ -57,9 +57,9 @@ DECLARED: Final = (MessageMalformed, LogDiverged, LogMalformed)
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     slots = [name for name in TRACES if name.startswith("slot_")]
-    coordinators = [name for name in TRACES if not name.startswith("slot_")]
+    coordinators = [name for name in TRACES if name.startswith("coordinator_")]
     return [
         Target("slots", lambda random: _made(random, slots), _play_slot, (), 6, _shrunk),
         Target("coordinators", lambda random: _made(random, coordinators), _play_coordinator, (), 3, _shrunk),
@@ -86,7 +86,7 @@ def _made(random: Random, names: list[str]) -> bytes:
 
 @cache
 def _samples(name: str) -> list[Sent]:
-    """All messages of a dialogue, and one of each kind besides."""
+    """All messages of a dialogue, and one more of each kind."""
     seen: list[Sent] = []
     table = _Slot(seen) if name.startswith("slot_") else _Coordinator(seen)
     for command in _commands(name):
@@ -237,7 +237,7 @@ def _is_of_tests(error: Exception) -> bool:
 
 
 def _shrunk(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
-    """Without what it fails without."""
+    """Drops the steps that the failure does not need."""
     name, *steps = msgspec.msgpack.decode(data)
     at = len(steps) - 1
     while at >= 0:

@@ -1,4 +1,4 @@
-"""Targets: input files (lines, JSON, Parquet, compressed), splits and marks, output folders and what they show."""
+"""Targets: input files (lines, JSON, Parquet, compressed), splits and marks, output folders and their content."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ WORDS = (
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     return [*_texts(), *_compressed(), _parquet(), *_splits(), *_outputs()]
 
 
@@ -90,7 +90,7 @@ class _Reading:
 
 
 def read_through(reader: SplitReader[Any], split: bytes) -> None:
-    """All records of a split; then some of them again, from a mark on."""
+    """Reads all records of a split, then some of them again from a mark."""
     try:
         reader.open(split, None)
         mark = reader.mark()

@@ -1,4 +1,4 @@
-"""Targets: what servers send: replies of HTTP services and of a namenode, lines of a socket. Loopback only."""
+"""Targets: replies of HTTP services and of a namenode, and lines of a socket. Loopback only."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NAMENODE: Final = (
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     lines = [b"one\ntwo\r\n", "straße\n".encode() * 9, b"x" * 300]
     return [
         Target("http replies", of_bytes(REPLIES, WORDS), _ask, (HttpError,)),
@@ -104,7 +104,7 @@ def _served(answer: bytes, speaks_first: bool = False) -> Iterator[int]:
         yield port
     finally:
         urllib3.util.connection.create_connection = usual
-        listening.shutdown(socket.SHUT_RDWR)  # whoever waits there is woken
+        listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         thread.join()
         listening.close()
 

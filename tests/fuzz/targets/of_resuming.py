@@ -1,4 +1,4 @@
-"""Targets: what a job is resumed from (metadata, positions of sources, prepared parts), and segments back from disk."""
+"""Targets: what a job resumes from (metadata, positions of sources, prepared parts), and segments read from disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JOB: Final = "job-1"
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     return [_resumed(), _positions(), _journals(), *_parts(), _segments()]
 
 
@@ -172,7 +172,7 @@ def _parts() -> list[Target]:
 
 
 def _segments() -> Target:
-    """What ``decode_segment`` has given, as the payloads of a segment."""
+    """Result of ``decode_segment`` as the payloads of a segment."""
     chunks = [
         Chunk(5, ElementKind.ROWS, 3, CheckpointId(0), b"abc"),
         Chunk(8, ElementKind.BARRIER, 1, CheckpointId(1), b""),

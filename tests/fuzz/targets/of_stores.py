@@ -91,7 +91,7 @@ METADATA = CheckpointMetadata(
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     snapshots = [encode_snapshot(snapshot) for snapshot in SNAPSHOTS]
     payloads = [standby_payload([snapshots[0], b"more"]), standby_payload([])]
     return [
@@ -166,7 +166,7 @@ def _reseal(random: Random, data: bytes) -> bytes:
 
 
 def _reseal_pieces(random: Random, data: bytes) -> bytes:
-    """Each piece with a checksum that fits, as far as pieces can be told."""
+    """Gives each piece a valid checksum, as far as pieces can be recognised."""
     if data[:7] != b"clonos\x02":
         return _reseal(random, data)
     made, at, count = bytearray(data[:7]), 7, 0
@@ -264,7 +264,7 @@ def _segments() -> list[Target]:
 
 
 def _reseal_segment(random: Random, data: bytes) -> bytes:
-    """What is in the frame is changed too."""
+    """Mutates the content of the frame too."""
     body = data[8:]
     kind = random.random()
     if kind < 0.3:

@@ -39,7 +39,7 @@ CONFIG_ERRORS: Final = (OptionUnknown, OptionIllTyped, JobError, EnvironmentFaul
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     path = new_folder() / config.FILE_NAME
     files = ["", *(f"{key} = {value}\n" for key, value in zip(config.keys(), VALUES * 9, strict=False))]
     samples = [text.encode() for text in (*files, "".join(files[1:6]))]

@@ -1,4 +1,4 @@
-"""Targets: values, rows, columns, keys, causal logs, outcomes of calls and state: bytes of peers and of the store."""
+"""Targets: values, rows, columns, keys, causal logs, outcomes of calls and state, from peers and from the store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Declined(Exception):
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     return [*_values(), _columns(), *_logs(), _state()]
 
 
@@ -91,7 +91,7 @@ def _columns() -> Target:
 
 
 def _use_columns(data: bytes) -> None:
-    """What was read is used as steps use it: an offset that leads astray would read foreign memory."""
+    """Uses what was read as steps do: a wrong offset would read foreign memory."""
     batch = decode_columns(data)
     assert all(isinstance(name, str) for name in batch.schema.names)
     batch.equals(batch.slice(0, batch.num_rows))
@@ -149,7 +149,7 @@ def _read_log(data: bytes) -> None:
 
 
 def _outcomes(samples: list[bytes]) -> Any:
-    """One byte, and a value behind it."""
+    """One byte, followed by a value."""
     kinds = {
         bytes([kind]): of_msgpack([s[1:] for s in samples if s[0] == kind], sealed=bytes([kind]).__add__)
         for kind in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""Targets: frames and messages, as they come from a socket."""
+"""Targets: frames and messages as they arrive from a socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAYLOADS: Final = (b"", b"x", b"payload " * 9, bytes(40_000))
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     messages = [encode_message(example(kind, Random(seed))) for kind in KINDS for seed in range(6)]
     return [
         Target(

@@ -1,4 +1,4 @@
-"""Target: all machines of a job in the simulated world, where anybody may send anything at any moment.
+"""Target: all machines of a job in the simulated world, where every peer may send every message at every moment.
 
 An input is two seeds: of a world, and of the lies in it. Behind a message that is delivered there comes, now and then,
 one that lies: a real one, changed. What a machine does later, in answer to honest events, counts too. The world itself
@@ -39,7 +39,7 @@ LOOKS: Final = ("dying", "lost", "acknowledged", "completed", "delivered", "look
 
 
 def targets() -> list[Target]:
-    """All of this file."""
+    """Targets of this file."""
     return [Target("worlds", _made, _live, (), share=1)]
 
 

@@ -1,4 +1,4 @@
-"""A source that reads as far as a test lets it: the test writes how far into a file."""
+"""A source that reads as far as a file allows, which the test writes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 class Gate:
-    """How far sources may read. ``open_to`` and ``end`` are for the test."""
+    """Limit up to which sources may read. The test calls ``open_to`` and ``end``."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self.open_to(0)
 
     def open_to(self, count: int) -> None:
-        """Each split may give its first ``count`` records."""
+        """Lets each split return its first ``count`` records."""
         self._write(f"{count} open")
 
     def end(self, count: int) -> None:
-        """Each split ends after ``count`` records."""
+        """Ends each split after ``count`` records."""
         self._write(f"{count} end")
 
     def _write(self, text: str) -> None:
@@ -52,13 +52,13 @@ class GatedReader:
         self._ends = False
 
     def open(self, split: bytes, mark: bytes | None) -> None:
-        """From the mark on."""
+        """Opens the split at the mark."""
         self._index, self._width = map(int, split.split())
         self._next = int(mark or 0)
         self._limit = self._next
 
     def read(self, records_max: int) -> list[int] | None:
-        """What the gate allows."""
+        """Reads as far as the gate allows."""
         if self._next >= self._limit and not self._ends:
             limit, state = Path(self._path).read_text("utf-8").split()
             self._limit, self._ends = int(limit), state == "end"
@@ -74,4 +74,4 @@ class GatedReader:
         return b"%d" % self._next
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""

@@ -1,4 +1,4 @@
-"""A server of numbered lines that goes back to where the job says, and sends no more than the test has let out."""
+"""A server of numbered lines that restarts where the job asks, and sends only the lines that the test released."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LineServer:
     """Serves one connection after another: reads where to begin, sends from there, hears what is kept."""
 
     def __init__(self) -> None:
-        self.reported_bytes = 0  # the job has said that it has so many
+        self.reported_bytes = 0  # the last offset that the job acknowledged
         self.connections = 0
         self.complaints: list[str] = []
         self._data = bytearray()
@@ -73,7 +73,7 @@ class LineServer:
                     hearing.join(LIMIT_S)
 
     def _begin(self, connection: socket.socket) -> int:
-        """Where the job wants to go on."""
+        """Reads the offset at which the job wants to continue."""
         text = b""
         while not text.endswith(b"\n"):
             byte = connection.recv(1)
@@ -105,7 +105,7 @@ class LineServer:
                 return
 
     def _hear(self, connection: socket.socket, over: threading.Event) -> None:
-        """What is kept, until the other end closes or dies."""
+        """Reads acknowledged offsets until the other end closes or dies."""
         try:
             with connection.makefile("rb") as lines:
                 for line in lines:

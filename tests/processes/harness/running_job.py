@@ -1,13 +1,16 @@
-"""A job on slot processes, driven by the real driver: for tests that look at processes, sockets and stores."""
+"""A job on slot processes with the real driver, for tests of processes, sockets and stores."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import cloudpickle
 
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
@@ -31,12 +34,24 @@ LIMIT_S = 40.0
 WARM_MODULES = (run_slot.__module__, "clonos.connectors", "clonos.api")
 
 
+class RecordingSlots(ProcessSlots):
+    """A provider that keeps the launch specification of each slot it starts."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.launch_specs: list[SlotLaunchSpec] = []
+        super().__init__(*arguments, **options)
+
+    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
+        self.launch_specs.append(cloudpickle.loads(launch_spec).args[0])
+        return super().order(launch_spec, avoid_domains)
+
+
 @dataclass
 class RunningJob:
     """A job that has begun. ``progress`` has everything that the driver told."""
 
     driver: Driver
-    provider: ProcessSlots
+    provider: RecordingSlots
     folder: Path
     progress: list[Progress] = field(default_factory=list)
     _told: threading.Condition = field(default_factory=threading.Condition)
@@ -62,7 +77,7 @@ class RunningJob:
         raise AssertionError([*self.progress, self.driver.ask(lambda coordinator: coordinator.phases)])
 
     def wait_for_told(self, milestone: Milestone, count: int = 1) -> None:
-        """Waits until so many recoveries have come so far."""
+        """Waits until ``count`` recoveries have reached a milestone."""
         with self._told:
             assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
 
@@ -96,7 +111,7 @@ class RunningJob:
         return self.driver.ask(lambda coordinator: coordinator.generation & 0xFFFFFFFF)
 
     def incarnations(self) -> dict[TaskId, int]:
-        """Of all tasks in the view that stands."""
+        """Incarnations of all tasks in the current view."""
 
         def find(coordinator: Coordinator) -> dict[TaskId, int]:
             view = coordinator.view
@@ -134,10 +149,10 @@ def running(
     metadata = decode_metadata(opened.checkpoint_metadata(), "chain") if resume else None
     local = LocalFolder(folder, "driver-00000000000d")
     jobs: list[RunningJob] = []
-    providers: list[ProcessSlots] = []
+    providers: list[RecordingSlots] = []
 
-    def provide(listener: Callable[..., None]) -> ProcessSlots:
-        providers.append(ProcessSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
+    def provide(listener: Callable[..., None]) -> RecordingSlots:
+        providers.append(RecordingSlots(listener, record.hash_seed, domains=domains, warm_modules=WARM_MODULES))
         return providers[-1]
 
     binding = Binding() if tcp else Binding(folder="ipc")

@@ -1,4 +1,4 @@
-"""Benchmarks that are interrupted leave nothing behind: no process, no file but what they have found."""
+"""Interrupted benchmarks leave no process and no file except their results behind."""
 
 import json
 import os

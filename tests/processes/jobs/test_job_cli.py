@@ -1,4 +1,4 @@
-"""``clonos run`` and ``clonos demo`` as a user types them: exit codes, signals, what is printed."""
+"""``clonos run`` and ``clonos demo`` as a user types them: exit codes, signals and output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Commands:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """One command."""
+        """Starts one command."""
         path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
         process = subprocess.Popen(
             [sys.executable, "-m", "clonos.cli", *arguments],
@@ -52,7 +52,7 @@ class Commands:
         return process
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
-        """One command to its end: exit code, standard output, standard error."""
+        """Runs one command to its end: exit code, standard output, standard error."""
         return _ended(self.start(*arguments, **variables))
 
     def close(self) -> None:

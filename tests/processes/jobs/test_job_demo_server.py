@@ -1,4 +1,4 @@
-"""The demo's HTTP server: answers are drawn anew each time and logged before they are given."""
+"""The demo's HTTP server: each answer is drawn at random and logged before it is sent."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""``Job.run``, ``Job.start`` and the handle, on slot processes: ends, stops, resumes, failures, pictures."""
+"""``Job.run``, ``Job.start`` and the handle on slot processes: end, stop, resume, failure and status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Gated:
         return job
 
     def output(self) -> list[int]:
-        """What is committed; the state's counts must be without gap or repeat."""
+        """Committed rows; checks that the state's counts have no gap and no repeat."""
         rows = list(files.read_committed(self.folder / "output"))
         for key in range(3):
             seen = [row["seen"] for row in rows if row["n"] % 3 == key]
@@ -58,7 +58,7 @@ class Gated:
         return sorted(row["n"] for row in rows)
 
     def wait_until_committed(self, count: int) -> None:
-        """Waits for so many records of output."""
+        """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
             if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= count:

@@ -1,4 +1,4 @@
-"""What other users of the machine, and those who choose a job's records, cannot do to it: on slot processes."""
+"""What other users of the machine, and authors of a job's records, cannot do to a job on slot processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Hashing:
         return job
 
     def wait_until_committed(self, count: int) -> None:
-        """Waits for so many records of output."""
+        """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
             if (self.folder / "output" / "_manifests").exists() and len(self.rows()) >= count:
@@ -78,7 +78,7 @@ class Hashing:
         raise AssertionError(f"{len(self.rows())} of {count} records are committed")
 
     def rows(self) -> list[dict[str, Any]]:
-        """All output."""
+        """The whole output."""
         return list(files.read_committed(self.folder / "output"))
 
     def told(self) -> set[tuple[str, int]]:

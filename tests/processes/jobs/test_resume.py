@@ -1,4 +1,4 @@
-"""A job goes on after its driver: killed at any time, also twice, gone back to an earlier checkpoint, or changed."""
+"""Jobs resume after their driver: killed at any time, killed twice, sent back to an earlier checkpoint, or changed."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class Typed:
             return connection.execute(f"SELECT {columns} FROM {table} ORDER BY rowid").fetchall()
 
     def seen(self) -> int:
-        """How many records are counted in the table of one row a key."""
+        """Number of records counted in the table with one row per key."""
         return sum(seen for (seen,) in self.stored("latest", "seen"))
 
     def checkpoints(self) -> list[int]:
-        """That have completed."""
+        """Completed checkpoints."""
         store = CheckpointStore(str(self.folder / ".clonos" / "typed"))
         store.find_job()
         return store.checkpoints()
@@ -118,7 +118,7 @@ class Typed:
         return errors
 
     def check(self, records: int) -> None:
-        """All outputs have each record once, with one draw."""
+        """Checks that all outputs have each record once, with one draw."""
         rows = committed(self.folder / "output")
         assert Counter(row["n"] for row in rows) == Counter(range(records))
         for key in range(3):
@@ -129,7 +129,7 @@ class Typed:
 
 
 def withdrawn(errors: str, table: str) -> int:
-    """How much output was withdrawn from a table, as the driver's log says."""
+    """Number of rows withdrawn from a table, from the driver's log."""
     pattern = re.compile(rf"WARNING clonos.*rows (\d+) to (\d+) of \S+ were withdrawn from the table {table},")
     return sum(int(last) - int(first) + 1 for first, last in pattern.findall(errors))
 
@@ -140,7 +140,7 @@ def test_a_driver_that_is_killed_twice_leaves_each_row_in_its_tables_once(tmp_pa
     typed.kill_when(lambda: len(committed(tmp_path / "output")) > 0)
     left, left_seen = len(typed.stored()), typed.seen()
     typed.gate.open_to(201)
-    # The second driver dies before its first checkpoint: what it let out counts for nobody either.
+    # The second driver dies before its first checkpoint: its output does not count either.
     errors = typed.kill_when(
         lambda: len(typed.stored()) > left + 50 and typed.seen() > left_seen + 10, "--resume", checkpoint_every="1h"
     )
@@ -195,7 +195,7 @@ def test_an_existing_table_without_our_columns_is_warned_of_and_its_repeats_are_
     stored = typed.stored()
     assert sum(stop - start for start, stop in told) > 50
     assert Counter(n for n, _ in stored) == twice
-    # What the job goes on from is what it says last.
+    # The last report is about the checkpoint that the job continues from.
     draws = dict(stored)
     assert all(draws[row["n"]] == row["draw"] for row in committed(tmp_path / "output"))
 
@@ -219,7 +219,7 @@ class Described:
         return job
 
     def stop_after(self, count: int, **options: Any) -> int:
-        """Runs it until a checkpoint behind so many records; the checkpoint's number."""
+        """Runs the job until a checkpoint after ``count`` records; returns the checkpoint's number."""
         self.gate.open_to(count)
         with self.job(**options).start() as handle:
             wait_until(lambda: len(committed(self.folder / "table")) >= count)
@@ -227,13 +227,13 @@ class Described:
             return handle.wait(LIMIT_S).checkpoint
 
     def checkpoints(self) -> list[int]:
-        """That have completed: one that takes long may be passed over for the next."""
+        """Completed checkpoints; a slow one may be subsumed by the next."""
         store = CheckpointStore(str(self.folder / "store"))
         store.find_job()
         return store.checkpoints()
 
     def check(self, count: int) -> None:
-        """Each record is once in both outputs."""
+        """Checks that each record is once in both outputs."""
         assert [row["n"] for row in committed(self.folder / "lines")] == list(range(count))
         assert [int(row["n"]) for row in committed(self.folder / "table")] == list(range(count))
 

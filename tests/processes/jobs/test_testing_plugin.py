@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own: fixtures, options, no cost where it is not used; and replays elsewhere."""
+"""The pytest plugin in a separate pytest run: fixtures, options, no cost when unused, replays in another process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_step(harness):
 
 
 def run(folder: Path, *arguments: str, tests: str = TESTS) -> str:
-    """What pytest says in a folder of its own, with the plugin and no other."""
+    """Output of pytest in a separate folder, with this plugin only."""
     (folder / "test_jobs.py").write_text(tests, "utf-8")
     path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
     variables = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

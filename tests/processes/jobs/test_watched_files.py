@@ -1,4 +1,4 @@
-"""Files that come while the job runs: each is read once, by whichever life of whichever task finds it."""
+"""Files that arrive while the job runs: each is read once, by the incarnation that finds it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Watched:
         assert self.output() == list(range(self.written))
 
     def output(self) -> list[int]:
-        """What is committed."""
+        """Committed rows."""
         return sorted(files.read_committed(self.folder / "output"))
 
 

@@ -1,4 +1,4 @@
-"""On real processes: a task that is live again, and has not worked off what waits for it, has not caught up."""
+"""On real processes: a task that is live again but has a backlog has not caught up."""
 
 from __future__ import annotations
 

@@ -81,12 +81,12 @@ class Strait:
             gate.open_to(self.reach)
 
     def end(self) -> None:
-        """There are no more."""
+        """Ends the input."""
         for gate in self.gates.values():
             gate.end(self.reach)
 
     def check(self) -> None:
-        """Each record is once in each output, with one draw; windows and numbers are without gap or repeat."""
+        """Checks that each record is once in each output with one draw, and that windows and numbers have no gap."""
         with closing(sqlite3.connect(self.table)) as connection:
             stored = connection.execute("SELECT side, n, draw, number FROM numbered").fetchall()
         wanted = {("left", n) for n in range(2 * self.reach)} | {("right", n) for n in range(self.reach)}
@@ -171,7 +171,7 @@ def _restored(coordinator: Coordinator, task: TaskId) -> int:
 
 
 def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
-    """Where a task lives, and a slot that could take it over (0: there is none)."""
+    """The slot of a task, and a slot that could take it over (0: there is none)."""
     assert coordinator.view is not None
     placement = coordinator.view.placements[task]
     return placement.hosting_slot, next((slot for slot in placement.standbys if slot != placement.slot), 0)
@@ -180,9 +180,9 @@ def _slots_of(coordinator: Coordinator, task: TaskId) -> tuple[int, int]:
 def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     phases = coordinator.phases
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
-    # Without its keeper a task with effects outside must not die as well: that is beyond the promise.
+    # Without its keeper a task with effects must not die as well: its output could not be restored exactly once.
     is_kept = all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
-    # A task that has moved in with another would be held with it at the next point.
+    # A task that shares a slot with another would be held with it at the next point.
     is_spread = len(coordinator.slots) >= SLOTS
     return is_calm and is_kept and is_spread and _incarnation(coordinator, task) > before
 

@@ -1,4 +1,4 @@
-"""An object of the store is damaged while the job runs: whoever has to restore from it finds the state in a standby."""
+"""A stored object is damaged while the job runs: a task that must restore from it finds its state in a standby."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, JobFaile
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.store.object_files import LocalFiles
+from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import RunningJob, running
-from tests.processes.recovery.test_slot_processes import is_calm, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -55,7 +55,7 @@ class DamagedJob:
         """Until its end: the store is damaged, then the sums raise and have to be restored."""
         options = Options(checkpoint_every_ms=100, standbys=standbys, snapshot_chain_max=10_000)
         with running(self.graph, self.folder, options, domains=2, slots_needed=4) as job:
-            job.wait_for(is_calm)
+            job.wait_for(is_quiescent)
             self.gate.open_to(COUNT)
             wait_for_checkpoint(job)
             if standbys:

@@ -1,4 +1,4 @@
-"""A task with a hot standby loses its process: the standby's process goes on with nothing left to replay."""
+"""A task with a hot standby loses its process: the standby takes over with nothing left to replay."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_hot_standby_of_a_killed_task_takes_over_with_nothing_left_to_replay
         assert after.pid == follower
         gate.end(READ_IN_ALL)
         assert handle.wait(LIMIT_S).ending is Ending.FINISHED
-    # Not once was a number taken again: what the standby had done before the kill it never did twice.
+    # No number was processed twice: the standby did not repeat any work from before the kill.
     taken = _marks(marks, follower)
     assert taken[: len(done)] == done
     assert taken == list(range(taken[0], READ_IN_ALL))

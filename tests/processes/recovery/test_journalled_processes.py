@@ -1,4 +1,4 @@
-"""Lines from a socket through real slot processes: the source dies, its keeper dies, and each line comes out once."""
+"""Lines from a socket through real slot processes: the source or its keeper dies, and each line is output once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LinesJob:
         keyed.stateful_map(lambda _, count, n: ((count or 0) + 1, n)).sink(self.collected)
 
     def check(self, count: int) -> None:
-        """Each line is once in both outputs."""
+        """Checks that each line is once in both outputs."""
         with closing(sqlite3.connect(self.table)) as connection:
             stored = [n for (n,) in connection.execute("SELECT n FROM numbers")]
         assert Counter(stored) == Counter(range(count))
@@ -49,7 +49,7 @@ class LinesJob:
 
 
 def processes_of(job: RunningJob, *, keepers: bool) -> set[int]:
-    """Where the source lives, or its keepers."""
+    """Slots of the source, or of its keepers."""
 
     def find(coordinator: Coordinator) -> set[int]:
         assert coordinator.view is not None
@@ -61,7 +61,7 @@ def processes_of(job: RunningJob, *, keepers: bool) -> set[int]:
 
 
 def wait_until_calm(job: RunningJob) -> None:
-    """All live, and the source's keeper has everything."""
+    """Whether all tasks are live and the source's keeper has the whole journal."""
 
     def is_calm(coordinator: Coordinator) -> bool:
         phases = coordinator.phases

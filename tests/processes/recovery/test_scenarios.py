@@ -1,4 +1,4 @@
-"""Scenarios on real processes: a small one of each way in which faults are made; all others are for `clonos chaos`."""
+"""Scenarios on real processes: a small one for each way to inject faults; `clonos chaos` runs all others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ seconds = 50
 
 
 def _in_turn(kinds: Iterable[str], every_ms: int, lasts_ms: int, more: str = "") -> str:
-    """One after the other, at the window's process."""
+    """Faults one after the other, in the window's process."""
     return "".join(
         f'[[faults]]\nkind = "{kind}"\n{more}lasts = "{lasts_ms}ms"\nat = {{ seconds = {0.2 + n * every_ms / 1000} }}\n'
         for n, kind in enumerate(kinds)
@@ -113,7 +113,7 @@ def test_connections_disturbed_in_six_ways_lose_no_record_or_the_missing_proxy_i
     except ToxiproxyMissing:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-        monkeypatch.setattr("clonos_chaos.real.toxiproxy_server.RELEASES", tmp_path.as_uri())
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # so nothing is downloaded
         with pytest.raises(ToxiproxyMissing, match=r"on the PATH.*go install.*put the server of"):
             _run(OF_CONNECTIONS, tmp_path)
     else:

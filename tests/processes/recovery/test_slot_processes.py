@@ -1,68 +1,41 @@
-"""Jobs on real slot processes: what is killed comes back, nothing is lost or doubled, all agree on every draw."""
+"""Jobs on real slot processes: killed tasks recover, nothing is lost or repeated, all outputs agree on each draw."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sqlite3
 import threading
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.connectors import collect, files, sqlite, values
+from clonos.connectors import collect, files, values
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Ending, JobDone, JobFailed
 from clonos.core.coordinator.failure_detector import NANOSECONDS, Alive
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import TaskId
-from clonos.core.model.options import Options
-from clonos_services import random
+from clonos_standby.inbox import DRAIN_MAX
+from tests.processes.harness.drawing_job import (
+    OPTIONS,
+    STEP,
+    DrawingJob,
+    is_quiescent,
+    kill,
+    wait_for_checkpoint,
+    wait_for_successors,
+)
 from tests.processes.harness.gated_source import Gate, GatedNumbers
-from tests.processes.harness.running_job import RunningJob, running
+from tests.processes.harness.running_job import running
 
 pytestmark = pytest.mark.processes
 
-OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=50)
 PAUSE_HEARTBEATS = 20
 """A pause of a second, where 5 s are the lease, and 3 heartbeats all that a broken connection is given."""
-
-STEP = 200
-"""Records of each split between two kills."""
-
-
-class DrawingJob:
-    """source x 2 -> draw a number, to a table at once -> by key -> remember, collected by epoch."""
-
-    def __init__(self, folder: Path) -> None:
-        self.gate = Gate(folder / "gate")
-        self.table = folder / "table.db"
-        self.graph = JobGraph("drawing")
-        self.collected: Any = collect()
-        drawn = self.graph.source(GatedNumbers(self.gate)).map(lambda n: {"n": n, "draw": random.getrandbits(30)})
-        keyed = drawn.key_by(lambda row: row["n"] % 5)
-        keyed.stateful_map(lambda _, count, row: ((count or 0) + 1, (row["n"], row["draw"]))).sink(self.collected)
-        drawn.sink(sqlite(self.table, "drawn", {"n": "INTEGER", "draw": "INTEGER"}))
-
-    def advance(self, reach: int) -> int:
-        """Lets each source read a step further."""
-        self.gate.open_to(reach + STEP)
-        return reach + STEP
-
-    def check(self, count: int) -> None:
-        """Each number is once in both outputs, with one draw."""
-        collected = list(self.collected.rows)
-        with closing(sqlite3.connect(self.table)) as connection:
-            stored = connection.execute("SELECT n, draw FROM drawn").fetchall()
-        assert Counter(n for n, _ in collected) == Counter(range(2 * count))
-        assert Counter(n for n, _ in stored) == Counter(range(2 * count))
-        assert sorted(collected) == sorted(stored)
 
 
 def read(coordinator: Coordinator, tasks: int) -> int:
@@ -70,18 +43,8 @@ def read(coordinator: Coordinator, tasks: int) -> int:
     return sum(coordinator.counters.get(TaskId(task), {}).get("records_in", 0) for task in range(tasks))
 
 
-def is_calm(coordinator: Coordinator) -> bool:
-    """All tasks live, and no recovery is under way; one whose successor failed too is not over but past.
-
-    And keepers are ready: without its keeper a task with effects outside must not die, that is beyond the promise."""
-    phases = coordinator.phases
-    latest = {recovery.task: recovery for recovery in coordinator.recoveries}
-    is_live = bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
-    return is_live and all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
-
-
 def silent_ms(coordinator: Coordinator, task: int) -> float:
-    """For how long the slot of a task has not been heard, as the coordinator counts time."""
+    """Milliseconds since the last message of a task's slot, in the coordinator's time."""
     assert coordinator.view is not None
     state = coordinator._state
     life = state.lives[coordinator.view.placements[task].hosting_slot]
@@ -89,42 +52,19 @@ def silent_ms(coordinator: Coordinator, task: int) -> float:
     return (state.awake_ns - life.heard_ns) / NANOSECONDS
 
 
-def wait_for_checkpoint(job: RunningJob) -> None:
-    """Waits until one completes that has not begun yet."""
-    now = job.driver.ask(lambda coordinator: coordinator.checkpoint)
-    job.wait_for(lambda coordinator: coordinator.checkpoint > now + 1 and is_calm(coordinator))
-
-
-def kill(job: RunningJob, *tasks: int) -> None:
-    """SIGKILL to the processes in which these tasks live, at once."""
-    for pid in {job.pid_of(task) for task in tasks}:
-        os.kill(pid, signal.SIGKILL)
-
-
-def renewed(job: RunningJob, before: dict[TaskId, int], *tasks: TaskId) -> None:
-    """Waits until these tasks have later incarnations and all is calm."""
-
-    def have_successors(coordinator: Coordinator) -> bool:
-        assert coordinator.view is not None
-        placements = coordinator.view.placements
-        return all(placements[task].incarnation > before[task] for task in tasks) and is_calm(coordinator)
-
-    job.wait_for(have_successors)
-
-
 @pytest.mark.parametrize("tcp", [False, True], ids=["ipc", "curve"])
 def test_all_outputs_agree_after_every_task_was_killed_once(tmp_path: Path, tcp: bool) -> None:
     drawing = DrawingJob(tmp_path)
     reach = 0
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=tcp) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         for task in job.incarnations():
             reach = drawing.advance(reach)
             wait_for_checkpoint(job)
             before = job.incarnations()
             reach = drawing.advance(reach)
             kill(job, task)
-            renewed(job, before, task)
+            wait_for_successors(job, before, task)
         drawing.gate.end(reach)
         assert isinstance(job.end(), JobDone)
         assert job.generation == 1
@@ -134,13 +74,13 @@ def test_all_outputs_agree_after_every_task_was_killed_once(tmp_path: Path, tcp:
 def test_two_connected_tasks_killed_at_once_recover_without_a_rollback(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)
         before = job.incarnations()
         reach = drawing.advance(reach)
         kill(job, 0, 2)
-        renewed(job, before, TaskId(0), TaskId(2))
+        wait_for_successors(job, before, TaskId(0), TaskId(2))
         drawing.gate.end(reach)
         assert isinstance(job.end(), JobDone)
         assert job.generation == 1
@@ -150,7 +90,7 @@ def test_two_connected_tasks_killed_at_once_recover_without_a_rollback(tmp_path:
 def test_a_domain_that_is_killed_recovers_without_a_rollback(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, domains=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)
         reach = drawing.advance(reach)
@@ -158,7 +98,7 @@ def test_a_domain_that_is_killed_recovers_without_a_rollback(tmp_path: Path) -> 
         victims = job.driver.ask(lambda it: [slot.pid for slot in it.slots if slot.domain == it.slots[0].domain])
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
-        job.wait_for(lambda it: len(it.slots) >= len(before) and is_calm(it))
+        job.wait_for(lambda it: len(it.slots) >= len(before) and is_quiescent(it))
         drawing.gate.end(reach)
         assert isinstance(job.end(), JobDone)
         assert job.generation == 1
@@ -168,7 +108,7 @@ def test_a_domain_that_is_killed_recovers_without_a_rollback(tmp_path: Path) -> 
 def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)
         before = job.incarnations()
@@ -181,7 +121,7 @@ def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGCONT)
         beaten = job.driver.ask(lambda it: it.checkpoint)
         assert not job.progress
-        job.wait_for(lambda it: it.checkpoint > beaten and is_calm(it))
+        job.wait_for(lambda it: it.checkpoint > beaten and is_quiescent(it))
         assert job.incarnations() == before
         drawing.gate.end(reach)
         assert isinstance(job.end(), JobDone)
@@ -191,7 +131,7 @@ def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:
 def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, replace(OPTIONS, lease_ms=2_000), parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)
         before = job.incarnations()
@@ -199,7 +139,7 @@ def test_a_paused_slot_is_replaced_after_its_lease_and_finds_itself_released(tmp
         pid = job.pid_of(2)
         os.kill(pid, signal.SIGSTOP)
         try:
-            renewed(job, before, TaskId(2))
+            wait_for_successors(job, before, TaskId(2))
         finally:
             os.kill(pid, signal.SIGCONT)
         job.wait_for(lambda _: pid not in job.provider.pids().values())
@@ -231,7 +171,7 @@ def test_an_error_of_user_code_fails_the_job_with_step_record_and_traceback(tmp_
 def test_a_drained_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         job.wait_for(lambda it: read(it, 2) > STEP)
         job.driver.stop(drain=True)
@@ -239,7 +179,7 @@ def test_a_drained_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
         assert isinstance(done, JobDone)
         assert done.ending is Ending.DRAINED
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, resume=True) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         drawing.gate.end(drawing.advance(reach))
         assert isinstance(job.end(), JobDone)
     drawing.check(2 * STEP)
@@ -289,15 +229,19 @@ def test_an_event_from_another_thread_arrives_while_the_driver_drains_its_queue(
     graph = JobGraph("interrupted")
     graph.source(GatedNumbers(Gate(tmp_path / "gate"))).sink(collect())
     with running(graph, tmp_path, OPTIONS) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
 
-        def interrupt(_: Coordinator) -> None:  # in the driver's own thread, between two looks at its inbox
-            teller = threading.Thread(target=job.driver.stop, args=(True,))
-            teller.start()
-            teller.join()
-            job.driver._events = list(job.driver._events)  # what taking them up does: later ones go to another list
+        def stop_often() -> None:  # the last one waits in the inbox while the driver takes up the events of the others
+            for _ in range(DRAIN_MAX):
+                job.driver.stop(drain=True)
+            job.driver.stop(drain=False)
+
+        def interrupt(_: Coordinator) -> None:  # in the driver's own thread
+            other = threading.Thread(target=stop_often)
+            other.start()
+            other.join()
 
         job.driver.ask(interrupt)
         done = job.end()
         assert isinstance(done, JobDone)
-        assert done.ending is Ending.DRAINED
+        assert done.ending is Ending.ABORTED

@@ -1,4 +1,4 @@
-"""Tables on real processes after what no keeper survives: each row is there once, and a reader sees whole prefixes.
+"""Tables on real processes after losses that no keeper survives: each row is there once, readers see whole prefixes.
 
 A writer dies at the same moment as its keepers, or all processes do. The job rolls back, rows behind the checkpoint are
 withdrawn task by task, and others come in their place.
@@ -25,9 +25,9 @@ from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos_services import random
+from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
-from tests.processes.recovery.test_slot_processes import is_calm, renewed, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +45,7 @@ Row = dict[str, int]
 
 
 def counted(_key: int, so_far: Row | None, row: Row) -> tuple[Row, Row]:
-    """How many records of a key there were, and the sum of what was drawn for them."""
+    """Number of records of a key, and the sum of their draws."""
     before = so_far or {"seen": 0, "total": 0}
     now = {"key": row["n"] % KEYS, "seen": before["seen"] + 1, "total": before["total"] + row["draw"]}
     return now, now
@@ -86,7 +86,7 @@ class WritingJob:
         return self.reach
 
     def check(self) -> None:
-        """Nothing is lost, nothing is there twice, and all outputs tell the same draws."""
+        """Checks that nothing is lost or repeated, and that all outputs have the same draws."""
         records = self.reach
         with closing(sqlite3.connect(self.file)) as connection:
             added = connection.execute("SELECT n, draw FROM drawn").fetchall()
@@ -125,7 +125,7 @@ class Reader:
         assert not self.wrong, self.wrong[:3]
 
     def settle(self) -> None:
-        """What was seen last lies before a completed checkpoint: it stays for ever."""
+        """Checks that the last rows seen precede a completed checkpoint, so they stay."""
         self._settled = dict(self.rows)
 
     def _run(self) -> None:
@@ -163,7 +163,7 @@ Victims = Callable[[Coordinator], set[int]]
 
 
 def with_keepers(task: TaskId) -> Victims:
-    """Those of a task and of its keepers."""
+    """Processes of a task and of its keepers."""
 
     def find(coordinator: Coordinator) -> set[int]:
         assert coordinator.view is not None
@@ -174,7 +174,7 @@ def with_keepers(task: TaskId) -> Victims:
 
 
 def everything(coordinator: Coordinator) -> set[int]:
-    """All of them."""
+    """All slot processes."""
     return {register.slot for register in coordinator.slots}
 
 
@@ -198,12 +198,12 @@ def strike(job: RunningJob, victims: Victims) -> bool:
     assert all(pid > 0 for pid in pids)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    renewed(job, before, *tasks)
+    wait_for_successors(job, before, *tasks)
     return job.generation > generation
 
 
 def strike_behind_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Reader, victims: Victims) -> bool:
-    """The same where rows have been written since the last checkpoint, unless another one completes meanwhile."""
+    """The same with rows written since the last checkpoint, unless another one completes meanwhile."""
     wait_for_rows(job, reader, 2 * writing.advance())
     wait_for_checkpoint(job)
     reader.settle()
@@ -212,12 +212,12 @@ def strike_behind_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Rea
 
 
 def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
-    """One run in which writers die with their keepers, or everything does; the reader, and how many rollbacks."""
+    """One run in which writers die with their keepers, or all tasks do; returns the reader and the rollback count."""
     writing = WritingJob(folder, kind)
     reader = Reader(writing.file)
     rollbacks = 0
     with reader.reading(), running(writing.graph, folder, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         pairs = [with_keepers(task) for task in writing.writers[::2]]
         for victims in pairs if whom == "pairs" else [everything] * 2:
             rolled_back = [strike_behind_a_checkpoint(job, writing, reader, victims)]

@@ -1,4 +1,4 @@
-"""A large state becomes bytes while records flow: no checkpoint waits for it, a death in the midst loses nothing."""
+"""A large state is encoded while records flow: no checkpoint waits for it, and a death in between loses nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.io.store.object_files import LocalFiles
 from clonos_chaos.real.fault_point_server import FaultPointServer
+from tests.processes.harness.drawing_job import is_quiescent, wait_for_checkpoint, wait_for_successors
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 from tests.processes.harness.running_job import LIMIT_S, RunningJob, running
-from tests.processes.recovery.test_slot_processes import is_calm, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -58,15 +58,15 @@ def test_a_task_that_dies_while_its_full_state_is_written_loses_nothing(tmp_path
         FaultPointServer() as fault_point_server,
         running(graph, tmp_path, options, fault_points=fault_point_server.address, domains=2, slots_needed=4) as job,
     ):
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         pause_point = fault_point_server.set_breakpoint(point, "lists/0", nth=2)
         advance(job, gate, STEP)
         pause_point.wait(LIMIT_S)
         advance(job, gate, 2 * STEP)  # while it is held
-        before = job.incarnations()[HELD]
+        before = job.incarnations()
         os.kill(job.pid_of(HELD), signal.SIGKILL)
         pause_point.release()
-        job.wait_for(lambda it: it.view is not None and it.view.placements[HELD].incarnation > before and is_calm(it))
+        wait_for_successors(job, before, HELD)
         advance(job, gate, 3 * STEP)
         job.wait_for(lambda _: min(whole_states(tmp_path / "store")) > 1)  # the first one is not needed
         gate.end(3 * STEP)

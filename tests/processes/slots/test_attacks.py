@@ -1,4 +1,4 @@
-"""Attacks on a running job over TCP with CURVE: its output is exact, no task is moved, and memory is bounded.
+"""Attacks on a running job over TCP with CURVE: its output is exact, no task moves, and memory is bounded.
 
 Some seconds of each weapon; ``clonos chaos run attack`` has more of them.
 """

@@ -1,4 +1,4 @@
-"""On real processes: what travels between slots is as compressed as the option says, and arrives as it was."""
+"""On real processes: channels are compressed according to the option, and records arrive unchanged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Counted:
 
 
 def _sent_bytes(folder: Path, compress: Compression) -> int:
-    """What the slots of a job send whose rows go from one to the other."""
+    """Bytes that the slots of a job send for rows that cross slots."""
     folder.mkdir()
     graph, output = JobGraph("compressed"), collect()
     rewriter: Callable[[int, str], str] = Counted(folder)

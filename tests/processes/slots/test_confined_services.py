@@ -1,4 +1,4 @@
-"""On real processes: a service that a thread of the user's calls cannot be recorded, so it raises."""
+"""On real processes: a service that a user's thread calls cannot be recorded, so it raises."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.processes
 
 
 def _drawn_aside(number: int) -> float:
-    """What a user may write who wants to draw in parallel."""
+    """A user's function that draws in parallel threads."""
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(random.random).result() + number
 
 
 @service
 def _answer(number: int) -> int:
-    """A call of the outside: its outcome is recorded, whatever it uses itself."""
+    """An external call: its outcome is recorded, with every service that it uses."""
     return number if clock.time() > 0 and random.random() < 1 else -1
 
 

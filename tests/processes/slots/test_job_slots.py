@@ -1,4 +1,4 @@
-"""Slots as child processes: born quickly, seen to die at once, none left behind."""
+"""Slots as child processes: started quickly, their death reported at once, none left behind."""
 
 import os
 import queue
@@ -10,10 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import cloudpickle
+import psutil
 import pytest
 
 from clonos.io.process.processes import ProcessSlots
 from clonos.io.process.slot_provider import SlotEnded
+from tests.harnesses.slot_ends import SlotEnds
 
 pytestmark = pytest.mark.processes
 
@@ -36,21 +38,8 @@ def _note(folder: Path, waits: bool) -> bytes:
     return bytes(cloudpickle.dumps(live))
 
 
-class Ends:
-    """Listens to a provider."""
-
-    def __init__(self) -> None:
-        self.queue: queue.Queue[SlotEnded] = queue.Queue()
-
-    def __call__(self, ended: SlotEnded) -> None:
-        self.queue.put(ended)
-
-    def next(self) -> SlotEnded:
-        return self.queue.get(timeout=LIMIT_S)
-
-
 def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
-    """Processes of the living orders, once there are so many. An order that ends at once wakes a waiter."""
+    """Processes of the live orders, once there are ``count``."""
     barrier: queue.Queue[None] = queue.Queue()
     while len(provider.pids()) < count:
         with pytest.raises(queue.Empty):
@@ -58,19 +47,28 @@ def _born(provider: ProcessSlots, count: int) -> dict[int, int]:
     return provider.pids()
 
 
+def _notes(folder: Path, count: int) -> list[Path]:
+    """The files that slots of domains wrote about themselves, once there are ``count``."""
+    barrier: queue.Queue[None] = queue.Queue()
+    while len(found := list(folder.glob("domain-*"))) < count:
+        with pytest.raises(queue.Empty):
+            barrier.get(timeout=0.01)
+    return found
+
+
 @pytest.fixture
-def ends() -> Ends:
-    return Ends()
+def ends() -> SlotEnds:
+    return SlotEnds(LIMIT_S)
 
 
-def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(ends: Ends, tmp_path: Path) -> None:
+def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=False))
         assert ends.next() == SlotEnded(order, "")
     assert [file.name.split(".")[0] for file in tmp_path.glob("process-*")] == [f"process-{order}"]
 
 
-def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
+def test_all_slots_have_the_same_hash_seed(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False))
@@ -81,7 +79,7 @@ def test_all_slots_have_the_same_hash_seed(ends: Ends, tmp_path: Path) -> None:
     assert texts.pop().startswith(f"{HASH_SEED} ")
 
 
-def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: Path) -> None:
+def test_a_killed_slot_is_reported_and_the_others_live_on(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(3)]
         pids = _born(provider, 3)
@@ -92,19 +90,19 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(ends: Ends, tmp_path: 
 
 
 def test_a_slot_that_raises_is_reported_with_its_exit_code(
-    ends: Ends, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ends: SlotEnds, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(domain: str) -> None:
-        raise ValueError(f"no luck in {domain}")
+        raise ValueError(f"no service in {domain}")
 
     with closing(ProcessSlots(ends, HASH_SEED, output=tmp_path / "output.txt")) as provider:
         order = provider.order(bytes(cloudpickle.dumps(fail)))
         assert ends.next() == SlotEnded(order, "it ended with exit code 1")
-    assert f"no luck in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
+    assert f"no service in process-{order}" in (tmp_path / "output.txt").read_text("utf-8")
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
+def test_a_killed_domain_is_filled_again(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(4)]
         pids = _born(provider, 4)
@@ -112,11 +110,12 @@ def test_a_killed_domain_is_filled_again(ends: Ends, tmp_path: Path) -> None:
             os.kill(pids[order], signal.SIGKILL)
         assert {ends.next().order, ends.next().order} == {orders[0], orders[2]}
         orders += [provider.order(_note(tmp_path, waits=True)) for _ in range(2)]
-        _born(provider, 4)
-        assert sorted(provider._domain_of.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
+        living = _born(provider, 4)
+        domain_of = {int(file.suffix[1:]): file.stem for file in _notes(tmp_path, 6)}
+        assert sorted(domain_of[pid] for pid in living.values()) == ["domain-0", "domain-0", "domain-1", "domain-1"]
 
 
-def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None:
+def test_a_domain_to_be_avoided_gets_no_slot(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         for _ in range(3):
             provider.order(_note(tmp_path, waits=False), avoid_domains=("domain-0",))
@@ -124,16 +123,16 @@ def test_a_domain_to_be_avoided_gets_no_slot(ends: Ends, tmp_path: Path) -> None
     assert {file.name.split(".")[0] for file in tmp_path.glob("domain-*")} == {"domain-1"}
 
 
-def test_when_the_fork_server_is_killed_its_slots_end_too(ends: Ends, tmp_path: Path) -> None:
+def test_when_the_fork_server_is_killed_its_slots_end_too(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED)) as provider:
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
-        os.kill(provider._fork_server.pid, signal.SIGKILL)
+        os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
         assert ends.next() == SlotEnded(order, "the fork server of slots has ended")
         _await_end(pid)
 
 
-def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: Ends, tmp_path: Path) -> None:
+def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: SlotEnds, tmp_path: Path) -> None:
     def live(domain: str) -> None:
         sys.exit(7 if "colorsys" in sys.modules else 8)
 

@@ -1,4 +1,4 @@
-"""How a slot is admitted and how it ends: by token, by key, by its coordinator's silence."""
+"""Admission of slots by token and key, and their end when the coordinator is silent."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register
 from clonos.io.net.binding import Binding
+from clonos.io.net.peers import PeerAddress
 from clonos.io.process.pickling import pack
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
 from clonos_standby.slot.host import run_slot
+from tests.processes.harness.drawing_job import OPTIONS, DrawingJob, is_quiescent
 from tests.processes.harness.running_job import running
-from tests.processes.recovery.test_slot_processes import OPTIONS, DrawingJob, is_calm
 from tests.unit.io.net.transports import Station, poll_until_all_is_seen
 
 pytestmark = pytest.mark.processes
@@ -55,13 +56,15 @@ def test_a_slot_that_no_coordinator_accepts_ends_itself(tmp_path: Path, caplog: 
 def test_a_registration_with_an_unknown_or_used_token_is_refused(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=1, tcp=True) as job:
-        job.wait_for(is_calm)
-        address = job.driver._transport.address
-        used = next(iter(job.driver._order_of_token))
+        job.wait_for(is_quiescent)
+        launched = job.provider.launch_specs[0]
+        coordinator = PeerAddress(
+            COORDINATOR, launched.coordinator_address, launched.coordinator_address, launched.coordinator_key
+        )
         slots = job.driver.ask(lambda it: it.slots)
         with closing(Station(7, use_curve=True)) as stranger:
-            stranger.transport.add_peer(address)
-            for token in ("guessed", used):
+            stranger.transport.add_peer(coordinator)
+            for token in ("guessed", launched.token):
                 key = stranger.transport.public_key
                 stranger.send(COORDINATOR, Register(SlotId(7), "d", "h", "x", "y", key, token, 1, versions("0")))
             poll_until_all_is_seen(stranger, COORDINATOR, stranger)

@@ -1,4 +1,4 @@
-"""What real slots write down of themselves: a trace that SIGKILL cuts off, and a story for whoever asks by signal."""
+"""Traces and stories of real slots: a trace that SIGKILL cuts off, and a story that a signal asks for."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.slot.event_trace import replay
-from tests.processes.harness.running_job import LIMIT_S, running
-from tests.processes.recovery.test_slot_processes import (
+from tests.processes.harness.drawing_job import (
     OPTIONS,
     DrawingJob,
-    is_calm,
+    is_quiescent,
     kill,
-    renewed,
     wait_for_checkpoint,
+    wait_for_successors,
 )
+from tests.processes.harness.running_job import LIMIT_S, running
 
 pytestmark = pytest.mark.processes
 
@@ -31,14 +31,14 @@ VICTIM = TaskId(2)
 def test_the_trace_of_a_killed_slot_replays_into_the_state_in_which_it_was_killed(tmp_path: Path) -> None:
     drawing, traces = DrawingJob(tmp_path), tmp_path / "traces"
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, slot_trace=str(traces)) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         reach = drawing.advance(0)
         wait_for_checkpoint(job)
         killed, before = job.slot_of(VICTIM), job.incarnations()
         completed = job.driver.ask(lambda coordinator: coordinator.checkpoint)
         reach = drawing.advance(reach)
         kill(job, VICTIM)
-        renewed(job, before, VICTIM)
+        wait_for_successors(job, before, VICTIM)
         drawing.gate.end(reach)
         assert isinstance(job.end(), JobDone)
     drawing.check(reach)
@@ -56,7 +56,7 @@ def test_the_trace_of_a_killed_slot_replays_into_the_state_in_which_it_was_kille
 def test_a_running_slot_writes_its_story_when_it_gets_the_signal(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         slot: SlotId = job.slot_of(VICTIM)
         os.kill(job.pid_of(VICTIM), signal.SIGUSR1)
         story = tmp_path / f"slot-{slot:016x}.story"

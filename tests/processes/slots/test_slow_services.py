@@ -1,4 +1,4 @@
-"""A service that answers for ever holds up a job for the timeout of the call, and no longer."""
+"""A service that never finishes its answer delays a job for the timeout of the call, and no longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that break and come back while a job runs: no process dies, nobody is replaced, nothing is lost."""
+"""Connections break and come back while a job runs: no process dies, no task is replaced, no record is lost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.model.options import Options
 from tests.processes.harness.cutting_proxy import through_proxy
+from tests.processes.harness.drawing_job import DrawingJob, is_quiescent, wait_for_checkpoint
 from tests.processes.harness.running_job import running
-from tests.processes.recovery.test_slot_processes import DrawingJob, is_calm, wait_for_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -24,7 +24,7 @@ OPTIONS = Options(checkpoint_every_ms=100, heartbeat_ms=400, lease_ms=20_000)
 def test_all_connections_of_all_slots_break_repeatedly_without_a_lost_record(tmp_path: Path) -> None:
     drawing = DrawingJob(tmp_path)
     with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, tcp=True, rewriter=through_proxy) as job:
-        job.wait_for(is_calm)
+        job.wait_for(is_quiescent)
         before, pids = job.incarnations(), sorted(job.provider.pids().values())
         reach = 0
         for _ in range(CUTS):

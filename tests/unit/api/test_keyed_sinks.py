@@ -1,4 +1,4 @@
-"""Sinks that keep one row a key: the stream has to be keyed by it, which is found when the job is compiled."""
+"""Sinks that keep one row per key: compiling a job checks that its stream is keyed by it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_error_output_needs_no_keyed_stream() -> None:
     assert "the step errors replaces rows by word, and errors have no key" in refusal(graph)
 
 
-# ------------------------------------------------------------------ what a keyed sink gets
+# ------------------------------------------------------------------ input of a keyed sink
 
 
 def test_a_keyed_sink_gets_records_without_their_keys() -> None:

@@ -1,4 +1,4 @@
-"""What a graph compiles to: which steps are one vertex, which edges join vertices, how they are named."""
+"""The plan of a graph: which steps share a vertex, which edges join vertices, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``from clonos import ...`` gives, and what importing it costs."""
+"""``from clonos import ...``: the names that exist, and the cost of importing it."""
 
 from __future__ import annotations
 

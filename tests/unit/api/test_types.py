@@ -1,4 +1,4 @@
-"""What a type checker finds out about a job: mypy runs over this file with the rest, so a wrong type is a red gate."""
+"""Types of jobs for a type checker: mypy runs over this file too, so a wrong type fails a gate."""
 
 from __future__ import annotations
 

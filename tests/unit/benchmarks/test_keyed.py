@@ -1,4 +1,4 @@
-"""The keyed workloads: each record is read once, and a sink that has other results gives no measurement."""
+"""The keyed workloads: each record is read once, and wrong results invalidate a measurement."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ READ = [SinkResult(0, 1, 2, 1, {})]
 
 
 def _tallied(workload: KeyedWorkload, slice_records: int) -> list[SinkResult]:
-    """What sinks say that get the readers' slices in turn."""
+    """Results of sinks that get the readers' slices in turn."""
     rows, _ = workload.expected(lambda key: key % 2)
     tallies = [KeyedResultCounter(expected) for expected in rows]
     kind = KINDS[workload.kind]

@@ -1,4 +1,4 @@
-"""What the benchmarks say: ratios of pairs, and no figure for a side that has counted wrong."""
+"""Figures of the benchmarks: ratios of pairs, and no figure for a side with a wrong result."""
 
 import json
 from collections import Counter

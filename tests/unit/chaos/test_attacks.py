@@ -1,4 +1,4 @@
-"""Attacks: what a liar says is refused or means nothing, and what an attack has struck and cost is counted."""
+"""Attacks: false messages are refused or ignored, and the injected attacks and their cost are counted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _told(message: Message) -> Message:
 
 
 def _heartbeat(dialogue: Dialogue) -> list[str]:
-    """What the slot says at a heartbeat, without the numbers of messages."""
+    """Messages of the slot at a heartbeat, without their numbers."""
     return [re.sub(r"message \d+", "message", line) for line in dialogue.run("tick")]
 
 
@@ -97,7 +97,7 @@ def test_a_slot_of_an_attacked_job_hands_its_keys_and_peers_to_the_attacker(tmp_
         one.send(COORDINATOR, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
         driver.send(one, SlotStatus(SlotId(1), 0, 0, (), (), ()))  # type: ignore[arg-type]
         (loot,) = read_loot(tmp_path / "loot")
-        assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.transport._keys)
+        assert (loot.slot, KeyPair(loot.public_key, loot.secret_key)) == (1, one.keys)
         assert loot.peers == {COORDINATOR: StolenPeer(*driver.transport.address)}
     finally:
         one.close()

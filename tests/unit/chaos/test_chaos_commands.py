@@ -1,4 +1,4 @@
-"""The command line of failure injection: what cannot be meant is refused in one line, before anything runs."""
+"""Command line of failure injection: a mistake is refused in one line, before anything runs."""
 
 from __future__ import annotations
 

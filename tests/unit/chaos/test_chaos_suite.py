@@ -1,4 +1,4 @@
-"""Everything at once: which runs there are, what is told of those that cannot be made, how a stopped run goes on."""
+"""The suite of all scenarios: which runs it has, how impossible runs are reported, how a stopped run resumes."""
 
 from __future__ import annotations
 

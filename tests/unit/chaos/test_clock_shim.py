@@ -1,4 +1,4 @@
-"""The false clock: its processes' wall clock is set while they run; monotonic time and all other clocks are not."""
+"""The clock shim: the wall clock of a process is set while it runs; monotonic time is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run demands that plain calls are repeated under their keys."""
+"""When a run requires that plain calls are repeated under the same key."""
 
 from __future__ import annotations
 

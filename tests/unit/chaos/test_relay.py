@@ -1,4 +1,4 @@
-"""The corrupting relay: all bytes pass, until some are to be spoilt; nobody else's are."""
+"""The corrupting relay: it passes all bytes, and corrupts only those of its own connections when told to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a run: input is let in at its pace until all faults are over, and rests; then logs must be small."""
+"""Phases of a run: input at its rate until all faults have passed, then idle checkpoints until logs are small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _status(checkpoint: int, log_bytes: int = 0, records: int = 0) -> Status:
 
 
 def _fed(folder: Path) -> Course:
-    """One that has begun at second 10, and has let in a hundred records a second."""
+    """A run that began at second 10 and has admitted a hundred records per second."""
     course = Course(Gate(folder), 1_000, 100.0, retained_bytes_max=500)
     course.look(9.0, _status(0), is_live=False, is_over=False)
     course.look(10.0, _status(0, log_bytes=100), is_live=True, is_over=False)

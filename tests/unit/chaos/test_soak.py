@@ -1,4 +1,4 @@
-"""A soak as a scenario, and a run of it in a few figures."""
+"""A soak as a scenario, and its result in a few figures."""
 
 from __future__ import annotations
 

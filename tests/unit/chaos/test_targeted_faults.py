@@ -1,4 +1,4 @@
-"""Faults aimed at points of the protocol (docs/chaos.md): a point is one that a world announces."""
+"""Targeted faults (docs/chaos.md): a fault may name only points that a world announces."""
 
 import pytest
 

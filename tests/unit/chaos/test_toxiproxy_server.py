@@ -1,4 +1,4 @@
-"""Toxiproxy's server is taken from where it is; a download needs the right sum; the message names all three ways."""
+"""Toxiproxy's server: found or downloaded with the right checksum; the error names all three remedies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -45,9 +46,17 @@ def _archive(folder: Path, name: str, file: str = "release.tar.gz", content: byt
     return path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+class Site(NamedTuple):
+    """An HTTP server for the files of a folder; ``asked`` has the paths of the requests."""
+
+    folder: Path
+    asked: list[str]
+    url: str
+
+
 @pytest.fixture
-def site(nothing_there: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
-    """The folder of a site on this machine, in place of that with the releases, and the paths that are asked for."""
+def site(nothing_there: Path) -> Iterator[Site]:
+    """A site of releases on this machine."""
     folder = nothing_there / "site"
     folder.mkdir()
     asked: list[str] = []
@@ -59,8 +68,7 @@ def site(nothing_there: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, name="site")
     thread.start()
-    monkeypatch.setattr(toxiproxy_server, "RELEASES", f"http://127.0.0.1:{server.server_address[1]}")
-    yield folder, asked
+    yield Site(folder, asked, f"http://127.0.0.1:{server.server_address[1]}")
     server.shutdown()
     thread.join()
     server.server_close()
@@ -76,32 +84,28 @@ def _on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
 
 
-def test_a_pinned_release_is_downloaded_once_and_its_program_runs(
-    site: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, asked = site
-    _, sha256 = _archive(folder, "toxiproxy-server", RELEASE, SERVER)
+def test_a_pinned_release_is_downloaded_once_and_its_program_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sha256 = _archive(site.folder, "toxiproxy-server", RELEASE, SERVER)
     monkeypatch.setitem(SUMS, "linux_amd64", sha256)
     for _ in range(2):
-        assert find_server() == cached_server()
-    assert asked == [f"/{RELEASE}"]
+        assert find_server(releases=site.url) == cached_server()
+    assert site.asked == [f"/{RELEASE}"]
     assert subprocess.run([cached_server()], capture_output=True, check=True).stdout == b"made up\n"
 
 
 def test_a_download_with_a_wrong_checksum_is_not_installed_and_all_reasons_are_reported(
-    site: tuple[Path, list[str]],
+    site: Site,
 ) -> None:
-    folder, asked = site
-    _, sha256 = _archive(folder, "toxiproxy-server", RELEASE, SERVER)
+    _, sha256 = _archive(site.folder, "toxiproxy-server", RELEASE, SERVER)
     with pytest.raises(ToxiproxyMissing, match=f"Go is not installed; .*{RELEASE} has the sum {sha256}"):
-        find_server()
-    assert asked == [f"/{RELEASE}"]
+        find_server(releases=site.url)
+    assert site.asked == [f"/{RELEASE}"]
     assert not cached_server().exists()
 
 
-def test_a_missing_release_is_reported(site: tuple[Path, list[str]]) -> None:
+def test_a_missing_release_is_reported(site: Site) -> None:
     with pytest.raises(ToxiproxyMissing, match="404"):
-        find_server()
+        find_server(releases=site.url)
     assert not cached_server().exists()
 
 

@@ -1,4 +1,4 @@
-"""Patterns: who is struck together."""
+"""Patterns of victims: which tasks a fault hits together."""
 
 from __future__ import annotations
 

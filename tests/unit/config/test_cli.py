@@ -1,4 +1,4 @@
-"""The command line before anything runs: which job is meant, how options and errors reach the user."""
+"""The command line before anything runs: selecting a job, options, and errors for the user."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Configuration: rising force, types, units, and errors that name the nearest right key."""
+"""Configuration: precedence, types, units, and errors that name the nearest valid key."""
 
 import pickle
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is told of executors whose Python does not start."""
+"""Error for executors whose Python does not start."""
 
 from __future__ import annotations
 

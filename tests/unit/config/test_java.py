@@ -1,4 +1,4 @@
-"""What is said when the Java for Spark is missing or too old."""
+"""Errors for a Java that is missing or too old for Spark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The error of a failed job is of the class that says whose fault it is (docs/operations.md)."""
+"""The error of a failed job has the class of its blame (docs/operations.md)."""
 
 import pickle
 

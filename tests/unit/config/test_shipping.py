@@ -1,4 +1,4 @@
-"""What travels to slots: the job's own modules by value, installed ones by name."""
+"""Shipping of code to slots: the job's own modules by value, installed ones by name."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""What is said of a Spark session of the user's own that others can reach."""
+"""Warnings about a user's own Spark session that other users can reach."""
 
 from __future__ import annotations
 

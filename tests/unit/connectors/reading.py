@@ -1,4 +1,4 @@
-"""Reading a source to its end in tests, in one go or with a new reader after each piece."""
+"""Reads a source to its end, in one go or with a new reader after each piece."""
 
 from collections.abc import Iterator
 from itertools import chain, cycle
@@ -8,7 +8,7 @@ from clonos.operators.connector_contract import Source, SplitReader
 
 
 def read_all(source: Source, parallelism: int = 2) -> list[Any]:
-    """All records, split by split."""
+    """Reads all records, split by split."""
     return list(chain.from_iterable(read_split(source.reader(), split) for split in source.splits(parallelism)))
 
 
@@ -25,7 +25,7 @@ def read_split(reader: SplitReader, split: bytes, mark: bytes | None = None, rec
 
 
 def read_piecewise(source: Source, split: bytes, sizes: list[int]) -> Iterator[list[Any]]:
-    """The same records, each piece by a new reader that begins at the mark of the one before."""
+    """Reads the same records, each piece by a new reader at the mark of the previous one."""
     mark: bytes | None = None
     for size in cycle(sizes):
         reader = source.reader()

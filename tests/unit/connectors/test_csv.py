@@ -1,4 +1,4 @@
-"""``files.csv``: a header in each part, one cell for each column, and nothing lost without a word."""
+"""``files.csv``: a header in each part, one cell per column, and no silent loss."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``collect`` and ``stdout``: rows leave in the driver when their checkpoint commits, and once."""
+"""``collect`` and ``stdout``: rows appear in the driver once, when their checkpoint commits."""
 
 import io
 import sys
@@ -9,9 +9,9 @@ import cloudpickle
 import pyarrow
 import pytest
 
-from clonos.connectors import blackhole, collect, driver_outputs, stdout
+from clonos.connectors import blackhole, collect, stdout
 from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
-from clonos.connectors.driver_outputs import DriverSink, OutputTooLarge
+from clonos.connectors.driver_outputs import DriverSink, OutputTooLarge, RowsWriter
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import TransactionalSink
 from tests.unit.connectors.writing import JOB, part_of, writer_of
@@ -88,9 +88,8 @@ def test_more_rows_than_the_limit_are_an_error() -> None:
         collect(limit=0)
 
 
-def test_more_bytes_than_a_message_may_carry_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_outputs, "PART_BYTES_MAX", 1_000)
-    writer = writer_of(started(collect()))
+def test_more_bytes_than_a_message_may_carry_are_an_error() -> None:
+    writer = RowsWriter("collect", part_bytes_max=1_000)
     writer.write(["x" * 600])
     with pytest.raises(OutputTooLarge, match="more than 1000 bytes from one task between two checkpoints"):
         writer.write(["x" * 600])

@@ -1,4 +1,4 @@
-"""What the patterns of a source find, they could find, whether the file is there or not; and nothing else."""
+"""Patterns of file sources accept exactly the paths that they can find, whether or not the file exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``values``: a list dealt out to splits, readable from any mark."""
+"""``values``: a list distributed over splits, readable from any mark."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""JSON lines: what is written can be read by anybody, what is read begins anew at a mark."""
+"""JSON lines: every reader can read what is written, and a source continues at a mark."""
 
 import enum
 import json
@@ -47,7 +47,7 @@ class Colour(enum.Enum):
 
 
 def without_infinities(value: Any) -> Any:
-    """What JSON keeps of a value."""
+    """The value with None for infinities and NaN, as JSON writes them."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):

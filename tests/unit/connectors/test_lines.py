@@ -1,4 +1,4 @@
-"""``files.lines``: every line once, however the file is cut, wherever a reader begins anew."""
+"""``files.lines``: every line once, for every way of splitting the file and every starting point."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""Output folders: what is prepared is hidden, what is committed is whole, and neither repeats nor deaths change it."""
+"""Output folders: prepared parts are hidden, committed ones are whole, and repeats and deaths change nothing."""
 
 import os
 from collections.abc import Callable

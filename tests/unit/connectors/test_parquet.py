@@ -23,8 +23,10 @@ from clonos.connectors.connector_errors import (
     RowNotWritable,
     SplitMalformed,
 )
-from clonos.connectors.filesystem import parquet_files, parquet_rows
+from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.file_splits import decode_split, encode_split
+from clonos.connectors.filesystem.parquet_files import ParquetReader
+from clonos.connectors.filesystem.parquet_rows import ParquetRows
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 
@@ -59,12 +61,10 @@ def test_each_row_is_read_once_from_every_starting_point(path: Path, sizes: list
     assert [row for split in splits for piece in read_piecewise(source, split, sizes) for row in piece] == ROWS
 
 
-def test_a_mark_beyond_the_first_batch_is_restored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 7)
-    source = files.parquet(path)
-    split = source.splits(1)[0]
+def test_a_mark_beyond_the_first_batch_is_restored(path: Path) -> None:
+    split = files.parquet(path).splits(1)[0]
     for rows in (0, 6, 7, 13, 14, 29, 30):
-        assert read_split(source.reader(), split, rows.to_bytes(8, "big")) == ROWS[rows:30]
+        assert read_split(ParquetReader(None, batch_rows=7), split, rows.to_bytes(8, "big")) == ROWS[rows:30]
 
 
 def test_only_the_columns_asked_for_are_read(path: Path) -> None:
@@ -149,19 +149,16 @@ def test_a_schema_makes_parts_alike(tmp_path: Path) -> None:
     assert pyarrow.parquet.read_schema(part.path).equals(schema)
 
 
-def test_large_parts_have_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_rows, "GROUP_ROWS", 10)
-    sink = files.parquet(tmp_path / "out")
-    sink.prepare_output(JOB, resume=False, overwrite=False)
-    writer = writer_of(sink)
+def test_large_parts_have_several_row_groups(tmp_path: Path) -> None:
+    path = str(tmp_path / "large.parquet")
+    file = DurableFile.beside(path)
+    part = ParquetRows(file, None, group_rows=10)
     for row in ROWS:
-        writer.write([row])
-    part = writer.prepare(1)
-    writer.close()
-    assert part is not None
-    sink.commit(JOB, 1, [part])
-    assert list(files.read_committed(tmp_path / "out")) == ROWS
-    assert len(files.parquet(tmp_path / "out").splits(1)) == 10
+        part.rows([row])
+    part.finish()
+    file.publish(path)
+    assert read_all(files.parquet(path)) == ROWS
+    assert len(files.parquet(path).splits(1)) == 10
 
 
 @pytest.mark.parametrize(

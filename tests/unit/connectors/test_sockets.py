@@ -1,4 +1,4 @@
-"""``sockets.lines``: whole lines from a server, however its bytes are cut on their way."""
+"""``sockets.lines``: whole lines from a server, however its bytes arrive."""
 
 import socket
 from collections.abc import Iterator

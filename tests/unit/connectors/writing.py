@@ -1,4 +1,4 @@
-"""Driving a transactional sink in tests as the runtime does."""
+"""Drives a transactional sink as the runtime does."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def writer_of(
 
 
 def part_of(sink: TransactionalSink, checkpoint: int, rows: list[Any], index: int = 0, incarnation: int = 1) -> bytes:
-    """What a task that wrote these rows prepares; its writer is gone afterwards."""
+    """Prepares a part as a task that wrote these rows would; its writer is closed afterwards."""
     writer = writer_of(sink, index, incarnation)
     writer.write(rows)
     part = writer.prepare(checkpoint)

@@ -1,32 +1,19 @@
-"""Checkpoints as the coordinator sees them (protocol 5), through the whole machine."""
+"""Checkpoints of the coordinator (protocol 5), through the whole machine."""
 
 from __future__ import annotations
 
-from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX, PENDING_MAX
-from clonos.core.coordinator.coordinator_effects import Alarm, Effect, JobFailed, Send, StoodDown, WriteMetadata
+from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Send, StoodDown, WriteMetadata
 from clonos.core.coordinator.coordinator_events import MetadataWritten, StopAsked, WriteOutcome
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
-from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, Trigger, View
-from tests.harnesses.coordinator_harness import Desk, of_kind, sent
-
-
-def _desk(**options: int) -> Desk:
-    desk = Desk(options=Options(**options))  # type: ignore[arg-type]
-    desk.form()
-    return desk
-
-
-def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
-    (write,) = of_kind(effects, WriteMetadata)
-    return write.metadata
+from tests.harnesses.coordinator_harness import Desk, formed, of_kind, sent, written_metadata
 
 
 def test_each_interval_a_checkpoint_triggers_every_source() -> None:
-    desk = _desk()
+    desk = formed()
     assert sent(desk.tick(4_900), Trigger) == []
     triggers = sent(desk.tick(100), Trigger)
     assert {(slot, message.task, message.checkpoint) for slot, message in triggers} == {  # type: ignore[attr-defined]
@@ -36,24 +23,24 @@ def test_each_interval_a_checkpoint_triggers_every_source() -> None:
 
 
 def test_a_trigger_is_repeated_to_a_source_until_it_has_acknowledged() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1, 0)
     assert {message.task for _, message in sent(desk.tick(300), Trigger)} == {1}  # type: ignore[attr-defined]
 
 
 def test_metadata_is_written_when_every_task_has_acknowledged() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     assert of_kind(desk.acknowledge(1, 0, 1, 2, 3, 4), WriteMetadata) == []
-    metadata = _written(desk.acknowledge(1, 5))
+    metadata = written_metadata(desk.acknowledge(1, 5))
     assert metadata.checkpoint == 1
     assert [entry.incarnation for entry in metadata.tasks] == [p.incarnation for p in desk.view.placements]
     assert [entry.log_offset_bytes for entry in metadata.tasks] == [100, 101, 102, 103, 104, 105]
 
 
 def test_completed_is_sent_to_every_slot_and_repeated_until_confirmed() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.slots[SlotId(3)].is_deaf = True
     desk.acknowledge(1)
@@ -65,7 +52,7 @@ def test_completed_is_sent_to_every_slot_and_repeated_until_confirmed() -> None:
 
 
 def test_completed_names_the_incarnations_that_acknowledged() -> None:
-    desk = _desk()
+    desk = formed()
     effects = desk.complete(1)
     message = sent(effects, Completed)[0][1]
     assert isinstance(message, Completed)
@@ -73,18 +60,18 @@ def test_completed_names_the_incarnations_that_acknowledged() -> None:
 
 
 def test_an_acknowledgement_of_a_dead_incarnation_is_ignored() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     dead = desk.of(5).incarnation
     desk.gone(desk.of(5).hosting_slot)
     desk.acknowledge(1, *(task for task in range(5)))
     late = desk.acknowledgement(5, 1, incarnation=dead)
     assert of_kind(desk.say(desk.of(5).hosting_slot, late), WriteMetadata) == []
-    assert _written(desk.acknowledge(1, 5)).tasks[5].incarnation == desk.of(5).incarnation
+    assert written_metadata(desk.acknowledge(1, 5)).tasks[5].incarnation == desk.of(5).incarnation
 
 
 def test_an_acknowledgement_of_a_task_that_died_afterwards_is_dropped() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1, 5)
     desk.gone(desk.of(5).hosting_slot)
@@ -93,7 +80,7 @@ def test_an_acknowledgement_of_a_task_that_died_afterwards_is_dropped() -> None:
 
 
 def test_an_acknowledgement_between_death_and_the_next_view_is_ignored() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     desk.acknowledge(1)  # committing: the next view waits
     dead = desk.of(0)
@@ -105,7 +92,7 @@ def test_an_acknowledgement_between_death_and_the_next_view_is_ignored() -> None
 
 
 def test_during_a_commit_the_view_waits_and_then_names_the_new_checkpoint() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1)
     dead = desk.of(2)
@@ -120,20 +107,20 @@ def test_during_a_commit_the_view_waits_and_then_names_the_new_checkpoint() -> N
 
 
 def test_during_a_commit_the_view_waits_through_failed_attempts() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1)
     desk.gone(desk.of(2).hosting_slot)
     effects = desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.FAILED, "no space"))
     assert of_kind(effects, Alarm)
     again = desk.tick(300)
-    assert _written(again).checkpoint == 1
+    assert written_metadata(again).checkpoint == 1
     assert sent(again, View) == []
     assert sent(desk.durable(1), View)
 
 
 def test_a_repeated_or_outdated_write_failure_uses_up_no_attempt() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1)
     desk.durable(1)
@@ -143,11 +130,11 @@ def test_a_repeated_or_outdated_write_failure_uses_up_no_attempt() -> None:
     assert of_kind(desk.do(MetadataWritten(CheckpointId(2), WriteOutcome.FAILED, "no space")), Alarm)
     for _ in range(COMMIT_ATTEMPTS_MAX + 1):  # the same failure, told again while the next attempt waits
         assert desk.do(MetadataWritten(CheckpointId(2), WriteOutcome.FAILED, "no space")) == ()
-    assert _written(desk.tick(300)).checkpoint == 2
+    assert written_metadata(desk.tick(300)).checkpoint == 2
 
 
 def test_metadata_that_cannot_be_written_fails_the_job_after_the_last_attempt() -> None:
-    desk = _desk(checkpoint_every_ms=1_000_000)
+    desk = formed(checkpoint_every_ms=1_000_000)
     desk.tick(100)
     desk.do(StopAsked(drain=True))
     desk.acknowledge(1)
@@ -161,7 +148,7 @@ def test_metadata_that_cannot_be_written_fails_the_job_after_the_last_attempt() 
 
 
 def test_a_write_whose_outcome_stays_unknown_fails_the_job_at_its_timeout() -> None:
-    desk = _desk(checkpoint_timeout_ms=3_000)
+    desk = formed(checkpoint_timeout_ms=3_000)
     desk.tick(5_000)
     desk.acknowledge(1)
     (failed,) = of_kind(desk.tick(3_500), JobFailed)
@@ -169,7 +156,7 @@ def test_a_write_whose_outcome_stays_unknown_fails_the_job_at_its_timeout() -> N
 
 
 def test_a_checkpoint_number_taken_by_another_coordinator_ends_this_one() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(1)
     effects = desk.do(MetadataWritten(CheckpointId(1), WriteOutcome.TAKEN))
@@ -182,7 +169,7 @@ def test_a_checkpoint_number_taken_by_another_coordinator_ends_this_one() -> Non
 
 
 def test_several_checkpoints_may_be_pending_and_a_later_one_subsumes_earlier_ones() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     assert desk.pending() == [1, 2]
     desk.acknowledge(1, 0, 1, 2)
@@ -194,7 +181,7 @@ def test_several_checkpoints_may_be_pending_and_a_later_one_subsumes_earlier_one
 
 
 def test_an_earlier_checkpoint_may_complete_while_a_later_one_is_pending() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     desk.acknowledge(1)
     desk.durable(1)
@@ -202,15 +189,15 @@ def test_an_earlier_checkpoint_may_complete_while_a_later_one_is_pending() -> No
 
 
 def test_a_checkpoint_acknowledged_during_a_commit_is_written_next() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     desk.acknowledge(1)
     assert of_kind(desk.acknowledge(2), WriteMetadata) == []
-    assert _written(desk.durable(1)).checkpoint == 2
+    assert written_metadata(desk.durable(1)).checkpoint == 2
 
 
 def test_checkpoint_numbers_are_never_reused() -> None:
-    desk = _desk(checkpoint_timeout_ms=1_000)
+    desk = formed(checkpoint_timeout_ms=1_000)
     desk.tick(5_000)
     assert desk.pending() == [1]
     desk.tick(2_000)
@@ -232,7 +219,7 @@ def test_an_acknowledgement_of_a_checkpoint_that_was_never_triggered_is_ignored(
 
 
 def test_a_checkpoint_beyond_its_timeout_is_aborted_with_a_warning() -> None:
-    desk = _desk(checkpoint_timeout_ms=2_000)
+    desk = formed(checkpoint_timeout_ms=2_000)
     desk.tick(5_000)
     desk.acknowledge(1, 0, 1)
     (alarm,) = of_kind(desk.tick(2_100), Alarm)
@@ -240,13 +227,13 @@ def test_a_checkpoint_beyond_its_timeout_is_aborted_with_a_warning() -> None:
 
 
 def test_at_most_the_configured_number_of_checkpoints_are_pending() -> None:
-    desk = _desk(checkpoint_every_ms=500)
+    desk = formed(checkpoint_every_ms=500)
     desk.tick(500 * (PENDING_MAX + 5))
     assert len(desk.pending()) == PENDING_MAX
 
 
 def test_a_recovering_task_delays_the_next_checkpoint_by_at_most_one_interval() -> None:
-    desk = _desk()
+    desk = formed()
     desk.slots[SlotId(1)].phase = TaskPhase.REPLAYING
     desk.tick(4_000)
     desk.gone(2)
@@ -260,7 +247,7 @@ def test_a_recovering_task_delays_the_next_checkpoint_by_at_most_one_interval() 
 
 
 def test_a_checkpoint_begins_as_soon_as_the_recovery_has_ended() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(4_000)
     for slot in desk.slots.values():
         slot.phase = TaskPhase.RECOVERING
@@ -274,7 +261,7 @@ def test_a_checkpoint_begins_as_soon_as_the_recovery_has_ended() -> None:
 
 
 def test_a_slot_above_its_soft_limit_starts_a_checkpoint_at_once() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(1_000)
     desk.slots[SlotId(1)].is_over_soft_limit = True
     effects = desk.tick(200)
@@ -285,20 +272,20 @@ def test_a_slot_above_its_soft_limit_starts_a_checkpoint_at_once() -> None:
 
 
 def test_a_final_state_counts_for_every_checkpoint_whose_barrier_was_not_passed() -> None:
-    desk = _desk()
+    desk = formed()
     desk.acknowledge(1, 0, final=True)  # it has passed no barrier
     desk.tick(5_000)
     desk.acknowledge(1, 1, 2, 3, 4, 5)
     desk.durable(1)
     desk.tick(5_000)
-    metadata = _written(desk.acknowledge(2, 1, 2, 3, 4, 5))
+    metadata = written_metadata(desk.acknowledge(2, 1, 2, 3, 4, 5))
     assert metadata.checkpoint == 2
     assert [entry.final for entry in metadata.tasks] == [True] + [False] * 5
     assert metadata.tasks[0].snapshot == 1
 
 
 def test_a_final_state_does_not_count_for_a_barrier_that_was_passed() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.acknowledge(2, 0, final=True)  # its label is one above barrier 1, which it has passed
     assert of_kind(desk.acknowledge(1, 1, 2, 3, 4, 5), WriteMetadata) == []
@@ -306,13 +293,13 @@ def test_a_final_state_does_not_count_for_a_barrier_that_was_passed() -> None:
 
 
 def test_no_trigger_is_sent_to_a_final_source() -> None:
-    desk = _desk()
+    desk = formed()
     desk.acknowledge(1, 0, final=True)
     assert {message.task for _, message in sent(desk.tick(5_100), Trigger)} == {1}  # type: ignore[attr-defined]
 
 
 def test_a_final_state_is_acknowledged_again_by_the_successor() -> None:
-    desk = _desk()
+    desk = formed()
     desk.acknowledge(1, 0, final=True)
     desk.gone(desk.of(0).hosting_slot)
     desk.tick(5_000)

@@ -1,4 +1,4 @@
-"""Golden dialogues with a coordinator: ``traces/*.txt``, commands and the full answer.
+"""Golden dialogues with a coordinator: ``tests/traces/coordinator_*.txt``, commands and all their effects.
 
 ``pytest tests/unit/coordinator --rewrite-traces`` writes them anew, to be reviewed as prose.
 """
@@ -13,7 +13,7 @@ import pytest
 from tests.harnesses.coordinator_dialogue import Dialogue
 from tests.harnesses.golden_trace import play
 
-TRACES = sorted(Path(__file__).with_name("traces").glob("*.txt"))
+TRACES = sorted((Path(__file__).parents[2] / "traces").glob("coordinator_*.txt"))
 TRACES_COUNT = 9
 
 

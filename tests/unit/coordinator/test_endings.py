@@ -1,11 +1,10 @@
-"""What a completed checkpoint leads to: output committed, objects deleted, the job done or stopped."""
+"""Effects of a completed checkpoint: output committed, objects deleted, the job done or stopped."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX
 from clonos.core.coordinator.coordinator_effects import (
     Alarm,
@@ -22,25 +21,13 @@ from clonos.core.coordinator.coordinator_effects import (
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted, StopAsked
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
-from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Completed, Trigger, View
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
-
-
-def _desk(**options: int) -> Desk:
-    desk = Desk(options=Options(**options))  # type: ignore[arg-type]
-    desk.form()
-    return desk
-
-
-def _written(effects: tuple[Effect, ...]) -> CheckpointMetadata:
-    (write,) = of_kind(effects, WriteMetadata)
-    return write.metadata
+from tests.harnesses.coordinator_harness import Desk, chain_plan, formed, of_kind, sent, written_metadata
 
 
 def test_a_job_ends_with_a_last_checkpoint_when_all_tasks_are_final() -> None:
-    desk = _desk()
-    metadata = _written(desk.acknowledge(1, final=True))
+    desk = formed()
+    metadata = written_metadata(desk.acknowledge(1, final=True))
     assert metadata.is_final
     effects = desk.durable(metadata.checkpoint)
     assert len(sent(effects, Completed)) == 6
@@ -49,7 +36,7 @@ def test_a_job_ends_with_a_last_checkpoint_when_all_tasks_are_final() -> None:
 
 
 def test_the_job_is_not_done_before_its_output_is_committed() -> None:
-    desk = _desk()
+    desk = formed()
     for task in desk.plan.tasks:
         parts = ((1, b"part"),) if task >= 4 else ()
         desk.say(desk.of(task).hosting_slot, desk.acknowledgement(task, 1, final=True, parts=parts))
@@ -68,7 +55,7 @@ def _acknowledge_with_parts(desk: Desk, checkpoint: int, *labels: int) -> tuple[
 
 
 def test_prepared_output_is_committed_once_in_order_of_vertex_task_and_age() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     _acknowledge_with_parts(desk, 2, 1, 2)  # 1 never completed: 2 stands for it
     (commit,) = of_kind(desk.durable(2), CommitOutput)
@@ -82,22 +69,22 @@ def test_prepared_output_is_committed_once_in_order_of_vertex_task_and_age() -> 
 
 
 def test_no_output_is_committed_before_the_metadata_is_durable() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     assert of_kind(_acknowledge_with_parts(desk, 1, 1), CommitOutput) == []
 
 
 def test_the_next_metadata_waits_until_the_output_is_committed() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(10_000)
     _acknowledge_with_parts(desk, 1, 1)
     desk.durable(1)
     assert of_kind(_acknowledge_with_parts(desk, 2, 2), WriteMetadata) == []
-    assert _written(desk.do(OutputCommitted(CheckpointId(1)))).checkpoint == 2
+    assert written_metadata(desk.do(OutputCommitted(CheckpointId(1)))).checkpoint == 2
 
 
 def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     _acknowledge_with_parts(desk, 1, 1)
     desk.durable(1)
@@ -105,7 +92,7 @@ def test_a_view_does_not_wait_for_the_commit_of_output() -> None:
 
 
 def test_a_failing_commit_is_retried_and_fails_the_job_after_the_last_attempt() -> None:
-    desk = _desk(checkpoint_every_ms=1_000_000)
+    desk = formed(checkpoint_every_ms=1_000_000)
     desk.tick(100)
     desk.do(StopAsked(drain=True))
     _acknowledge_with_parts(desk, 1, 1)
@@ -119,7 +106,7 @@ def test_a_failing_commit_is_retried_and_fails_the_job_after_the_last_attempt() 
 
 
 def test_a_repeated_or_outdated_commit_failure_uses_up_no_attempt() -> None:
-    desk = _desk()
+    desk = formed()
     for checkpoint in (1, 2):
         desk.tick(5_000)
         _acknowledge_with_parts(desk, checkpoint, checkpoint)
@@ -135,7 +122,7 @@ def test_a_repeated_or_outdated_commit_failure_uses_up_no_attempt() -> None:
 
 
 def test_deletion_keeps_the_objects_of_the_last_two_checkpoints() -> None:
-    desk = _desk()
+    desk = formed()
     names: dict[int, str] = {}
     deleted: list[str] = []
     for checkpoint in (1, 2, 3, 4):
@@ -155,7 +142,7 @@ def test_deletion_keeps_the_objects_of_the_last_two_checkpoints() -> None:
 
 
 def test_objects_of_dropped_acknowledgements_are_deleted_later() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(5_000)
     desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 1, objects=("dead",)))
     desk.gone(desk.of(5).hosting_slot)
@@ -164,7 +151,7 @@ def test_objects_of_dropped_acknowledgements_are_deleted_later() -> None:
 
 
 def test_objects_that_a_later_snapshot_may_build_on_are_not_deleted() -> None:
-    desk = _desk(checkpoint_timeout_ms=8_000)
+    desk = formed(checkpoint_timeout_ms=8_000)
     desk.tick(10_000)
     desk.say(desk.of(5).hosting_slot, desk.acknowledgement(5, 2, objects=("base",)))
     desk.acknowledge(1)
@@ -172,13 +159,13 @@ def test_objects_that_a_later_snapshot_may_build_on_are_not_deleted() -> None:
 
 
 def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(1_000)
     effects = desk.do(StopAsked(drain=True))
     triggers = [message for _, message in sent(effects, Trigger)]
     assert [message.then_pause for message in triggers] == [True, True]  # type: ignore[attr-defined]
     desk.tick(6_000)
-    assert desk.pending() == [1]  # nothing begins behind it
+    assert desk.pending() == [1]  # no further checkpoint begins
     desk.acknowledge(1)
     effects = desk.durable(1)
     assert of_kind(effects, JobDone) == [JobDone(Ending.DRAINED, CheckpointId(1))]
@@ -186,11 +173,11 @@ def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> N
 
 
 def test_a_drain_survives_the_death_of_a_source() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(1_000)
     desk.do(StopAsked(drain=True))
     desk.acknowledge(1)
-    desk2 = _desk()
+    desk2 = formed()
     desk2.tick(1_000)
     desk2.do(StopAsked(drain=True))
     desk2.gone(desk2.of(0).hosting_slot)
@@ -204,7 +191,7 @@ def test_a_drain_survives_the_death_of_a_source() -> None:
 
 
 def test_a_drain_interrupted_by_a_rollback_starts_again() -> None:
-    desk = _desk()
+    desk = formed()
     desk.tick(1_000)
     desk.do(StopAsked(drain=True))
     desk.lose_log(2)
@@ -215,7 +202,7 @@ def test_a_drain_interrupted_by_a_rollback_starts_again() -> None:
 
 
 def test_a_job_that_is_stopped_at_once_releases_all_and_names_its_checkpoint() -> None:
-    desk = _desk()
+    desk = formed()
     desk.complete(1)
     effects = desk.do(StopAsked(drain=False))
     assert effects[-1] == JobDone(Ending.ABORTED, CheckpointId(1))
@@ -223,7 +210,7 @@ def test_a_job_that_is_stopped_at_once_releases_all_and_names_its_checkpoint() -
 
 
 def test_a_release_is_repeated_to_a_slot_that_has_not_ended() -> None:
-    desk = _desk()
+    desk = formed()
     desk.slots[SlotId(2)].is_deaf = True
     status = desk.slots[SlotId(2)].status()
     desk.do(StopAsked(drain=False))
@@ -232,7 +219,7 @@ def test_a_release_is_repeated_to_a_slot_that_has_not_ended() -> None:
 
 @pytest.mark.parametrize("task", [-1, 6, 1_000])
 def test_an_acknowledgement_of_a_task_that_does_not_exist_is_malformed(task: int) -> None:
-    desk = _desk()
+    desk = formed()
     message = desk.acknowledgement(0, 1)
     with pytest.raises(MessageMalformed, match=f"task {task}, the plan has 6"):
         desk.say(1, msgspec.structs.replace(message, task=task))

@@ -1,4 +1,4 @@
-"""What a coordinator does for 2,000 tasks: it grows with the tasks, not with their square.
+"""Work of a coordinator of 2,000 tasks, in executed lines: linear in the number of tasks, not quadratic.
 
 Counted in lines of Python that are run, so that no other load of the machine matters. 10,000 lines take some 1 to 2 ms;
 ``benchmarks/measures/growth.py`` measures times.
@@ -51,7 +51,7 @@ def _wide_desk(**options: int) -> Desk:
 
 
 def _lines_of(work: Callable[[], object]) -> int:
-    """How many lines of Python it runs; each turn of a comprehension is one."""
+    """Counts the lines of Python that a call executes; each turn of a comprehension is one."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _argument: Any) -> Any:

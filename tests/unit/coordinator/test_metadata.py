@@ -1,4 +1,4 @@
-"""The metadata of a checkpoint as bytes, and the fingerprint of a plan."""
+"""Metadata of a checkpoint as bytes, and the fingerprint of a plan."""
 
 from __future__ import annotations
 

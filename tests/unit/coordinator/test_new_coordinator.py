@@ -1,4 +1,4 @@
-"""The coordinator's own death while tasks live on (protocol 9)."""
+"""Takeover by a new coordinator while tasks continue (protocol 9)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
 from clonos.core.wire.recovery_messages import SinkFenced
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
-
-
-def _desk(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
-    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
-    desk.form(domains, slots=len(domains))
-    desk.tick(300)
-    return desk
+from tests.harnesses.coordinator_harness import Desk, live_chain, of_kind, sent
 
 
 def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
-    """Another coordinator while the slots live on; those that are not silent tell it what they have."""
+    """Another coordinator while the slots continue; slots that are not silent report to it."""
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
@@ -31,7 +24,7 @@ def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
 
 
 def test_a_new_coordinator_adopts_the_highest_view_that_slots_report() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     before = desk.view
     again = _restart(desk)
@@ -42,7 +35,7 @@ def test_a_new_coordinator_adopts_the_highest_view_that_slots_report() -> None:
 
 
 def test_a_new_coordinator_replaces_slots_that_stay_silent_for_a_lease() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     before = desk.view
     silent = desk.of(2).hosting_slot
@@ -56,7 +49,7 @@ def test_a_new_coordinator_replaces_slots_that_stay_silent_for_a_lease() -> None
 
 def test_a_new_coordinator_waits_a_limited_time_for_the_view_of_a_registered_slot() -> None:
     for heard_ms, is_replaced in ((5_300, False), (10_500, True)):
-        desk = _desk()
+        desk = live_chain()
         desk.complete(1)
         before = desk.view
         again = Desk(desk.plan, Options())
@@ -72,7 +65,7 @@ def test_a_new_coordinator_waits_a_limited_time_for_the_view_of_a_registered_slo
 
 
 def test_a_new_coordinator_requests_the_view_of_a_slot_that_registered_without_one() -> None:
-    desk = _desk()
+    desk = live_chain()
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", len(desk.slots), awaits_slots=True))
@@ -85,7 +78,7 @@ def test_a_new_coordinator_requests_the_view_of_a_slot_that_registered_without_o
 
 
 def test_a_new_coordinator_without_any_slot_starts_like_a_resume() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
@@ -98,7 +91,7 @@ def test_a_new_coordinator_without_any_slot_starts_like_a_resume() -> None:
 
 
 def test_numbers_given_by_the_old_coordinator_are_not_reused() -> None:
-    desk = _desk()
+    desk = live_chain()
     desk.complete(1)
     desk.tick(10_000)
     assert desk.pending() == [2, 3]
@@ -111,7 +104,7 @@ def test_numbers_given_by_the_old_coordinator_are_not_reused() -> None:
 
 
 def test_a_slot_that_registers_during_takeover_is_a_spare() -> None:
-    desk = _desk()
+    desk = live_chain()
     again = Desk(desk.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", 6, awaits_slots=True))
@@ -122,7 +115,7 @@ def test_a_slot_that_registers_during_takeover_is_a_spare() -> None:
 
 
 def test_an_old_coordinator_stands_down_when_a_slot_reports_a_later_term() -> None:
-    desk = _desk()
+    desk = live_chain()
     again = _restart(desk)
     woken = desk.say(1, again.slots[SlotId(1)].status())
     assert of_kind(woken, StoodDown)
@@ -131,7 +124,7 @@ def test_an_old_coordinator_stands_down_when_a_slot_reports_a_later_term() -> No
 
 
 def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_later_one() -> None:
-    desk = _desk()
+    desk = live_chain()
     again = _restart(desk)
     assert of_kind(desk.say(1, again.view), StoodDown)
 
@@ -143,14 +136,14 @@ def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[Effect, ...]
 
 
 def test_a_sink_fenced_by_an_unknown_later_generation_rolls_the_job_back() -> None:
-    again = _restart(_desk())
+    again = _restart(live_chain())
     effects = _fenced(again, view_number(1, 7), view_number(1, 7))
     assert again.view.generation == again.number == view_number(2, 2)
     assert any("has registered generation 1.7" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
 def test_a_sink_fenced_by_an_unknown_incarnation_is_restarted_alone() -> None:
-    again = _restart(_desk())
+    again = _restart(live_chain())
     before = again.view
     _fenced(again, before.generation, view_number(1, 7))
     assert again.view.generation == before.generation
@@ -158,13 +151,13 @@ def test_a_sink_fenced_by_an_unknown_incarnation_is_restarted_alone() -> None:
 
 
 def test_a_coordinator_whose_sink_is_fenced_by_a_later_term_stands_down() -> None:
-    desk = _desk()
+    desk = live_chain()
     assert of_kind(_fenced(desk, desk.view.generation, view_number(2, 1)), StoodDown)
     assert desk.coordinator.phase == "replaced"
 
 
 def test_a_fencing_report_of_a_dead_incarnation_is_ignored() -> None:
-    desk = _desk()
+    desk = live_chain()
     before = desk.view
     sink = before.placements[-1]
     fenced = SinkFenced(sink.task, Incarnation(1), view_number(1, 7), Incarnation(view_number(2, 7)))

@@ -1,4 +1,4 @@
-"""Who sits where: anti-affinity over domains and hosts, promotion, changes of riders in two phases, depth by domain."""
+"""Placement: anti-affinity over domains and hosts, promotion, backup changes in two phases, depth by domain."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_standbys_are_placed_in_spare_slots_so_that_a_promoted_task_has_its_own_
 
 
 def test_a_single_spare_slot_hosts_the_standbys_of_the_last_tasks() -> None:
-    """Nobody behind a sink holds its log."""
+    """The last tasks' logs have no holder downstream, so they need a backup most."""
     assignment = _place(ReplicationTargets(1, 1), _slots("abcdefg"), [NO_ASSIGNMENT] * 6)
     (spare,) = set(_slots("abcdefg")) - {seat.slot for seat in assignment}
     assert [seat.keepers == (spare,) for seat in assignment] == [False, False, False, False, True, True]

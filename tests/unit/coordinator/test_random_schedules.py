@@ -1,4 +1,4 @@
-"""Seeded schedules of failures around idealised slots: what must hold holds, and every job ends."""
+"""Seeded schedules of failures around idealised slots: every job ends, and no rule is broken."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ def test_every_pair_of_phase_and_event_has_a_row_or_is_impossible() -> None:
         if (phase, event) not in coordinator.HANDLERS
     }
     before_begin = {("Idle", event.__name__) for event in events}
-    # Nobody is known any more in these: whoever speaks is dismissed before the table is asked.
+    # No slot is known in these phases: a message is answered by a release before the table is used.
     strangers = {(phase, message.__name__) for phase in ("Closing", "Over") for message in coordinator.MESSAGES}
     assert missing <= before_begin | strangers

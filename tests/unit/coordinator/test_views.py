@@ -1,4 +1,4 @@
-"""Since when a view's keepers have been that: what tells a slot that it was none for a while (protocol 7)."""
+"""Keepers of a view, and since which view they count as keepers (protocol 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer may name in a message is what its job has; a lie that gets by costs nobody but the liar."""
+"""Admission of messages: a peer may name only what its job has, and a false message harms only its sender."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_an_unknown_task_is_malformed_for_a_coordinator(message: Message, task: 
     [
         (BATCH, {"channel": 3}),
         (BATCH, {"channel": -1}),
-        (BATCH, {"channel": 2}),  # to the outside
+        (BATCH, {"channel": 2}),  # the external channel
         (BATCH, {"first_seq": COUNT_MAX}),
         (BATCH, {"deltas": (FOREIGN,)}),
         (BATCH, {"deltas": (LONG,)}),
@@ -218,7 +218,7 @@ def test_a_message_from_a_coordinator_is_malformed_for_a_coordinator() -> None:
         check_for_coordinator(PLAN, COORDINATOR, msgspec.structs.replace(REGISTER, slot=COORDINATOR))
 
 
-# ------------------------------------------------------------------ what only the machine can know
+# ------------------------------------------------------------------ checks that need the machine's state
 
 
 def test_a_slot_without_a_view_sends_no_reply() -> None:

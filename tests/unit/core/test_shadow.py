@@ -1,4 +1,4 @@
-"""How a hot standby's shadow comes to follow its task: the sessions that it asks for, heartbeat by heartbeat."""
+"""Start of a hot standby's shadow: the sessions that it requests, heartbeat by heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a snapshot, damaged or whole."""
+"""Bytes of a snapshot, whole or damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kills of the demo: whom they strike, when they wait, and what they notice about the others."""
+"""Kills of the demo: their victims, their waits, and their check of healthy tasks."""
 
 import signal
 import subprocess
@@ -28,7 +28,7 @@ def _status(tasks: list[TaskState], checkpoint: int = 1, recoveries: tuple[Recov
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """One for each task, which ends by itself only when its standard input does."""
+    """One process per task, which ends when its standard input does."""
     program = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     started = [subprocess.Popen(program, stdin=subprocess.PIPE) for _ in NAMES]
     yield started

@@ -1,4 +1,4 @@
-"""The judge of the demo sees every way in which an output can be wrong."""
+"""The judge of the demo detects every way in which an output can be wrong."""
 
 import json
 import os

@@ -1,14 +1,13 @@
-"""What a driver lets through to its coordinator."""
+"""Messages that a driver admits to its coordinator."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from clonos.core.coordinator.coordinator_events import Begin, Received
+from clonos.core.coordinator.coordinator_events import Received
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
@@ -16,39 +15,14 @@ from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.control_messages import Logged, Release, SlotStatus, Snapshotted, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import LogRequest
-from clonos.io.net.binding import Binding
-from clonos.io.store.store import CheckpointStore
-from clonos_standby.driver.driver import Driver, DriverPlan
-from clonos_standby.launch_spec import SlotLaunchSpec
-from tests.harnesses.lone_slot import small_image
-
-
-class NoSlots:
-    """Starts none."""
-
-    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
-        return 1
-
-    def close(self) -> None:
-        pass
+from clonos_standby.driver.driver import Driver
+from tests.harnesses.idle_driver import idle_driver
 
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:
-    os.chmod(tmp_path, 0o700)
-    launch_spec = SlotLaunchSpec("", b"", "", b"", str(tmp_path), Binding(folder="ipc"))
-    plan = DriverPlan(
-        image=small_image(),
-        begin=Begin(1, "job-1"),
-        store=CheckpointStore(str(tmp_path)),
-        launch_spec=launch_spec,
-        binding=Binding(folder=str(tmp_path)),
-        provider=lambda listener: NoSlots(),
-        listener=lambda progress: None,
-    )
-    made = Driver(plan)
-    yield made
-    made.close()
+    with idle_driver(tmp_path) as made:
+        yield made
 
 
 LIFE = Incarnation(1)

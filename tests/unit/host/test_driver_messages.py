@@ -1,67 +1,38 @@
-"""What the driver takes from slots and strangers: into its log, and among its connections."""
+"""Messages of slots and unknown peers to a driver: its log lines and its connections."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
-from itertools import count
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from clonos.api.graph import JobGraph
-from clonos.connectors import blackhole, values
-from clonos.core.coordinator.coordinator_events import Begin, SlotGone
+from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Hold, Logged, Register, Warned
 from clonos.core.wire.messages import Message
-from clonos.io.net.binding import Binding
 from clonos.io.process.slot_provider import SlotEnded
-from clonos.io.store.store import CheckpointStore
-from clonos_standby.driver.driver import Driver, DriverPlan
-from clonos_standby.launch_spec import SlotLaunchSpec
+from clonos_standby.driver.driver import Driver, Progress
+from tests.harnesses.idle_driver import idle_driver
 
 FLOOD = 20_000
 SLOT = SlotId(7)
 
 
-class NoSlots:
-    """A provider that starts nothing."""
-
-    def __init__(self) -> None:
-        self._numbers = count()
-
-    def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
-        return next(self._numbers)
-
-    def close(self) -> None:
-        """Nothing is open."""
+@pytest.fixture
+def reported() -> list[Progress]:
+    """Reports of the driver to its listener."""
+    return []
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Driver]:
-    """A driver that has not begun; ``told`` is what its listener heard."""
-    graph = JobGraph("logged")
-    graph.source(values(range(3))).sink(blackhole())
-    tmp_path.chmod(0o700)
-    plan = DriverPlan(
-        image=graph.compile(Options(), parallelism=1),
-        begin=Begin(1, "job"),
-        store=CheckpointStore(str(tmp_path / "store")),
-        launch_spec=SlotLaunchSpec("", b"", "", b"", "", Binding(folder="ipc")),
-        binding=Binding(folder=str(tmp_path)),
-        provider=lambda _listener: NoSlots(),
-        listener=lambda progress: told.append(progress),
-    )
-    told: list[object] = []
-    made = Driver(plan)
-    made.told = told  # type: ignore[attr-defined]
-    yield made
-    made.close()
+def driver(tmp_path: Path, reported: list[Progress]) -> Iterator[Driver]:
+    with idle_driver(tmp_path, reported.append) as made:
+        yield made
 
 
 def _register(number: int, host: str = "host") -> Register:
@@ -81,6 +52,7 @@ def test_a_flood_of_bad_messages_is_logged_as_a_few_lines_and_a_count(
     message: Callable[[int], tuple[SlotId, Message]],
     lines: int,
     driver: Driver,
+    reported: list[Progress],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,7 +61,7 @@ def test_a_flood_of_bad_messages_is_logged_as_a_few_lines_and_a_count(
         sender, said = message(number)
         driver.on_message(SlotId(sender), said, b"")
     assert len(caplog.messages) == lines
-    assert len(driver.told) <= lines  # type: ignore[attr-defined]
+    assert len(reported) <= lines
     monkeypatch.undo()
     for log in (driver._log, driver._slots_log):
         log.close()

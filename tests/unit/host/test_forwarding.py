@@ -1,4 +1,4 @@
-"""Lines that a slot logs travel to the driver's log, and nowhere else; a flood is cut."""
+"""Log records of a slot are forwarded to the driver's log, with a limit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Connections of sources that cannot be re-read, on loopback: what comes in, what the server hears, and the ends."""
+"""Connections of sources that cannot be re-read, on loopback: received lines, acknowledgements and ends."""
 
 from __future__ import annotations
 
-import queue
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -22,31 +21,24 @@ from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
 from tests.harnesses.hand_waits import HandEvent, Plan
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, posted, small_image
+from tests.harnesses.lone_slot import LIMIT_S, WaitingInbox, lone_surroundings, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
 
 
-class Told(Mailbox):
-    """Calls can be waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
-
-    def put(self, call: Any, *arguments: Any) -> None:
-        self._queue.put(posted(call, arguments))
+class JournalInbox(WaitingInbox):
+    """The events of the thread of one source, all about the same incarnation."""
 
     def next(self) -> tuple[str, Any]:
-        """What was told, and about what, but for whom: that is always the same."""
-        name, arguments = self._queue.get(timeout=LIMIT_S)
+        """Name and last argument of the next event."""
+        name, arguments = super().next()
         if name == "PartFailed":
             return name, arguments[0]
         assert arguments[:2] == LIFE
         return name, arguments[2]
 
     def journal(self, size: int) -> bytes:
-        """So many bytes that have come in."""
+        """The next ``size`` bytes that were received."""
         data = b""
         while len(data) < size:
             name, more = self.next()
@@ -60,7 +52,7 @@ class Bench:
 
     def __init__(self, server: socket.socket) -> None:
         self.server = server
-        self.told = Told()
+        self.told = JournalInbox()
         graph = JobGraph("pushed")
         source = sockets.lines("127.0.0.1", server.getsockname()[1], acknowledge=True, line_bytes_max=100)
         graph.source(source).sink(blackhole())
@@ -107,7 +99,7 @@ class TimedSource:
 
 
 def test_a_connector_may_use_services_in_its_own_thread() -> None:
-    source, told = TimedSource(), Told()
+    source, told = TimedSource(), JournalInbox()
     thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
         thread.thread.start()
@@ -151,7 +143,7 @@ def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(be
 
 
 def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, source, told = Plan(), TimedSource(), Told()
+    plan, source, told = Plan(), TimedSource(), JournalInbox()
     monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
     thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     thread.hold(True)

@@ -1,4 +1,4 @@
-"""What a job is resumed from is its own."""
+"""A job is resumed only from its own metadata."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""An immediate sink's thread: in order, joined where they wait, tried again, and silent once it is fenced."""
+"""Thread of an immediate sink: writes in order, merged while they wait, retried, and stopped once it is fenced."""
 
 from __future__ import annotations
 
-import queue
 import threading
 from typing import Any
 
@@ -18,7 +17,7 @@ from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, 
 from clonos_services import clock
 from clonos_standby.slot import sink_thread
 from clonos_standby.slot.sink_thread import SinkThread
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, posted, small_image
+from tests.harnesses.lone_slot import LIMIT_S, WaitingInbox, lone_surroundings, small_image
 
 
 class Ledger:
@@ -58,26 +57,18 @@ class Ledger:
             raise fault
 
 
-class Told(Mailbox):
-    """Calls can be waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._queue: queue.Queue[tuple[str, tuple[Any, ...]]] = queue.Queue()
-
-    def put(self, call: Any, *arguments: Any) -> None:
-        self._queue.put(posted(call, arguments))
-
-    def next(self) -> tuple[str, tuple[Any, ...]]:
-        return self._queue.get(timeout=LIMIT_S)
-
-    def is_empty(self) -> bool:
-        return self._queue.empty()
-
-
-def begin(ledger: Ledger, told: Told) -> SinkThread:
+def begin(ledger: Ledger, told: WaitingInbox) -> SinkThread:
     identity = OutsideIdentity("job-1", "sink/0", 1, 7)
-    return SinkThread(lone_surroundings(small_image(), told), ledger, identity, 0, TaskId(0), ChannelId(4))
+    return SinkThread(
+        lone_surroundings(small_image(), told),
+        ledger,
+        identity,
+        0,
+        TaskId(0),
+        ChannelId(4),
+        backoff_first_s=0.001,
+        backoff_s_max=0.002,
+    )
 
 
 def end(thread: SinkThread) -> None:
@@ -86,14 +77,8 @@ def end(thread: SinkThread) -> None:
     assert not thread.thread.is_alive()
 
 
-@pytest.fixture(autouse=True)
-def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_thread, "BACKOFF_FIRST_S", 0.001)
-    monkeypatch.setattr(sink_thread, "BACKOFF_S_MAX", 0.002)
-
-
 def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
-    ledger, told = Ledger(), Told()
+    ledger, told = Ledger(), WaitingInbox()
     thread = begin(ledger, told)
     assert told.next() == ("SinkOpened", (0, 7, 0, None))
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
@@ -121,7 +106,7 @@ class TimedLedger(Ledger):
 
 
 def test_a_connector_may_use_services_in_its_own_thread() -> None:
-    ledger, told = TimedLedger(), Told()
+    ledger, told = TimedLedger(), WaitingInbox()
     with confined_services():
         thread = begin(ledger, told)
         thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
@@ -131,7 +116,7 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
 
 
 def test_waiting_writes_are_merged_into_one() -> None:
-    ledger, told = Ledger(is_held=True), Told()
+    ledger, told = Ledger(is_held=True), WaitingInbox()
     thread = begin(ledger, told)
     for number in range(50):
         thread.write(number, 1, ElementKind.ROWS, encode_rows([number]))
@@ -145,7 +130,7 @@ def test_waiting_writes_are_merged_into_one() -> None:
 
 
 def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:
-    ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), Told()
+    ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), WaitingInbox()
     thread = begin(ledger, told)
     assert told.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
@@ -164,7 +149,7 @@ class Superseding(Ledger):
 
 
 def test_a_repeated_registration_still_reports_the_rows_already_written() -> None:
-    ledger, told = Superseding(ConnectionError("no")), Told()
+    ledger, told = Superseding(ConnectionError("no")), WaitingInbox()
     thread = begin(ledger, told)
     assert told.next() == ("SinkOpened", (0, 7, 0, 9))
     end(thread)
@@ -183,7 +168,7 @@ class Forgetting(Ledger):
 
 
 def test_truncation_is_sent_after_the_writes_so_far() -> None:
-    ledger, told = Forgetting(), Told()
+    ledger, told = Forgetting(), WaitingInbox()
     ledger.may_go_on.clear()
     thread = begin(ledger, told)
     thread.forget(0)
@@ -200,7 +185,7 @@ def test_truncation_is_sent_after_the_writes_so_far() -> None:
 
 
 def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
-    ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), Told()
+    ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), WaitingInbox()
     thread = begin(ledger, told)
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
@@ -214,7 +199,7 @@ def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
 
 
 def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retriably() -> None:
-    ledger, told = Ledger(*[EnvironmentFault("down")] * 100), Told()
+    ledger, told = Ledger(*[EnvironmentFault("down")] * 100), WaitingInbox()
     thread = begin(ledger, told)
     name, (failed,) = told.next()
     assert name == "PartFailed"
@@ -225,7 +210,7 @@ def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retria
 
 
 def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_numbers() -> None:
-    ledger, told = Ledger(None, JobError("no such column")), Told()
+    ledger, told = Ledger(None, JobError("no such column")), WaitingInbox()
     thread = begin(ledger, told)
     assert told.next()[0] == "SinkOpened"
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
@@ -236,9 +221,9 @@ def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_n
     end(thread)
 
 
-@pytest.mark.parametrize("by", [None, (2, 7)], ids=["whoever it is", "and who it is"])
+@pytest.mark.parametrize("by", [None, (2, 7)], ids=["unknown", "known"])
 def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tuple[int, int] | None) -> None:
-    ledger, told = Ledger(None, OutsideFenced("later", by)), Told()
+    ledger, told = Ledger(None, OutsideFenced("later", by)), WaitingInbox()
     thread = begin(ledger, told)
     assert told.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))

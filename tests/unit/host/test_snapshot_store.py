@@ -1,4 +1,4 @@
-"""A slot's threads for the store: what fails for a while is tried again, what is corrupt is said."""
+"""Threads of a slot for the store: temporary failures are retried, corrupt objects are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, standby_payload
+from clonos.core.checkpoint.snapshot import (
+    SNAPSHOT_FORMAT,
+    STANDBY_BYTES_MAX,
+    RestoredState,
+    encode_snapshot,
+    standby_payload,
+)
 from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.ports.slot_effects import StandbyRead, TaskRead
@@ -25,8 +31,7 @@ from clonos.operators.state.state_changes import Section, StateUnsupported, enco
 from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
-from tests.harnesses.lone_slot import lone_surroundings, small_image
-from tests.unit.host.test_outside_thread import Told
+from tests.harnesses.lone_slot import WaitingInbox, lone_surroundings, small_image
 
 TASK_READ, STANDBY_READ = TaskRead(TaskId(0), Incarnation(1)), StandbyRead(TaskId(0), Incarnation(1))
 
@@ -96,16 +101,21 @@ def snapshot(checkpoint: int) -> Snapshot:
 class Desk:
     """A store, its threads, and what they have told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX) -> None:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
-        self.told = Told()
-        self.threads = SnapshotStore(self.store, lone_surroundings(small_image(), self.told), lambda _: Story())
+        self.told = WaitingInbox()
+        self.threads = SnapshotStore(
+            self.store,
+            lone_surroundings(small_image(), self.told),
+            lambda _: Story(),
+            backoff_first_s=0.001,
+            standby_bytes_max=standby_bytes_max,
+        )
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(store_thread, "BACKOFF_FIRST_S", 0.001)
+def desk(tmp_path: Path) -> Any:
     made = Desk(tmp_path)
     yield made
     made.threads.close()
@@ -176,7 +186,7 @@ def test_a_bug_in_the_store_thread_ends_the_process() -> None:
     inbox = Inbox(lambda: None)
     thread = StoreThread("buggy", inbox)
     thread.put(lambda: [][0])
-    thread._thread.join()
+    thread.thread.join()
     with pytest.raises(IndexError):
         inbox.drain()
     thread.close()
@@ -200,10 +210,11 @@ def test_pieces_are_held_while_the_store_fails(desk: Desk) -> None:
     assert not more.is_released
 
 
-def test_a_large_snapshot_is_not_sent_to_standbys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_thread, "STANDBY_BYTES_MAX", 300)
+def test_a_large_snapshot_is_not_sent_to_standbys(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, standby_bytes_max=300)
     desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
     assert desk.told.next() == ("SnapshotWritten", ("a/0", b"", ""))
+    desk.threads.close()
 
 
 def test_a_full_state_is_stored_beside_the_snapshots(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""The door of a task's thread: it waits where it must, and lets go as soon as the incarnation is over."""
+"""Port of a task's thread: where it waits, and how it is stopped when the incarnation ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
 
 @pytest.fixture
 def port(mailbox: Mailbox, tmp_path: Path) -> Iterator[TaskThread]:
-    """Its thread is not started: the test is the task."""
+    """A port whose thread is not started: the test plays the task."""
     made = _port(mailbox, tmp_path)
     yield made
     made.stop()
@@ -39,13 +39,13 @@ def port(mailbox: Mailbox, tmp_path: Path) -> Iterator[TaskThread]:
 
 @pytest.fixture
 def plan() -> Plan:
-    """What happens while the task of ``waiting_port`` waits."""
+    """Actions while the task of ``waiting_port`` waits."""
     return Plan()
 
 
 @pytest.fixture
 def waiting_port(mailbox: Mailbox, tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> TaskThread:
-    """All that it waits on is in the test's hand."""
+    """A port whose waits the test controls."""
     monkeypatch.setattr(task_thread, "Event", partial(HandEvent, plan))
     monkeypatch.setattr(task_thread, "SimpleQueue", partial(HandQueue, plan))
     return _port(mailbox, tmp_path)

@@ -1,4 +1,4 @@
-"""Small things that several tests of in-flight logs need."""
+"""Samples of the tests of in-flight logs."""
 
 from __future__ import annotations
 

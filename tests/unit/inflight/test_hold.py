@@ -1,4 +1,4 @@
-"""Above a soft limit, wherever it is, the coordinator holds the sources and takes a checkpoint."""
+"""Above the soft limit of any slot the coordinator holds the sources and takes a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _source_slots(desk: Desk) -> set[SlotId]:
 
 
 def _above(desk: Desk) -> SlotId:
-    """Some slot that hosts no source."""
+    """A slot that hosts no source."""
     return next(slot for slot in desk.slots if slot not in _source_slots(desk))
 
 

@@ -1,4 +1,4 @@
-"""The in-flight log against a plain list, under every policy, whatever the disk does."""
+"""The in-flight log compared with a plain list, under every policy and every behaviour of the disk."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_b9_every_spill_policy_returns_the_bytes_of_a_plain_list_for_every_disk_
 
 
 def _three_epochs(log: InflightLog) -> None:
-    """Each of six batches; the last of each epoch is the barrier that ends it. Ids have gaps."""
+    """Three epochs of six batches; the last one of each is the barrier. Ids have gaps."""
     for checkpoint in (1, 4, 9):
         for _ in range(5):
             log.append(ElementKind.ROWS, 10, CheckpointId(0), b"x" * 100)
@@ -142,7 +142,7 @@ def test_b7_a_completed_checkpoint_drops_the_first_of_three_epochs_of_six_batche
         return len(read_all(log, disk)) if log.start_seq < log.next_seq else 0
 
     assert complete(1) == 12
-    assert complete(3) == 12  # nobody has a barrier of that id
+    assert complete(3) == 12  # no log has a barrier of that id
     assert complete(7) == 6  # stands for 4
     assert complete(9) == 0
     assert not disk.files

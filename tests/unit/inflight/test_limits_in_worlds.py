@@ -1,4 +1,4 @@
-"""Whole jobs whose budgets are far too small drain, or fail aloud and resume; nobody is stuck, nothing is lost."""
+"""Whole jobs with far too small budgets drain, or fail and are resumed; none is stuck, no record is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS = range(1, 37)
 
 
 def _run(seed: int, **limits: object) -> str:
-    """How the world has come to its end; its oracle has looked at what left the job."""
+    """Runs the world to its end; its oracle has checked the output."""
     world = ResumingWorld(seed, **limits)
     try:
         world.run()

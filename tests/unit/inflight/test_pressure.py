@@ -1,4 +1,4 @@
-"""What a slot does when disk and memory are slow, fail, or run short."""
+"""A slot whose disk and memory are slow, fail, or run short."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_load_that_completes_for_an_ended_incarnation_is_dropped() -> None:
 
 def test_spilled_external_output_is_released_when_it_is_loaded() -> None:
     bench = Bench(options_of(SpillPolicy.EAGER, keepers=0), chain_of(1))
-    for _ in range(3):  # replayed before the outside has registered the incarnation
+    for _ in range(3):  # replayed before the external system registered the incarnation
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
     bench.post(SinkOpened(TaskId(0), LIFE, 0, None))

@@ -1,4 +1,4 @@
-"""Segments on a real disk: exact, checked, cleaned up, and never in anybody's way."""
+"""Segments on a real disk: exact, checked and cleaned up, without delaying reads."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_load_does_not_wait_for_queued_writes(disk: Disk) -> None:
     disk.store.load(1)
     go_on.set()
     order = [disk.answer()[:2] for _ in range(4)]
-    assert order.index(("loaded", 1)) <= 1  # behind the one that was being written, if any
+    assert order.index(("loaded", 1)) <= 1  # after the segment that was being written, if any
     assert [segment for what, segment in order if what == "spilled"] == [2, 3, 4]
 
 

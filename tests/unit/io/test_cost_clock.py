@@ -1,4 +1,4 @@
-"""What a step costs: what it computed and what it waited for, not what others computed meanwhile."""
+"""Cost of a step: the time that its thread computed or waited, without the time it had no processor."""
 
 import os
 import threading
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from clonos.io.system import cost_clock
 from clonos.io.system.cost_clock import CostClock
 
 
@@ -22,23 +21,19 @@ def test_the_cost_clock_advances_while_the_thread_waits_and_keeps_no_file_open()
 
 
 @pytest.mark.parametrize("content", [None, "", "1", "no numbers here"])
-def test_without_scheduler_statistics_the_cost_clock_is_plain_time(
-    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_scheduler_statistics_the_cost_clock_is_plain_time(content: str | None, tmp_path: Path) -> None:
     schedule = tmp_path / "schedstat"
     if content is not None:
         schedule.write_text(content, "utf-8")
-    monkeypatch.setattr(cost_clock, "SCHEDULE", str(schedule))
-    clock = CostClock()
+    clock = CostClock(str(schedule))
     first = clock.now_ns()
     assert 0 <= clock.now_ns() - first < 10_000_000_000
 
 
-def test_the_cost_clock_excludes_time_without_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_clock_excludes_time_without_a_processor(tmp_path: Path) -> None:
     schedule = tmp_path / "schedstat"
     schedule.write_text("5 0 1", "utf-8")
-    monkeypatch.setattr(cost_clock, "SCHEDULE", str(schedule))
-    clock = CostClock()
+    clock = CostClock(str(schedule))
     first = clock.now_ns()
     hour_ns = 3_600 * 10**9
     schedule.write_text(f"5 {hour_ns} 1", "utf-8")

@@ -1,4 +1,4 @@
-"""Fault points: who reaches one is held where a trap is laid, and nowhere else; only this machine may listen."""
+"""Fault points: a thread is held only at a breakpoint, and only a server on this machine is accepted."""
 
 from __future__ import annotations
 

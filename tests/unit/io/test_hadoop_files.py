@@ -1,4 +1,4 @@
-"""Stores in HDFS as far as no cluster is needed; the rest is what `make stores` runs."""
+"""Stores in HDFS, as far as no cluster is needed; `make stores` runs the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of processes: their own while they live, swept when they are dead."""
+"""Folders of processes: private while the process runs, swept when it is dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of LZ4 in objects of the store and in segments on disk: what they claim to hold takes no memory."""
+"""LZ4 frames of stored objects and spilled segments: a false length allocates no memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT = b"some words " * 100
 
 
 def claiming(length_bytes: int) -> bytes:
-    """A frame of ``CONTENT`` whose head, with a checksum that fits, says that it holds so many bytes."""
+    """A frame of ``CONTENT`` whose header, with a valid checksum, states the given length."""
     frame = bytearray(lz4.frame.compress(CONTENT, store_size=True))
     frame[6:14] = length_bytes.to_bytes(8, "little")
     frame[14] = xxhash.xxh32_intdigest(bytes(frame[4:14])) >> 8 & 0xFF

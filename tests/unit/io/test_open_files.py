@@ -1,4 +1,4 @@
-"""The limit of open files is raised where that is possible, and never lowered."""
+"""The limit of open files is raised if possible, and never lowered."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def test_the_soft_limit_is_raised_to_the_hard_limit_or_the_useful_maximum(limits
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)
 
 
-def test_a_higher_soft_limit_is_not_lowered(limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_higher_soft_limit_is_not_lowered(limits: tuple[int, int]) -> None:
     hard = limits[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    monkeypatch.setattr("clonos.io.system.open_files.FILES_MAX", 128)
-    assert raise_files_limit() == 256
+    assert raise_files_limit(files_max=128) == 256
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (256, hard)
 
 

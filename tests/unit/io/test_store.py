@@ -1,4 +1,4 @@
-"""The checkpoint store on local files: whole objects or none, one coordinator, no fresh start over a used store."""
+"""The checkpoint store on local files: whole objects or none, one coordinator, no fresh start on a used store."""
 
 from __future__ import annotations
 
@@ -198,9 +198,9 @@ def test_an_earlier_coordinator_finds_that_it_was_superseded(tmp_path: Path) -> 
 def test_an_entry_whose_write_reported_a_failure_is_recognised_as_its_writers(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     store.open_job("one")
-    number = store._chain.last_number
+    number = store.chain.last_number
     store.append_checkpoint(1, b"1")
-    store._chain.last_number = number
+    store.chain.last_number = number
     assert store.append_checkpoint(1, b"1") is AppendOutcome.CREATED
     assert store.append_checkpoint(2, b"2") is AppendOutcome.CREATED
     assert len(LocalFiles(tmp_path).list("chain")) == 3
@@ -235,7 +235,7 @@ def test_overwriting_fences_the_old_job_and_discards_its_state(tmp_path: Path) -
 def test_of_two_coordinators_that_start_at_once_one_wins(tmp_path: Path) -> None:
     CheckpointStore(str(tmp_path)).open_job("one")
     one, other = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
-    refresh, other._chain.refresh = other._chain.refresh, lambda: None  # type: ignore[method-assign]
+    refresh, other.chain.refresh = other.chain.refresh, lambda: None  # type: ignore[method-assign]
     refresh()
     one.open_job("one", resume=True)
     with pytest.raises(AnotherCoordinator):

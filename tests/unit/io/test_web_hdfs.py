@@ -1,4 +1,4 @@
-"""A namenode that answers what none does is a failure of the store, and leads nowhere."""
+"""A malformed answer of a namenode is a store failure, and is not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of a source: every kind is found where it can be, each is valid Python, and a seed names one of them."""
+"""Mutants of a source file: every kind is found, each is valid Python, and a seed names one of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_mutation_leaves_the_rest_of_the_file_unchanged() -> None:
 
 
 def test_every_mutant_of_the_core_is_valid_python() -> None:
-    """Of some, drawn here and there: there are thousands."""
+    """A sample of the thousands of mutants."""
     found: list[tuple[str, Site]] = []
     for file in sorted((ROOT / "clonos" / "core").rglob("*.py")):
         source = file.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Runs a compiled job in one thread, without logs: real chains, real partitioning, real encoding, a clock set by hand.
+"""Runs a compiled job in one thread, without logs: real chains, partitioning and encoding, and a manual clock.
 
 A barrier is taken when all queues are empty, so a snapshot of all tasks is consistent by itself.
 """
@@ -45,7 +45,7 @@ class Clock:
 
 @dataclass
 class Inbox:
-    """What waits at one input edge of one task."""
+    """Queue of one input edge of one task."""
 
     task: int
     port: int
@@ -160,7 +160,7 @@ class Run:
         self.chains.append(chain)
 
     def deliver(self, edge: int, sender: int, target: int, kind: ElementKind, payload: bytes) -> None:
-        """From one task to another."""
+        """Passes an element from one task to another."""
         vertex = self.plan.edges[edge].target
         ports = [number for number, each in enumerate(self.plan.edges) if each.target == vertex]
         task = self.plan.first_task[vertex] + target
@@ -212,7 +212,7 @@ class Run:
         return taken
 
     def finish(self, records_max: int = 7) -> None:
-        """To the end of the input."""
+        """Runs to the end of the input."""
         while self.read(records_max):
             self.drain()
         for chain in self.chains:

@@ -1,4 +1,4 @@
-"""Sources and sinks of the tests of operators, beside those of the driver."""
+"""Sources and sinks of the tests of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole jobs through real chains: what comes out is what the plain Python loop gives."""
+"""Whole jobs through real chains, compared with a plain Python loop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_transactional_sinks_commit_the_rows_written_before_the_barrier(sinks: i
     assert isinstance(committing, TransactionalSink)
     for checkpoint, parts in ((1, first), (2, job.prepared[0])):
         committing.commit("job", checkpoint, parts)
-    found = committing._sinks if isinstance(committing, SeveralSinks) else (committing,)
+    found = committing.sinks if isinstance(committing, SeveralSinks) else (committing,)
     assert [each.committed for each in found if isinstance(each, Files)] == [
         {1: [str(value * 10 + number) for value in (0, 1, 2)], 2: [str(value * 10 + number) for value in (3, 4)]}
         for number in range(sinks)

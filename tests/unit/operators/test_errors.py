@@ -1,4 +1,4 @@
-"""User code that raises: which record and step are named, and what the error output gets."""
+"""User code that raises: the step and record that are named, and the record in the error output."""
 
 from __future__ import annotations
 

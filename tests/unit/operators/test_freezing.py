@@ -1,4 +1,4 @@
-"""State that becomes bytes while the task goes on: what was there at the barrier, whatever is done meanwhile."""
+"""Frozen state: encoded while the task continues, with the content that it had at the barrier."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Life:
             self.unread.append((whole, contents(self.twin), None))
 
     def read(self, which: int) -> None:
-        """Somebody makes bytes of it now."""
+        """Encodes all unread pieces and compares them with the twin."""
         for pieces, expected, base in self.unread:
             assert contents(image_of(*pieces, base=base).tables) == expected
             pieces.release()

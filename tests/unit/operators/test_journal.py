@@ -1,4 +1,4 @@
-"""The head of a source that cannot be re-read: what it is fed comes out once, in order, and snapshots lack nothing."""
+"""First step of a pushed source: it emits what it is fed once, in order, and snapshots lose nothing."""
 
 from __future__ import annotations
 

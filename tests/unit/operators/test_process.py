@@ -1,4 +1,4 @@
-"""Process functions: state per key, timers, and attributes that may not be set late."""
+"""Process functions: state per key, timers, and attributes that must not be set after ``open``."""
 
 from __future__ import annotations
 

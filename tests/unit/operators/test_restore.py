@@ -1,4 +1,4 @@
-"""A job that goes on from a snapshot gives what it would have given: output, order and timers."""
+"""A job restored from a snapshot has the same output, order and timers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_job_restored_at_any_barrier_gives_the_same_output(
             elif action in ("time", "fire"):
                 each.pass_time(1.1 if action == "time" else 0)
         if action == "restore":
-            # The last changes are taken, so that what follows is lost with the old run: here nothing does.
+            # The last changes are taken: changes after them would be lost with the old run; here there are none.
             taken = troubled.barrier(checkpoint)
             outside = troubled.outside
             troubled.close()

@@ -14,8 +14,7 @@ from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
 from clonos.core.values.keys import KeyUnsupported, Router, encode_key
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.steps import keyed
-from clonos.operators.steps.keyed import RunningCount
+from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
 
 COLLIDING = [1, True, 0, False, None, "a", "b", ("a", True), ("a", 1), (), b"a"]
 COLUMNS = [
@@ -43,8 +42,10 @@ class Taken(Operator):
         self.records += [tuple(row.values()) for row in batch.to_pylist()]
 
 
-def counting(backend: StateBackend, takes_columns: bool = False) -> tuple[RunningCount, Taken]:
-    made, taken = RunningCount("words"), Taken(takes_columns)
+def counting(
+    backend: StateBackend, takes_columns: bool = False, counters: int = COUNTERS_MAX
+) -> tuple[RunningCount, Taken]:
+    made, taken = RunningCount("words", counters_max=counters), Taken(takes_columns)
     made.out = taken
     made.open(Scope(cast(Any, None), backend))
     return made, taken
@@ -68,25 +69,23 @@ def same_results(one: list[Any], other: list[Any]) -> bool:
     st.integers(1, 4),
 )
 def test_counts_are_those_of_the_plain_loop_through_barriers_and_restores(actions: list[Any], counters: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed, "COUNTERS_MAX", counters)
-        backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
-        made, taken = counting(backend)
-        image.apply(backend.changes(True))
-        for action in actions:
-            if isinstance(action, list):
-                taken.records = []
-                made.keys(action)
-                assert same_results(taken.records, dumb_counts(twin, action))
-                continue
-            made.prepare(1)
-            image.apply(backend.changes(False))
-            (entries,) = image.tables.values() or ({},)
-            assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
-            if action == "restore":
-                backend, image = StateBackend(image), StateImage()
-                made, taken = counting(backend)
-                image.apply(backend.changes(True))
+    backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
+    made, taken = counting(backend, counters=counters)
+    image.apply(backend.changes(True))
+    for action in actions:
+        if isinstance(action, list):
+            taken.records = []
+            made.keys(action)
+            assert same_results(taken.records, dumb_counts(twin, action))
+            continue
+        made.prepare(1)
+        image.apply(backend.changes(False))
+        (entries,) = image.tables.values() or ({},)
+        assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+        if action == "restore":
+            backend, image = StateBackend(image), StateImage()
+            made, taken = counting(backend, counters=counters)
+            image.apply(backend.changes(True))
 
 
 def of_columns(column: Any) -> list[Any]:
@@ -100,25 +99,23 @@ def of_columns(column: Any) -> list[Any]:
     st.integers(1, 9),
 )
 def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool, counters: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed, "COUNTERS_MAX", counters)
-        backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
-        made, taken = counting(backend, takes_columns)
-        for column, form, start in [*batches, (COLUMNS[0], "barrier", 0)]:
-            part = column.slice(start)
-            taken.records = []
-            if form == "barrier":
-                made.prepare(1)
-                image.apply(backend.changes(False))
-                (entries,) = image.tables.values() or ({},)
-                assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
-                continue
-            if form == "rows":
-                made.keys(of_columns(part))
-            elif len(part):
-                rest = pyarrow.array(range(len(part)))
-                made.keyed_columns(pyarrow.record_batch({"word": part, "rest": rest}), "word")
-            assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
+    backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
+    made, taken = counting(backend, takes_columns, counters)
+    for column, form, start in [*batches, (COLUMNS[0], "barrier", 0)]:
+        part = column.slice(start)
+        taken.records = []
+        if form == "barrier":
+            made.prepare(1)
+            image.apply(backend.changes(False))
+            (entries,) = image.tables.values() or ({},)
+            assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+            continue
+        if form == "rows":
+            made.keys(of_columns(part))
+        elif len(part):
+            rest = pyarrow.array(range(len(part)))
+            made.keyed_columns(pyarrow.record_batch({"word": part, "rest": rest}), "word")
+        assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
 
 
 def test_a_column_named_like_the_count_makes_the_output_rows() -> None:

@@ -1,4 +1,4 @@
-"""Sources: what is read again from any position is what was read, however it is cut."""
+"""Sources: reading again from any position returns the same records."""
 
 from __future__ import annotations
 
@@ -39,8 +39,12 @@ class Collects:
     rows = columns = prepared = routed_error = None
 
 
-def head(source: Any, splits: list[bytes], index: int = 0, parallelism: int = 1) -> tuple[SourceHead, Taken]:
-    made = SourceHead("numbers", source, splits, getattr(source, "is_columnar", False))
+def head(
+    source: Any, splits: list[bytes], index: int = 0, parallelism: int = 1, is_columnar: bool | None = None
+) -> tuple[SourceHead, Taken]:
+    """The first step of task ``index``; ``is_columnar`` None takes what the source declares."""
+    declared = getattr(source, "is_columnar", False) if is_columnar is None else is_columnar
+    made = SourceHead("numbers", source, splits, declared)
     made.out = taken = Taken()
     context = ChainContext(
         "numbers/0",
@@ -216,14 +220,12 @@ def test_columns_stay_columns_only_when_declared() -> None:
     assert [batch.to_pylist() for batch in batches] == [rows[:7]]
     made.close()
 
-    undeclared, taken = head(columns, columns.splits(1))
-    undeclared._is_columnar = False
+    undeclared, taken = head(columns, columns.splits(1), is_columnar=False)
     undeclared.read(0, 7)
     assert taken.records == rows[:7]
     undeclared.close()
 
-    lying, _ = head(Given(rows), [b"0 1"])
-    lying._is_columnar = True
+    lying, _ = head(Given(rows), [b"0 1"], is_columnar=True)
     with pytest.raises(NotColumnar, match="its reader returned a list"):
         lying.read(0, 1)
     lying.close()

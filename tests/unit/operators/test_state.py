@@ -1,4 +1,4 @@
-"""The bytes of changes, damaged or whole, and what the image makes of them."""
+"""Bytes of state changes, whole or damaged, and the image that results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario files: what they say, what is refused, and which key the message names."""
+"""Scenario files: their meaning, what is refused, and which key the message names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate of the shipped job's source: nothing before it is let in, all of it again in a later life."""
+"""Gate of the shipped job's source: it admits input in order, and repeats it to a later incarnation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the shipped job finds each thing that can go wrong, and nothing where nothing has."""
+"""The oracle of the shipped job reports each kind of error, and none for a correct run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = 8
 
 
 def _outputs() -> tuple[dict[str, list[Row]], list[Row]]:
-    """What a perfect run of one source leaves behind."""
+    """Outputs of a correct run of one source."""
     rows: list[Row] = []
     log: list[Row] = []
     for offset in range(RECORDS):

@@ -1,4 +1,4 @@
-"""The oracle of orders: each once in the output, with what the outside has said; how often it saw one again."""
+"""The oracle of orders: each order once in the output with the service's answer, and the number of repeats."""
 
 from __future__ import annotations
 

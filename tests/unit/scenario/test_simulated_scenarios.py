@@ -109,7 +109,7 @@ def test_a_simulated_run_fills_every_field_of_a_report() -> None:
     assert [next(iter(one["reached_ms"])) for one in told["recoveries"]] == ["detected", "detected"]
     assert sum(records for _, records, _, _ in told["curves"]) == 2 * record.findings.records
     assert any(sample.live < 6 for sample in record.samples[10:])
-    assert "logs and spill" not in {check.name for check in record.checks}  # nobody looks at them here
+    assert "logs and spill" not in {check.name for check in record.checks}  # a simulated run has no such check
 
 
 def test_a_slow_recovery_fails_a_simulated_run() -> None:

@@ -16,7 +16,7 @@ HEAD_END: Final = b"\r\n\r\n"
 
 
 class Conversation:
-    """One connection, as its script sees it. ``number``: 0 for the first connection that the server has got."""
+    """One connection, as its script sees it. ``number``: 0 for the first connection to the server."""
 
     def __init__(self, server: Hostile, connection: socket.socket, number: int) -> None:
         self._server = server
@@ -38,7 +38,7 @@ class Conversation:
         return request
 
     def send(self, data: bytes) -> None:
-        """All at once."""
+        """Sends all bytes at once."""
         self._connection.sendall(data)
 
     def drip(self, piece: bytes = b"x") -> None:

@@ -1,4 +1,4 @@
-"""A small HTTP server on the loopback, which counts what it is asked and answers by path."""
+"""A small HTTP server on loopback that counts requests and answers by path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP in a job: one request for all lives, one key for all repetitions."""
+"""HTTP in a job: one request for all incarnations, one key for all attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP client's limits: how long, how often, how much."""
+"""Limits of the HTTP client: time, attempts and bytes."""
 
 from __future__ import annotations
 
@@ -167,6 +167,6 @@ def test_the_process_shares_one_client_until_it_is_closed_or_forked() -> None:
     close_shared_client()
     second = shared_client()
     assert second is not first
-    http_client._forget_shared_client()
+    http_client.forget_shared_client()
     assert shared_client() is not second
     close_shared_client()

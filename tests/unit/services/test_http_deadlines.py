@@ -1,4 +1,4 @@
-"""A request ends at its deadline, whatever the server does with the time."""
+"""A request ends at its deadline, for every behaviour of the server."""
 
 from __future__ import annotations
 
@@ -30,15 +30,8 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.fixture
-def client() -> Iterator[HttpClient]:
-    client = HttpClient()
-    yield client
-    client.close()
-
-
 def outcome_of(call: Callable[[], HttpReply]) -> Future[HttpReply]:
-    """What a call gives or raises. Fails if it has not ended when a generous limit has passed."""
+    """Result or exception of a call. Fails if it has not ended within a generous limit."""
     outcome: Future[HttpReply] = Future()
 
     def run() -> None:

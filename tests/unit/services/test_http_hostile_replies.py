@@ -1,4 +1,4 @@
-"""What a server answers is never the job's fault, costs bounded memory, and takes no secrets to where it likes."""
+"""A server's reply is never a job error, uses bounded memory, and cannot redirect secrets."""
 
 from __future__ import annotations
 
@@ -30,13 +30,6 @@ LIMITS = HttpLimits(
 )
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture
-def client() -> Iterator[HttpClient]:
-    client = HttpClient()
-    yield client
-    client.close()
 
 
 @pytest.fixture(autouse=True)
@@ -231,7 +224,7 @@ OWN = (*SECRETS, ("user-agent", "clonos"), ("accept", "*/*"), ("accept-encoding"
 
 
 def two_servers(client: HttpClient, request: HttpRequest, status: bytes) -> tuple[HttpReply | HttpError, list[bytes]]:
-    """What comes of a request whose server redirects it to another, and what the other has seen of it."""
+    """Outcome of a request that is redirected to another server, and the bytes that this one received."""
     with hostile(lambda conversation: _answered(conversation, answer(b"arrived"))) as there:
         with redirecting(there.url + "/there", status) as here:
             try:

@@ -1,4 +1,4 @@
-"""HTTPS: certificates are verified, and a TLS socket keeps the deadline and the count of bytes as a plain one does."""
+"""HTTPS: certificates are verified, and a TLS socket keeps deadline and byte count like a plain one."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def tls(tmp_path: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def client() -> Iterator[HttpClient]:
-    """One that reads the certificates that it trusts anew."""
-    http_sockets._tls_context.cache_clear()
+    """A client that reads the trusted certificates again."""
+    http_sockets.tls_context.cache_clear()
     client = HttpClient()
     yield client
     client.close()
-    http_sockets._tls_context.cache_clear()
+    http_sockets.tls_context.cache_clear()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a call returned or raised comes out of the log as the first life saw it."""
+"""Outcomes of calls in the log: value or exception exactly as the first incarnation saw it."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class RefusesItsArguments(Exception):
             raise TypeError("not again")
 
 
-def outcome_of(error: Exception) -> Exception:
+def outcome_of(error: Exception, **limits: int) -> Exception:
     with pytest.raises(Exception) as raised:  # noqa: PT011  which one it is, is the question
-        decode_outcome(encode_outcome("ask", error))
+        decode_outcome(encode_outcome("ask", error, **limits))
     return raised.value
 
 
@@ -180,12 +180,11 @@ def test_a_result_that_cannot_be_encoded_is_recorded_as_an_error() -> None:
         decode_outcome(encode_outcome("ask", object()))
 
 
-def test_a_result_that_is_too_large_is_recorded_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_outcomes, "OUTCOME_BYTES_MAX", 1_000)
+def test_a_result_that_is_too_large_is_recorded_as_an_error() -> None:
     with pytest.raises(OutcomeTooLarge) as raised:
-        decode_outcome(encode_outcome("ask", b"x" * 2_000))
+        decode_outcome(encode_outcome("ask", b"x" * 2_000, bytes_max=1_000))
     assert raised.value.limit_bytes == 1_000
-    assert isinstance(outcome_of(Banned("x" * 2_000, 1)), RecordedError)
+    assert isinstance(outcome_of(Banned("x" * 2_000, 1), bytes_max=1_000), RecordedError)
 
 
 def test_a_long_or_undecodable_text_is_shortened_and_cleaned() -> None:

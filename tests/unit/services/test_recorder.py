@@ -1,4 +1,4 @@
-"""How services find the task that they belong to, and the rule of the coarse clock."""
+"""The current task of a service, and the rule of the coarse clock."""
 
 from __future__ import annotations
 

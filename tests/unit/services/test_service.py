@@ -1,4 +1,4 @@
-"""``@service``: called in the first life only, whatever it did."""
+"""``@service``: only the first incarnation makes the call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _an_empty_shop() -> None:
 
 @service
 def price(item: str, *, currency: str = "EUR") -> tuple[str, str, int]:
-    """What it costs."""
+    """Price of an item."""
     return item, currency, SHOP.ask("")
 
 
@@ -93,7 +93,7 @@ def test_outside_a_job_a_service_calls_its_function() -> None:
     assert price("tea") == ("tea", "EUR", 1)
     assert price("tea") == ("tea", "EUR", 2)
     assert vars(price)["__name__"] == "price"
-    assert price.__doc__ == "What it costs."
+    assert price.__doc__ == "Price of an item."
     with pytest.raises(Refused):
         refuse("tea")
 

@@ -45,7 +45,7 @@ def pay(amount: int, idempotency_key: str = "") -> tuple[str, float]:
 
 
 class Port(TaskPort):
-    """The world of one life: its own clock and luck, and the log that it has shipped."""
+    """The world of one incarnation: its clock, its random numbers, and the log that it sent."""
 
     def open_journal(self) -> None:
         raise AssertionError("no source here")
@@ -119,7 +119,7 @@ PLACE_OF_PAYMENT = 10
 
 @dataclass
 class Story:
-    """What user code saw in one life, use by use; where the log ended after each; and the log in the end."""
+    """Values that user code saw in one incarnation, the end of the log after each, and the final log."""
 
     seen: list[Any] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Story:
 
 
 def live_through(log: bytes, life: int, *, clock_tick_ms: int = 0, has_effects: bool = True) -> Story:
-    """Some epochs of a life that begins with this log."""
+    """Runs some epochs of an incarnation that begins with this log."""
     port = Port(life)
     task_log = TaskLog(LogRules("map/0", "job/0/map", has_effects, clock_tick_ms), port, Recovered(log))
     story = Story()

@@ -1,4 +1,4 @@
-"""What needs more libraries than a job says which, and how they are installed."""
+"""Features that need optional libraries name them and the command that installs them."""
 
 from __future__ import annotations
 

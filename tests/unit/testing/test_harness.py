@@ -1,4 +1,4 @@
-"""A harness drives one step by hand: its clock, its records, its death; and a replay gives again what was seen."""
+"""The test harness drives one step: clock, records and death; and a replay repeats what was seen."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ class Forgetting:
 @service
 def rate(currency: str) -> float:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service(effect=True)
 def order(number: int) -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 def find_order(key: str, number: int) -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 @service(effect=True, reconcile=find_order)
 def order_once(number: int) -> str:
     """Must not be called in a test."""
-    raise AssertionError("the outside was reached")
+    raise AssertionError("the network was reached")
 
 
 class Orders:

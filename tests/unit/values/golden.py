@@ -1,4 +1,4 @@
-"""Values, batches and keys with the bytes that they have had since format 1, in golden.txt.
+"""Values, batches and keys with their bytes since format 1, in golden.txt.
 
 What stands there must be read for ever, so a line is never changed. After adding samples here, add their lines by
 ``python -m tests.unit.values.golden``, which refuses to change any that are there.
@@ -116,7 +116,7 @@ KEYS: dict[str, Any] = {
 
 
 def lines() -> dict[str, str]:
-    """What golden.txt holds: the name of a sample and its bytes in hexadecimal."""
+    """Content of golden.txt: the name of a sample and its bytes in hexadecimal."""
     return {name: data for name, _, data in (line.partition(": ") for line in FILE.read_text("utf-8").splitlines())}
 
 

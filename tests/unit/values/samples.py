@@ -182,7 +182,7 @@ batches = st.one_of(columns.flatmap(lambda cells: st.lists(cells, max_size=5)), 
 
 
 def printed_by(program: str, **environment: str) -> str:
-    """What a Python process of its own prints."""
+    """Output of a program in a separate Python process."""
     around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
     run = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, check=True, text=True)
     return run.stdout.strip()

@@ -1,4 +1,4 @@
-"""Another library reads the same from our bytes as we do."""
+"""Another library decodes our bytes to the same values."""
 
 from __future__ import annotations
 

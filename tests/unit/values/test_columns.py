@@ -17,7 +17,6 @@ from clonos.core.values import (
     decode_columns,
     encode_columns,
     encode_rows,
-    value_limits,
 )
 from clonos.core.values.columns import ALIGNMENT_BYTES
 from tests.unit.values.samples import STEADY, printed_by
@@ -121,12 +120,11 @@ def test_rows_and_columns_differ_in_their_first_byte() -> None:
     assert encode_rows([])[0] == 1
 
 
-def test_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_limits, "BATCH_BYTES_MAX", 100)
+def test_too_many_bytes_are_refused() -> None:
     with pytest.raises(ValueBeyondLimit, match="bytes"):
-        encode_columns(BATCH)
+        encode_columns(BATCH, bytes_max=100)
     with pytest.raises(ValueMalformed, match="limit"):
-        decode_columns(DATA)
+        decode_columns(DATA, bytes_max=100)
 
 
 def test_rows_do_not_import_pyarrow() -> None:

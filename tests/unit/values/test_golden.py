@@ -1,4 +1,4 @@
-"""The bytes of format 1 are written and read for ever."""
+"""The bytes of format 1 stay readable and unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which classes may travel, and under which name."""
+"""Classes that may be encoded, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of rows as bytes and back, compared with its dumb twin: each row by itself."""
+"""A batch of rows as bytes and back, compared with a naive implementation that encodes each row by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clonos.core.values import (
     encode_value,
     value_limits,
 )
-from clonos.core.values.rows import COLUMN_DECODER, EXACT, Column
+from clonos.core.values.rows import COLUMN_DECODER, EXACT, Column, column_of, rows_of
 from tests.unit.values.golden import ROWS
 from tests.unit.values.samples import STEADY, Pair, Point, Shape, Unregistered, batches, same
 
@@ -121,16 +121,15 @@ def test_a_record_with_a_lost_attribute_is_refused_within_a_column_too() -> None
         encode_rows([Point(1), odd])
 
 
-def test_too_many_rows_and_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_limits, "BATCH_ROWS_MAX", 2)
+def test_too_many_rows_and_bytes_are_refused() -> None:
+    assert rows_of(column_of([1, 2, 3], rows_max=3)) == [1, 2, 3]
     with pytest.raises(ValueBeyondLimit, match="rows"):
-        encode_rows([1, 2, 3])
+        column_of([1, 2, 3], rows_max=2)
     data = encode_rows(["0123456789"])
-    monkeypatch.setattr(value_limits, "BATCH_BYTES_MAX", 10)
     with pytest.raises(ValueBeyondLimit, match="bytes"):
-        encode_rows(["0123456789"])
+        encode_rows(["0123456789"], bytes_max=len(data) - 1)
     with pytest.raises(ValueMalformed, match="limit"):
-        decode_rows(data)
+        decode_rows(data, bytes_max=len(data) - 1)
 
 
 def test_rows_of_a_newer_format_are_refused_by_name() -> None:

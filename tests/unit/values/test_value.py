@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value, value_limits
+from clonos.core.values.tree import PLAIN, lower_all
+from clonos.core.values.value_limits import VALUE_ITEMS_MAX
 from tests.unit.values.golden import VALUES
 from tests.unit.values.samples import (
     STEADY,
@@ -184,14 +186,27 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         encode_value(value)
 
 
-def test_too_many_items_and_too_many_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_limits, "VALUE_ITEMS_MAX", 3)
-    monkeypatch.setattr(value_limits, "VALUE_BYTES_MAX", 10)
-    assert decode_value(encode_value({1, 2, 3})) == {1, 2, 3}
+class OfLength(list[object]):
+    """A list that reports another length: a real one at the limit takes 128 MB."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def test_too_many_items_are_refused() -> None:
+    assert list(lower_all(OfLength(VALUE_ITEMS_MAX), PLAIN, 1)) == []
     with pytest.raises(ValueBeyondLimit, match="items"):
-        encode_value([1, 2, 3, 4])
+        lower_all(OfLength(VALUE_ITEMS_MAX + 1), PLAIN, 1)
+
+
+def test_too_many_bytes_are_refused() -> None:
+    assert len(encode_value("0123456789", bytes_max=11)) == 11
     with pytest.raises(ValueBeyondLimit, match="bytes"):
-        encode_value("0123456789")
+        encode_value("0123456789", bytes_max=10)
 
 
 def test_importing_the_codec_imports_no_large_library() -> None:

@@ -1,4 +1,4 @@
-"""A driver of PEP 249 over SQLite that is as strict as that of a server: the second dialect of table sinks' tests.
+"""A strict PEP 249 driver over SQLite: the second dialect in the tests of table sinks.
 
 Parameters are ``%(name)s`` or ``%s``, names stand in backticks, a statement that fails spoils its transaction until
 that is rolled back, what is unknown is a ProgrammingError, bytes come as memoryviews, a query counts no rows.
@@ -80,7 +80,7 @@ class Connection:
 
 
 class Cursor:
-    """One statement at a time."""
+    """A cursor for one statement at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""What the tests of tables have in common: four ways to the same table, and connections that fail."""
+"""Samples of the tests of tables: four ways to the same table, and connections that fail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def identity(incarnation: int, generation: int = 0, index: int = 0) -> OutsideId
 
 
 def run(path: Path, sql: str) -> list[Any]:
-    """One statement, in a transaction of its own."""
+    """Runs one statement in a separate transaction."""
     connection = sqlite3.connect(path)
     try:
         found = connection.execute(sql).fetchall()

@@ -1,4 +1,4 @@
-"""Tables of one row a key: a row replaces the one before it, and a rollback puts that back if nobody has changed it."""
+"""Tables with one row per key: a row replaces the previous one, and a rollback restores it unless others changed it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_row_replaces_its_key_and_a_restart_restores_the_previous_row(path: Pa
     assert sorted(words_in(path)) == [("a", 2), ("b", 1)]
     early.write(3, [("a", 3), ("c", 1), ("a", 4), ("b", 2)])
     assert sorted(words_in(path)) == [("a", 4), ("b", 2), ("c", 1)]
-    # Back into the midst of a batch: behind ("a", 3).
+    # The restored number lies within a batch: after ("a", 3).
     assert late.register(identity(2, 2), 4) == (4, None)
     assert sorted(words_in(path)) == [("a", 3), ("b", 1)]
     assert late.write(4, [("c", 7)]) == 5

@@ -1,4 +1,4 @@
-"""Tables after a rollback: what a restart makes again is withdrawn first, or told by number."""
+"""Tables after a rollback: rows that will be written again are withdrawn first, or reported by number."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_old_incarnation_that_keeps_writing_does_not_block_the_next_registrat
     assert len(words_in(path)) == answer[0]
 
 
-# ------------------------------------------------------------------ tables that others have made
+# ------------------------------------------------------------------ users' own tables
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -1,4 +1,4 @@
-"""Tables as an immediate sink: each row once, by number; what is fenced or dies in mid-transaction writes nothing."""
+"""Tables as an immediate sink: each row once, by number; a fenced or dying writer leaves no partial transaction."""
 
 import sqlite3
 import subprocess
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 def rows_in(path: Path, table: str = "words") -> list[Any]:
-    """What the job has written, without whose output it is."""
+    """Rows of the job, without the columns that the sink adds."""
     connection = sqlite3.connect(path)
     try:
         found = connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid')
@@ -40,7 +40,7 @@ def rows_in(path: Path, table: str = "words") -> list[Any]:
 
 
 def make_plain_table(path: Path) -> None:
-    """One that somebody else has made: without columns for task and number nothing in it can be withdrawn."""
+    """A user's own table: without columns for task and number nothing in it can be withdrawn."""
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE words (word TEXT)")
     connection.close()
@@ -236,9 +236,8 @@ def test_a_missing_table_is_created_when_types_are_known(path: Path) -> None:
     outside.close()
 
 
-def test_a_busy_database_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_sink, "SQLITE_BUSY_MS", 1)
-    sink = sqlite(path, "words")
+def test_a_busy_database_is_waited_for(path: Path) -> None:
+    sink = table_sink.SqliteSink(str(path), "words", None, None, busy_ms=1)
     outside = sink.outside()
     outside.register(identity(1), 0)
     outside.write(0, ["a"])

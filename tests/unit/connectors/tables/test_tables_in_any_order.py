@@ -1,4 +1,4 @@
-"""Tables after any writes, checkpoints, deaths and rollbacks: what is in them is what counts."""
+"""Tables after every order of writes, checkpoints, deaths and rollbacks, compared with a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow control: no more comes than is worked off soon, and no step is longer than there is room for."""
+"""Flow control: input is bounded by what a receiver processes soon, and a step by its output budget."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_the_backlog_is_the_unsent_part_of_a_live_session() -> None:
     assert pair.sending.unsent_bytes == 0  # its receiver is down: no back-pressure
 
 
-# ------------------------------------------------------------------ claims and lives
+# ------------------------------------------------------------------ positions and incarnations
 
 
 def test_the_received_position_is_the_maximum_of_arrived_and_logged_elements() -> None:

@@ -17,7 +17,7 @@ OWNER = log_of(TaskId(3))
 
 
 class Twin:
-    """What logs must be equal to: all bytes ever written, and how many of them have been dropped."""
+    """Model of a log: all bytes ever written, and how many of them have been dropped."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -33,7 +33,7 @@ def data_of(logs: CausalLogs, log: LogId = OWNER) -> bytes:
 
 
 def take(holder: CausalLogs, delta: Delta) -> bool:
-    """What a channel does with a delta: all of it or nothing."""
+    """Applies a delta as a channel does: all of it or nothing."""
     if holder.has_gap(delta):
         return False
     holder.receive(delta)
@@ -69,7 +69,7 @@ def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_the_content_of_a_plai
                     delta = pending[k][index] if rng.random() < 0.3 else pending[k].pop(index)
                     take(holders[k], delta)
             case "truncate":
-                # A checkpoint is complete only when everybody is behind its barrier.
+                # A checkpoint is complete only when every task has passed its barrier.
                 twin.start = max(twin.start, rng.choice(barriers))
                 for logs in rng.sample([owner, *holders], rng.randrange(consumers + 2)):
                     logs.truncate(OWNER, twin.start)

@@ -1,4 +1,4 @@
-"""What threads tell of an incarnation that is over, or of a task that is not here, does nothing."""
+"""Events of threads about an ended incarnation, or about a task that is not hosted here, are ignored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LATE: dict[str, Callable[[TaskId, Incarnation], Event]] = {
     "approach": lambda task, _: StepAnnounced(task, THREAD, ChannelId(0), 7),
     "open journal": lambda task, _: JournalWanted(task, THREAD),
     "journal": lambda task, life: ProducerDataRead(task, life, b"x"),
-    "intake failed": lambda task, life: ProducerFailed(task, life, "refused"),
+    "producer failed": lambda task, life: ProducerFailed(task, life, "refused"),
     "journal lost": lambda task, _: JournalMissed(task, THREAD),
     "raised": lambda task, life: ThreadRaised(THREAD, failure_of(task, life, ValueError("no"))),
     "outside opened": lambda task, life: SinkOpened(task, life, 7, None),

@@ -1,4 +1,4 @@
-"""An error declares its fields once: they are its arguments, its attributes, and what travels when it is pickled."""
+"""An error declares its fields once: they are its arguments, its attributes, and its pickled state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors travel between processes whole, and keep what they say."""
+"""Errors are pickled whole between processes, and keep their text."""
 
 from __future__ import annotations
 

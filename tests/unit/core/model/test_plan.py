@@ -1,4 +1,4 @@
-"""Conformance A 4 and A 6: who holds whose log, which log travels where, and plans of any size."""
+"""Conformance A 4 and A 6: holders of logs, logs on channels, and plans of any size."""
 
 from __future__ import annotations
 

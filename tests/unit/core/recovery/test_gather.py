@@ -1,4 +1,4 @@
-"""Gathering (protocol 6.4, 6.5): whom a recovering task asks, and what it makes of the answers."""
+"""Gathering (protocol 6.4, 6.5): the holders that a recovering task asks, and the log that the replies give."""
 
 from __future__ import annotations
 

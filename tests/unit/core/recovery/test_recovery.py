@@ -1,4 +1,4 @@
-"""The life of an incarnation (protocol 6.6 to 6.8): every pair of the table, and the lost-log rule."""
+"""Recovery of an incarnation (protocol 6.6 to 6.8): every pair of the table, and the lost-log rule."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_replay_begins_when_every_receiver_has_sent_its_handshake() -> None:
 
 @dataclass(frozen=True)
 class End:
-    """How a log ends, and what must come of it."""
+    """End of a log, and the expected result."""
 
     behind: Behind | None
     is_awaiting: bool

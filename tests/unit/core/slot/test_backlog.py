@@ -1,4 +1,4 @@
-"""What a slot reports of the elements that wait in a task's inputs: the coordinator judges by it who has caught up."""
+"""Backlog of a task as its slot reports it: the coordinator decides by it which task has caught up."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Receiver(Bench):
         self.post(StepEmitted(self.task, self.thread, Emission(b"", consumed=consumed)))
 
     def backlog(self) -> int | None:
-        """What the slot reports."""
+        """The backlog that the slot reports."""
         self.tick()
         assert self.status.tasks[0].phase == "live"
         return self.counters.get(TaskCounter.BACKLOG_ELEMENTS)

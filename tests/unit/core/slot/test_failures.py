@@ -1,4 +1,4 @@
-"""What the coordinator is told when a task raised: which element, if that is known, and whose fault it is."""
+"""Report of an exception to the coordinator: the element, if known, and the blame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _task(at: InputRange | None) -> Any:
 
 
 def _failed_at(index: int | None) -> StepFailed:
-    """What a chain raises when user code has raised at this record of a step."""
+    """The exception of a chain when user code raised at this record of a step."""
     try:
         try:
             raise ValueError("no such word")

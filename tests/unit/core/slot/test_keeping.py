@@ -1,4 +1,4 @@
-"""Keepers and the outside (protocol 3 and 7): an effect leaves when its causes are kept, in order, by number once."""
+"""Keepers and external output (protocol 3 and 7): an effect is released in order, once its causes are replicated."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def held(**logs: bytes) -> CausalLogs:
 
 
 def whole(link: KeeperLink, logs: CausalLogs, life: Incarnation = LIFE) -> AppendLog:
-    """What a task sends to a keeper that is new to it, and to any at the heartbeat."""
+    """Message to a keeper that is new to a task, and to any keeper at the heartbeat."""
     link.rewind(logs)
     return link.message(SINK_TASK, life, True, logs)
 
 
 def more(link: KeeperLink, logs: CausalLogs) -> AppendLog:
-    """What a task sends when its logs have grown."""
+    """Message to a keeper when a task's logs have grown."""
     return link.message(SINK_TASK, LIFE, False, logs)
 
 
@@ -111,7 +111,7 @@ def test_a_keeper_acknowledges_only_the_incarnation_of_its_view() -> None:
 
 
 def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_leave_no_gap() -> None:
-    """Where a log begins anew behind a completed checkpoint a delta alone shows no gap; the map's log is missing."""
+    """A log that restarts after a completed checkpoint: the delta alone shows no gap, and the map's log is missing."""
     link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     whole(link, logs)  # lost
     logs.truncate(SINK, 3)
@@ -141,7 +141,7 @@ def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() 
 
 
 def test_a_restarted_keeper_withdraws_its_acknowledgements() -> None:
-    """Its slot installed a view without it and another with it again; the task's slot skipped the first."""
+    """The keeper's slot installed a view without it and another with it again; the task's slot skipped the first."""
     link, logs, _ = ready()
     keeper = Keeper(SINK_TASK, LIFE)
     grow(link, logs, SINK, b"S")
@@ -200,7 +200,7 @@ def test_despite_message_loss_every_acknowledged_entry_is_held(seed: int) -> Non
                     assert theirs == own.data[first - own.start_bytes : last - own.start_bytes]
 
 
-# ------------------------------------------------------------------ the outside
+# ------------------------------------------------------------------ external output
 
 
 def links_at(*lengths: Requirement) -> list[KeeperLink]:

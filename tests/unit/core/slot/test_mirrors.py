@@ -1,4 +1,4 @@
-"""Standbys (protocol 5, 6.2, conformance G 33): at exactly the checkpoint that a view names, or from the store."""
+"""Standbys (protocol 5, 6.2, conformance G 33): state at exactly the checkpoint that a view names."""
 
 from __future__ import annotations
 

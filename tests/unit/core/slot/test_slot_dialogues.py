@@ -1,4 +1,4 @@
-"""Golden dialogues with a slot: ``tests/traces/slot_*.txt``, commands and all that they lead to.
+"""Golden dialogues with a slot: ``tests/traces/slot_*.txt``, commands and all their effects.
 
 ``pytest tests/unit/core --rewrite-traces`` writes them anew, to be reviewed as prose.
 """

@@ -1,4 +1,4 @@
-"""A peer that sends what no slot of this job would send costs its connection, not the process."""
+"""A message that no slot of this job would send costs the connection of its sender, not the process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import COORDINATOR, ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId
+from clonos.core.slot.early_messages import EARLY_MESSAGES_MAX
 from clonos.core.slot.slot_events import MessageReceived
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
@@ -99,7 +100,7 @@ def test_a_message_with_ids_outside_the_plan_is_malformed_and_names_the_peer(
     assert dialogue.run("tick")[-1].endswith("b.1 replaying")
 
 
-# ------------------------------------------------------------------ who may send what
+# ------------------------------------------------------------------ senders
 
 OF_COORDINATOR = (
     View(number(9), 1, "job", (), ()),
@@ -174,7 +175,7 @@ def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() ->
     living_slot().post(MessageReceived(SlotId(77), msgspec.structs.replace(BATCH, sender=number(7)), b"x"))
 
 
-# ------------------------------------------------------------------ what cannot be
+# ------------------------------------------------------------------ contradicting fields
 
 
 @pytest.mark.parametrize("kept", [slice(2), slice(0), slice(1, 3)])
@@ -217,23 +218,27 @@ def test_a_holder_outside_the_plan_is_malformed() -> None:
         living_slot().post(MessageReceived(SlotId(1), msgspec.structs.replace(QUESTION, holder=TaskId(99))))
 
 
-# ------------------------------------------------------------------ what comes before its view
+# ------------------------------------------------------------------ early messages
 
 
 def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None:
     dialogue = living_slot()
     for n in range(2, 10_050):
         dialogue.post(MessageReceived(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n))))
-    assert len(dialogue.slot._early.take()) == 1
+    latest = msgspec.structs.replace(STATEMENT, view=number(10_049))
+    assert dialogue.slot.early_messages.take() == [(SlotId(3), latest)]
 
 
-def test_the_number_of_early_messages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clonos.core.slot.early_messages.EARLY_MESSAGES_MAX", 3)
+def test_the_number_of_early_messages_is_limited() -> None:
     dialogue = living_slot()
-    for sender in (5, 6, 7, 8):
-        dialogue.post(MessageReceived(SlotId(sender), msgspec.structs.replace(STATEMENT, view=number(2))))
-    dialogue.post(MessageReceived(SlotId(5), msgspec.structs.replace(STATEMENT, view=number(3))))
-    assert [sender for sender, _ in dialogue.slot._early.take()] == [5, 6, 7]
+    early = msgspec.structs.replace(STATEMENT, view=number(2))
+    for sender in range(5, 5 + EARLY_MESSAGES_MAX + 1):
+        dialogue.post(MessageReceived(SlotId(sender), early))
+    later = msgspec.structs.replace(STATEMENT, view=number(3))
+    dialogue.post(MessageReceived(SlotId(5), later))
+    found = dialogue.slot.early_messages.take()
+    assert found[0] == (SlotId(5), later)
+    assert [sender for sender, _ in found] == list(range(5, 5 + EARLY_MESSAGES_MAX))
 
 
 def test_a_false_message_that_arrived_before_its_view_does_not_change_it() -> None:

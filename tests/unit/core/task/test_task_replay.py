@@ -1,7 +1,7 @@
-"""Conformance C 11 to C 18: a task is a function of its input and its causal log, wherever the log is cut.
+"""Conformance C 11 to C 18: a task is a function of its input and its causal log, for every cut of the log.
 
 A life is recorded; others begin with its log cut at an entry, their input arrives in other pieces and another order,
-their clock is behind and their luck another.
+their clock is behind and their random numbers differ.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def test_a_replay_without_its_input_waits_and_reports_its_need() -> None:
 
 
 def test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end() -> None:
-    """Where it goes live in the middle of a step, all that came before has been made: claims are compared with it."""
+    """A task that goes live within a step has emitted all earlier steps: positions are compared with them."""
 
     def clock_late(chain: RecordingChain, row: Any) -> object:
         return clock(chain, row) if row >= 7 else None

@@ -1,4 +1,4 @@
-"""Conformance C 12 to C 14 and G 47 inside a task: timers, the clock, luck, calls and effects, over several lives."""
+"""Conformance C 12 to C 14 and G 47 in a task: timers, clock, random numbers, calls and effects, over incarnations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def line(
     tick_ms: int = 0,
     draws_at_timers: bool = True,
 ) -> Job:
-    """One input, one output: each row in its turn."""
+    """A task with one input and one output."""
 
     def new_chain(_: Random) -> RecordingChain:
         return RecordingChain(uses, outside, draws_at_timers=draws_at_timers)
@@ -71,7 +71,7 @@ def told(life: Life) -> list[Any]:
 
 
 def drawn(life: Life) -> dict[Any, Any]:
-    """What was drawn for each row of the input."""
+    """Values drawn for each row of the input."""
     return {row[0]: row[4] for row in told(life) if isinstance(row[0], int)}
 
 
@@ -122,7 +122,7 @@ def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
     assert told(again) == told(first)
 
 
-# ------------------------------------------------------------------ clock and luck
+# ------------------------------------------------------------------ clock and random numbers
 
 
 def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() -> None:
@@ -279,7 +279,7 @@ def test_g47_an_effect_in_doubt_is_repeated_only_if_idempotent() -> None:
 
 
 def test_g47_a_repeated_effect_waits_for_the_keepers_of_its_incarnation() -> None:
-    """Its cause may have been found with a holder downstream that dies next: the keepers need not have had it."""
+    """A cause may have come from a downstream holder that dies next: the keepers need not have it."""
     job = line(pay_idempotent)
     first = Life(job, 2).run()
     for number, end in enumerate(ends_of_entries(first.log), 50):
@@ -287,7 +287,7 @@ def test_g47_a_repeated_effect_waits_for_the_keepers_of_its_incarnation() -> Non
 
 
 def test_g47_a_different_request_at_the_same_log_position_has_another_key() -> None:
-    """Where a log is lost with all its keepers, the outside must not take the next call for one that it knows."""
+    """If a log is lost with all its keepers, the external system must not take the next call for a known one."""
     first = Life(line(pay), 2).run()
     other = Life(line(lambda chain, row: pay(chain, row + 14)), 2).run()
     assert tags_of(other.log) == tags_of(first.log)
@@ -295,7 +295,7 @@ def test_g47_a_different_request_at_the_same_log_position_has_another_key() -> N
 
 
 def test_g47_an_effect_in_doubt_keeps_its_key_when_user_code_now_makes_another_call() -> None:
-    """It has made the request of what is no service, which is against the rules: that is no reason to pay twice."""
+    """User code built the request from values outside the services, which is forbidden; it must still not pay twice."""
     first = Life(line(pay), 2).run()
     place = tags_of(first.log).index(d.INTENT)
     start = Start(first.log[: ends_of_entries(first.log)[place + 1]])

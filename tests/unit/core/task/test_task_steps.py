@@ -1,4 +1,4 @@
-"""Barriers, the end of stream, triggers, gates and failures of one task, command by command (protocol 4 and 5)."""
+"""Barriers, end of stream, triggers, output budget and failures of one task, by commands (protocol 4 and 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages on the wire: each reads back, and bytes that are none are a malformed message of that peer, nothing else."""
+"""Messages on the wire: each is decoded as encoded, and other bytes are a malformed message of that peer."""
 
 from __future__ import annotations
 

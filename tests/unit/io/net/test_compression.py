@@ -28,7 +28,7 @@ from clonos.io.net.connection import PeerConnection
 from clonos.io.net.frames import flags_of, pack
 from clonos.io.net.peers import Plane
 from tests.unit.io.net.test_transport import batch, update
-from tests.unit.io.net.transports import Station, poll_until
+from tests.unit.io.net.transports import Station, connection_to, poll_until
 
 REPETITIVE = b"a word and another " * 1_000
 HERE, THERE = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4000"
@@ -114,19 +114,29 @@ def test_elements_on_one_host_and_control_messages_are_sent_uncompressed(station
     assert sent_sizes == [len(REPETITIVE)] * 2
 
 
-def test_a_peer_that_moves_to_this_host_or_leaves_is_sent_nothing_compressed(stations: Any) -> None:
+def test_a_peer_that_moves_to_this_host_or_leaves_is_sent_nothing_compressed(
+    stations: Any, sent_sizes: list[int]
+) -> None:
     one = stations(1, compress=Compression.REMOTE)
     far, near = stations(2, host="127.0.0.2"), stations(2)
+
+    def sent_bytes() -> int:
+        one.send(far, batch(1), REPETITIVE)
+        return sum(sent_sizes[-1:])
+
     one.knows(far)
-    assert list(one.transport._compressors) == [2]
+    assert 0 < sent_bytes() < len(REPETITIVE) // 10
     one.knows(near)
-    assert not one.transport._compressors
+    assert sent_bytes() == len(REPETITIVE)
     one.knows(far)
     one.transport.retain_peers(())
-    assert not one.transport._compressors
+    sent_sizes.clear()
+    assert sent_bytes() == 0
+    one.knows(near)
+    assert sent_bytes() == len(REPETITIVE)
 
 
-# ------------------------------------------------------------------ what a receiver refuses
+# ------------------------------------------------------------------ malformed payloads
 
 
 def _claiming(content_bytes: int, block: bytes) -> bytes:
@@ -165,7 +175,7 @@ def test_a_payload_that_contradicts_its_header_is_malformed(payload: bytes) -> N
 def test_a_compressed_payload_that_is_malformed_costs_its_connection(stations: Any) -> None:
     one, other = stations(1), stations(2)
     _exchange(one, other)
-    connection = one.transport._peers.find(other.slot).connections[Plane.DATA]
+    connection = connection_to(one, other.slot, Plane.DATA)
     for number, payload in enumerate((_claiming(100, BOMB), REPETITIVE), start=2):
         frame = pack(one.slot, codec.encode_message(batch(number)), payload, (IS_COMPRESSED, 0)[number > 2])
         assert bool(flags_of(frame) & IS_COMPRESSED) == (number == 2)

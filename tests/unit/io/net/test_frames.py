@@ -1,4 +1,4 @@
-"""How messages look on a socket: what was altered on the way is never taken."""
+"""Frames of messages on a socket: an altered one is never accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has no file descriptor left for a moment: it opens connections later, and nothing ends."""
+"""A process without a free file descriptor opens its connections later and keeps running."""
 
 from __future__ import annotations
 

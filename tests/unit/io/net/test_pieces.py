@@ -1,4 +1,4 @@
-"""Messages in pieces: what is longer than a frame passes; pieces are held for known senders only, while they live."""
+"""Messages in pieces: their limits, and the storage of incomplete ones for known senders only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ import zmq
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, Incarnation, LogId, SlotId, TaskId, ViewNumber
 from clonos.core.wire import codec
+from clonos.core.wire.control_messages import Register
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
 from clonos.core.wire.replication_messages import StandbyUpdate
-from clonos.io.net import frames, transfers, transport
+from clonos.io.net import frames
 from clonos.io.net.curve import KeyPair, new_keys
 from clonos.io.net.frames import IS_PIECE, OF_MESSAGE, Packet, pack, pack_in_pieces, unpack
+from clonos.io.net.peers import Plane
 from clonos.io.net.transfers import Transfers
-from tests.unit.io.net.transports import Station, poll_turns, poll_until
+from tests.unit.io.net.transports import Station, connection_to, poll_turns, poll_until
 
 MODES = ["ipc", "tcp", "curve"]
 PIECE = bytes(range(250)) * 4
@@ -34,14 +36,6 @@ def answer(log: bytes) -> LogReply:
 
 def update(number: int) -> StandbyUpdate:
     return StandbyUpdate(TaskId(0), Incarnation(1), CheckpointId(number), None, ("name",))
-
-
-@pytest.fixture
-def short_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Makes pieces so short that tests need not be large."""
-    for module in (frames, transport):
-        monkeypatch.setattr(module, "PIECE_BYTES", len(PIECE))
-    return len(PIECE)
 
 
 class Raw:
@@ -77,7 +71,7 @@ def raw() -> Iterator[Any]:
         yield connect
 
 
-# ------------------------------------------------------------------ what passes
+# ------------------------------------------------------------------ delivery
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -95,13 +89,11 @@ def test_a_reply_of_many_frames_arrives_whole(stations: Any, mode: str) -> None:
 
 @pytest.mark.parametrize("message_bytes", [0, 900, 1000, 1001, 1999, 2000, 2001, 5_500])
 @pytest.mark.parametrize("payload_bytes", [0, 1000, 1001, 3_500])
-def test_each_length_of_message_and_payload_is_cut_and_joined(
-    message_bytes: int, payload_bytes: int, short_pieces: int
-) -> None:
+def test_each_length_of_message_and_payload_is_cut_and_joined(message_bytes: int, payload_bytes: int) -> None:
     message, payload = bytes(range(251)) * 22, bytes(range(241)) * 15
     message, payload = message[:message_bytes], payload[:payload_bytes]
-    packets = pack_in_pieces(SlotId(7), message, payload)
-    assert max(len(part) for packet in packets for part in packet) <= short_pieces + frames.HEAD_BYTES
+    packets = pack_in_pieces(SlotId(7), message, payload, piece_bytes=len(PIECE))
+    assert max(len(part) for packet in packets for part in packet) <= len(PIECE) + frames.HEAD_BYTES
     taken = Transfers(1 << 20)
     transfer = taken.begin(SlotId(7))
     for number, (frame, piece) in enumerate(packets[:-1]):
@@ -116,7 +108,7 @@ def test_each_length_of_message_and_payload_is_cut_and_joined(
     assert taken.held_bytes == 0
 
 
-# ------------------------------------------------------------------ before anybody has shown a key
+# ------------------------------------------------------------------ unauthenticated peers
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
@@ -141,7 +133,7 @@ def test_an_unfinished_handshake_times_out_long_before_a_silent_peer(stations: A
             pass
 
 
-# ------------------------------------------------------------------ what is held, and of whom
+# ------------------------------------------------------------------ incomplete messages by sender
 
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
@@ -149,14 +141,16 @@ def test_pieces_of_an_unknown_sender_are_not_stored(stations: Any, raw: Any, mod
     station, honest = stations(COORDINATOR, mode, admits_strangers=True), stations(1, mode)
     station.knows(honest)
     honest.knows(station)
-    stranger = raw(station, new_keys() if mode == "curve" else None)
+    keys = new_keys() if mode == "curve" else None
+    stranger = raw(station, keys)
     stranger.pieces(sender=99, count=30)
     stranger.pieces(sender=99, count=30, flags=OF_MESSAGE)
+    register = Register(SlotId(99), "", "", "", "", keys.public if keys else b"", "token", 1, ())
+    stranger.send([(pack(SlotId(99), codec.encode_message(register), b""), b"")])  # when it arrives, the pieces have
     honest.send(COORDINATOR, update(1), b"payload")
-    poll_until(lambda: station.received, station, honest)
-    poll_turns(20, station, honest)
+    poll_until(lambda: len(station.received) == 2, station, honest)
     assert station.transport.unfinished_bytes == 0
-    assert station.received == [(1, update(1), b"payload")]
+    assert {sender for sender, _, _ in station.received} == {1, 99}
 
 
 def test_pieces_in_the_name_of_a_known_slot_need_its_key(stations: Any, raw: Any) -> None:
@@ -206,14 +200,14 @@ def test_pieces_of_a_slot_that_left_the_view_are_dropped(stations: Any, raw: Any
     assert station.transport.unfinished_bytes == 0
 
 
-def test_an_unfinished_message_survives_liveness_checks(stations: Any, short_pieces: int) -> None:
+def test_an_unfinished_message_survives_liveness_checks(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
     one.send(other, update(1))
     poll_until(lambda: other.received, one, other)
-    connection = next(iter(one.transport._peers.find(other.slot).connections.values()))
-    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3)
+    connection = connection_to(one, other.slot, Plane.BULK)
+    packets = pack_in_pieces(one.slot, codec.encode_message(update(2)), PIECE * 3, piece_bytes=len(PIECE))
     connection.send(packets[:2])
     poll_until(lambda: other.transport.unfinished_bytes, one, other)
     for _ in range(5):
@@ -226,12 +220,11 @@ def test_an_unfinished_message_survives_liveness_checks(stations: Any, short_pie
     assert not one.gone
 
 
-# ------------------------------------------------------------------ how much
+# ------------------------------------------------------------------ limits
 
 
-def test_the_number_of_pieces_of_a_message_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "PIECES_MAX", 3)
-    transfer = Transfers(1 << 20).begin(SlotId(1))
+def test_the_number_of_pieces_of_a_message_is_limited() -> None:
+    transfer = Transfers(1 << 20, pieces_max=3).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE), PIECE)
     for _ in range(3):
         transfer.add(head, PIECE)
@@ -239,9 +232,8 @@ def test_the_number_of_pieces_of_a_message_is_limited(monkeypatch: pytest.Monkey
         transfer.add(head, PIECE)
 
 
-def test_the_bytes_of_a_message_without_its_payload_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "MESSAGE_BYTES_MAX", 2 * len(PIECE))
-    transfer = Transfers(1 << 20).begin(SlotId(1))
+def test_the_bytes_of_a_message_without_its_payload_are_limited() -> None:
+    transfer = Transfers(1 << 20, message_bytes_max=2 * len(PIECE)).begin(SlotId(1))
     head = unpack(pack(SlotId(1), b"", PIECE, IS_PIECE | OF_MESSAGE), PIECE)
     for _ in range(2):
         transfer.add(head, PIECE)
@@ -268,10 +260,9 @@ def test_at_the_process_limit_the_sender_with_the_most_stored_bytes_loses_them()
 
 
 def test_a_sender_beyond_a_limit_must_reconnect_and_others_continue(stations: Any, raw: Any) -> None:
-    station = stations(2)
+    station = stations(2, unfinished_bytes_max=4 * len(PIECE))
     for slot in (5, 6):
         station.transport.add_peer(station.transport.address._replace(slot=SlotId(slot)))
-    station.transport._transfers.bytes_max = 4 * len(PIECE)
     modest, hoarder = raw(station), raw(station)
     modest.pieces(sender=6, count=1)
     poll_until(lambda: station.transport.unfinished_bytes, station)

@@ -1,4 +1,4 @@
-"""What peers do wrong is logged a few times and then counted, and nobody forges a line."""
+"""Log lines about peers: a few per kind, then a count; no peer can forge a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transports on loopback: what they carry, whom they refuse, and what they tell of a peer's death."""
+"""Transports on loopback: delivery, refused peers, and reports of a peer's death."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from clonos.io.net.binding import Binding, BindingRefused, towards
 from clonos.io.net.frames import PIECE_BYTES, pack
 from clonos.io.net.peers import Plane
 from clonos.io.net.transport import Transport, plane_of
-from tests.unit.io.net.transports import poll_turns, poll_until, poll_until_all_is_seen, poll_until_turned_away
+from tests.unit.io.net.transports import (
+    connection_to,
+    poll_until,
+    poll_until_all_is_seen,
+    poll_until_turned_away,
+)
 
 MODES = ["ipc", "tcp", "curve"]
 
@@ -128,7 +133,7 @@ def test_an_unknown_key_is_admitted_only_while_registrations_are_open(stations: 
     stranger.knows(coordinator)
     register = Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
     stranger.send(COORDINATOR, register)
-    poll_turns(50, coordinator, stranger)
+    poll_until_turned_away(stranger, coordinator)
     assert not coordinator.received
     coordinator.transport.let_strangers_in(True)
     poll_until(lambda: coordinator.received, coordinator, stranger)
@@ -208,7 +213,7 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     one.send(other, accusation(1))
     third.send(other, accusation(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
-    connection = one.transport._peers.find(other.slot).connections[Plane.CONTROL]
+    connection = connection_to(one, other.slot)
     good = pack(one.slot, codec.encode_message(accusation(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
     third.send(other, accusation(3))

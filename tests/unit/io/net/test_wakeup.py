@@ -1,4 +1,4 @@
-"""A thread that polls is woken once for everything that was queued meanwhile."""
+"""A polling thread is woken once for everything that was queued meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transports within one process, polled by hand until what a test waits for has come."""
+"""Transports in one process, polled by the test until a condition holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 25.0
 
 
 class Station:
-    """One transport and all that it told."""
+    """One transport and everything that it reported."""
 
     def __init__(
         self,
@@ -31,14 +31,24 @@ class Station:
         silence_ms: int = 5_000,
         host: str = "127.0.0.1",
         compress: Compression = Compression.NEVER,
+        unfinished_bytes_max: int | None = None,
     ) -> None:
         binding = Binding(folder=str(folder) if folder else "", host=host, use_curve=use_curve)
         if folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.slot = SlotId(slot)
-        self._keys = new_keys() if binding.is_encrypted else NO_KEYS
+        self.keys = new_keys() if binding.is_encrypted else NO_KEYS
         self._is_closed = False
-        self.transport = Transport(self.slot, binding, self._keys, silence_ms, admits_strangers, rewriter, compress)
+        self.transport = Transport(
+            self.slot,
+            binding,
+            self.keys,
+            silence_ms,
+            admits_strangers,
+            rewriter,
+            compress,
+            unfinished_bytes_max=unfinished_bytes_max,
+        )
         self.received: list[tuple[SlotId, Message, bytes]] = []
         self.gone: list[SlotId] = []
         self.back: list[SlotId] = []
@@ -65,11 +75,11 @@ class Station:
 
     def address_again(self) -> Callable[[], Station]:
         """Makes a station at the same address, with the same name and keys, once this one is closed."""
-        address, keys = self.transport.address, self._keys
+        address, keys = self.transport.address, self.keys
 
         def revive() -> Station:
             station = Station.__new__(Station)
-            station.slot, station._keys, station._is_closed = self.slot, keys, False
+            station.slot, station.keys, station._is_closed = self.slot, keys, False
             station.transport = Transport(self.slot, _binding_of(address), keys)
             station.received, station.gone, station.back = [], [], []
             return station
@@ -89,11 +99,11 @@ def poll_until(condition: Callable[[], object], *stations: Station) -> None:
             station.transport.poll(1, station)
 
 
-def connection_to(sender: Station, receiver: SlotId) -> PeerConnection:
-    """The sender's connection for control messages, once it has sent any."""
+def connection_to(sender: Station, receiver: SlotId, plane: Plane = Plane.CONTROL) -> PeerConnection:
+    """The sender's connection on a plane, once it has sent any message on it."""
     peer = sender.transport._peers.find(receiver)
     assert peer is not None
-    return peer.connections[Plane.CONTROL]
+    return peer.connections[plane]
 
 
 def poll_until_all_is_seen(sender: Station, receiver: SlotId, *stations: Station) -> None:
@@ -127,7 +137,7 @@ def poll_turns(turns: int, *stations: Station) -> None:
 
 
 def _binding_of(address: PeerAddress) -> Binding:
-    """Where a transport with this address listens. Its ports were bound one after the other."""
+    """Binding of a transport with this address. Its ports were bound one after the other."""
     if address.control_address.startswith("ipc://"):
         return Binding(folder=str(Path(address.control_address.removeprefix("ipc://")).parent))
     ports = [int(where.rpartition(":")[2]) for where in (address.control_address, address.data_address)]
