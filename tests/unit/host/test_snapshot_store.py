@@ -25,7 +25,7 @@ from clonos_standby import store_thread
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import SnapshotStore, StoreThread
 from tests.harnesses.lone_slot import lone_slot, small_image
-from tests.unit.host.test_outside_thread import Told
+from tests.unit.host.test_sink_thread import Told
 
 TASK_READ, STANDBY_READ = TaskRead(TaskId(0), Incarnation(1)), StandbyRead(TaskId(0), Incarnation(1))
 
