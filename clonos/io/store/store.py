@@ -153,10 +153,10 @@ class CheckpointStore:
             # An existing record may be our own, if a library has retried the call after a lost reply.
             if not made and (other := self._read_record()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
-            self._look(record)
+            self._open_chain(record)
             self.acquire_term()
             return record
-        self._look(record)
+        self._open_chain(record)
         self.acquire_term()  # from here on, a driver that still runs the old job is superseded
         self.chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
@@ -173,7 +173,7 @@ class CheckpointStore:
         found = self._read_record()
         if found is None:
             raise NothingToResume(self.url, "job")
-        self._look(found)
+        self._open_chain(found)
         return found
 
     def _read_record(self) -> JobRecord | None:
@@ -196,7 +196,7 @@ class CheckpointStore:
         """Term of this coordinator."""
         return self._term
 
-    def _look(self, record: JobRecord) -> None:
+    def _open_chain(self, record: JobRecord) -> None:
         self.chain.refresh()
         self._record = record
 
@@ -244,7 +244,7 @@ class CheckpointStore:
         return sorted(entry.checkpoint for entry in self._completed())
 
     def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:
-        """Completes a checkpoint, or reports that another coordinator has begun a term. May be repeated after
+        """Completes a checkpoint. Returns TAKEN when another coordinator has begun a term; may be repeated after
         ``StoreFailed``."""
         assert self._record is not None, "open_job comes first"
         entry = ChainEntry(
