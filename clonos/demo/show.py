@@ -107,7 +107,8 @@ def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None
     status = handle.status()
     display.show(status)
     if not kills.has_ended:
-        display.show_event(f"the input ended before all kills were made and recovered from; left: {kills.kinds}")
+        not_made = ", ".join(kills.kinds) or "none"
+        display.show_event(f"the input ended before all kills were made and recovered from; not made: {not_made}")
     return RunEvents(kills.done, status.recoveries, kills.disturbed, was_stopped)
 
 
