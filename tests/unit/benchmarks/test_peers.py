@@ -37,7 +37,7 @@ def test_a_peer_without_java_is_reported_as_not_run(tmp_path: Path, monkeypatch:
     (tmp_path / "spark/bin/python").touch()
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(running.PeerMissing, match="no Java"):
+    with pytest.raises(running.PeerMissing, match="needs Java"):
         running.run("spark-native", _workload(tmp_path))
 
 
