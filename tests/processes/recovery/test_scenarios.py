@@ -172,7 +172,7 @@ def blind(folder):
         ('oracle = "own_job:judged"', 300, "^$"),
         ('oracle = "own_job:judged"', 290, "^lost: 10, wanted 0$"),
         ('oracle = "own_job:blind"', 300, "the oracle own_job:blind has raised TypeError: .*losses"),
-        ("[job_options]\nfails = true", 0, "the last it wrote was: LookupError: no such table"),
+        ("[job_options]\nfails = true", 0, "its last output: LookupError: no such table"),
     ],
 )
 def test_a_users_own_job_is_killed_stopped_and_judged_by_its_own_oracle(
