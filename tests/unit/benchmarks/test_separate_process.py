@@ -46,17 +46,10 @@ def test_a_result_is_written_to_the_file_at_once(tmp_path: Path) -> None:
         (["abacus"], "there is no benchmark 'abacus'; there are: throughput"),
         (["bids", "--against", "abacus"], "there is no side 'abacus'; there are: bare"),
         (["bids", "--against", ""], "there is no side ''"),
-<<<<<<< HEAD:tests/unit/benchmarks/test_separate_process.py
         (["bids", "--pairs", "0"], "argument --pairs: 0 is too small: at least 1 is expected"),
         (["bids", "--pairs", "-1"], "argument --pairs: -1 is too small: at least 1 is expected"),
         (["bids", "--pairs", "two"], "argument --pairs: 'two' is not a number"),
         (["failover", "--kills", "0"], "argument --kills: 0 is too small: at least 1 is expected"),
-=======
-        (["bids", "--pairs", "0"], "argument --pairs: 0 is too small: at least 1"),
-        (["bids", "--pairs", "-1"], "argument --pairs: -1 is too small: at least 1"),
-        (["bids", "--pairs", "two"], "argument --pairs: 'two' is not a number"),
-        (["failover", "--kills", "0"], "argument --kills: 0 is too small: at least 1"),
->>>>>>> d:tests/unit/benchmarks/test_apart.py
         (["bids", "--limit-minutes", "nan"], "argument --limit-minutes: nan is too small"),
         (["bids", "--json", "nowhere/found.json"], "--json nowhere/found.json cannot be written: No such file"),
     ],
