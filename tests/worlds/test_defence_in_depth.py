@@ -29,7 +29,7 @@ from clonos_chaos.mutants.all_mutants import MUTANTS, planted
 from clonos_chaos.sim.external_systems import SimFenced, SimOutside
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
-from tests.unit.coordinator import test_endings, test_failover
+from tests.unit.coordinator import test_endings, test_succession
 from tests.unit.core.channel import test_sessions
 from tests.unit.core.recovery import test_gather
 from tests.unit.core.slot import test_mirrors
@@ -191,7 +191,7 @@ IN_THE_CORE: dict[str, Callable[[], None]] = {
     "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
     "holes_pass": test_gather.test_pieces_after_a_hole_are_reported_separately_from_the_log,
     "keepers_that_were_let_go_count_as_ready": (
-        test_failover.test_a_keepers_report_counts_only_under_the_installed_view
+        test_succession.test_a_keepers_report_counts_only_under_the_installed_view
     ),
     "last_steps_are_held_too": (
         test_task_replay.test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end
