@@ -93,7 +93,7 @@ def test_outside_a_job_a_service_calls_its_function() -> None:
     assert price("tea") == ("tea", "EUR", 1)
     assert price("tea") == ("tea", "EUR", 2)
     assert vars(price)["__name__"] == "price"
-    assert price.__doc__ == "What it costs."
+    assert price.__doc__ == "Price of an item."
     with pytest.raises(Refused):
         refuse("tea")
 
