@@ -198,7 +198,7 @@ IN_THE_CORE: dict[str, Callable[[], None]] = {
     "gaps_in_elements_pass": test_sessions.test_a_lost_tail_is_noticed_at_the_senders_heartbeat,
     "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
     "holes_pass": test_gather.test_pieces_after_a_hole_are_reported_separately_from_the_log,
-    "dropped_keepers_count_as_ready": (test_failover.test_a_keepers_report_counts_only_under_the_installed_view),
+    "dropped_keepers_count_as_ready": (test_succession.test_a_keepers_report_counts_only_under_the_installed_view),
     "last_steps_are_held_too": (
         test_task_replay.test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end
     ),
