@@ -1,4 +1,4 @@
-"""An object of the core changes its own fields only: nobody else assigns to them."""
+"""An object of the core changes its own fields only, and modules of the core do not name each other in a circle."""
 
 import ast
 from collections.abc import Iterator
@@ -58,6 +58,27 @@ def test_nobody_assigns_to_the_attributes_of_another_object_in_the_core() -> Non
 def test_each_exemption_is_still_needed() -> None:
     needed = {path for path in EXEMPT for source in sources() if source.is_under(path) and foreign_assignments(source)}
     assert needed == set(EXEMPT)
+
+
+def _imported_for_types(source: Source) -> list[str]:
+    """Modules of the project that a file imports only while types are checked."""
+    return [
+        f"{source.path}:{each.lineno} {each.module}"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for each in ast.walk(node)
+        if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("clonos")
+    ]
+
+
+def test_no_module_of_the_core_imports_another_for_its_types_only() -> None:
+    found = [each for source in sources() if source.is_under("clonos/core") for each in _imported_for_types(source)]
+    assert not found, "pass values, or move the type down:\n" + "\n".join(found)
+
+
+def test_an_import_for_types_only_is_found() -> None:
+    text = "if TYPE_CHECKING:\n    import pyarrow\n    from clonos.core.slot.slot import Slot\n"
+    assert _imported_for_types(Source("example.py", text)) == ["example.py:3 clonos.core.slot.slot"]
 
 
 @pytest.mark.parametrize(

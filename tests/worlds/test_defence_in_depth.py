@@ -31,7 +31,7 @@ from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
-from tests.unit.coordinator import test_endings
+from tests.unit.coordinator import test_endings, test_succession
 from tests.unit.core.channel import test_sessions
 from tests.unit.core.recovery import test_gather
 from tests.unit.core.slot import test_mirrors

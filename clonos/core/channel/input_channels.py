@@ -98,15 +98,15 @@ class InputChannels:
         if receiving is None:
             return None
         receiving.note_traffic()
-        return receiving if self._take_in(receiving, batch) else None
+        return receiving if self._accept_whole(receiving, batch) else None
 
     def on_position(self, message: Position) -> None:
         """Takes in the sender's heartbeat."""
         receiving = self.accepts(message)
-        if receiving is not None and self._take_in(receiving, message):
+        if receiving is not None and self._accept_whole(receiving, message):
             receiving.note_produced(message.produced_seq)
 
-    def _take_in(self, receiving: ChannelReceiver, message: Batch | Position) -> bool:
+    def _accept_whole(self, receiving: ChannelReceiver, message: Batch | Position) -> bool:
         """Accepts a message whole or not at all: a gap, in elements or in a log, begins a new session."""
         if receiving.has_gap(message, self.logs):
             self.renew(receiving)

@@ -1,1 +1,1 @@
-"""Standbys: mirrors of state, shadows of hot standbys, and how a shadow takes over (protocol 5 and 10)."""
+"""Standbys: mirrors of state, shadows of hot standbys, and the feeds of these (protocol 5 and 6.10)."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.wire.recovery_messages import InputRange, TaskFailed
-
-if TYPE_CHECKING:
-    from clonos.core.task.task import Task
 from clonos.core.ports.task_failure import FailurePlace, failure_of
+from clonos.core.task.task import Task
+from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 
 
 def describe_failure(task: Task, error: BaseException) -> TaskFailed:

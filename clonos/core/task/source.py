@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import Any, Protocol, cast
 
 from clonos.core.log import determinants as d
 from clonos.core.model.plan import Vertex
-from clonos.core.ports.operator_chain import JournalledChain, NothingToRead, WatchingChain
+from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, WatchingChain
+from clonos.core.ports.task_port import TaskPort
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
-
-if TYPE_CHECKING:
-    from clonos.core.task.task import Task
+from clonos.core.task.record_or_replay import TaskLog
+from clonos.core.task.step_size import StepSize
 
 POLL_AGAIN_NS = 5_000_000
 """Pause of a source after it found nothing to read."""
 
 
+class ReadingTask(Protocol):
+    """Task as its source reader sees it."""
+
+    chain: Chain
+    port: TaskPort
+    log: TaskLog
+    pace: StepSize
+    records_in: int
+
+    def take(self, command: Any) -> None:
+        """Does what a command of the slot says."""
+
+    def begin_read(self, count: int | None) -> None:
+        """Notes that the current step reads ``count`` records of a source; None: it has not begun."""
+
+    def finish_step(self, count: int, began_ns: int) -> None:
+        """Counts the elements of a step that the chain has processed, and emits it."""
+
+    def end_or_emit(self) -> None:
+        """Ends the stream if nothing is open any more; otherwise emits the step."""
+
+
 class SourceReader:
     """Input of one incarnation of a source task."""
 
-    def __init__(self, task: Task, vertex: Vertex, snapshot: Snapshot | None) -> None:
+    def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None) -> None:
         self.task = task
         self.is_paused = False
         self.has_read_all = False
