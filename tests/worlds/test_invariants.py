@@ -115,7 +115,7 @@ def _seen_in(seed: int) -> str:
     return ""
 
 
-@pytest.mark.parametrize("apply", BROKEN, ids=lambda plant: plant.__name__.removeprefix("_"))
+@pytest.mark.parametrize("plant", BROKEN, ids=lambda plant: plant.__name__.removeprefix("_"))
 def test_a_broken_invariant_is_seen_after_the_event_that_broke_it(plant: Callable[[Mutation], None]) -> None:
     mutation = Mutation()
     plant(mutation)
