@@ -307,6 +307,9 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
 @mutant("9")
 def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
     """A sink that is fenced reports it: no living process may know the incarnation that fenced it."""
+    from clonos.core.slot.slot import MACHINE, Slot
+    from clonos.core.slot.slot_events import SinkRefused
+
     mutation.swap_entry(MACHINE.table, (Slot, SinkRefused), lambda slot, event: None)
 
 
@@ -328,8 +331,7 @@ def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
 @mutant("9")
 def slots_obey_any_term(mutation: Mutation) -> None:
     """Slots obey the highest term."""
-    from clonos.core.slot.slot_events import SinkRefused
-from clonos.core.slot.slot import MACHINE, FROM_COORDINATOR, Slot
+    from clonos.core.slot.slot import FROM_COORDINATOR, Slot
     from clonos.core.wire.control_messages import View
 
     def on_view(right: Any, self: Slot, sender: Any, view: Any, payload: Any) -> None:
