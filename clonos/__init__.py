@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
-    from clonos.operators.connector_contract import Feed as Feed
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
-    from clonos.operators.connector_contract import Outside as Outside
-    from clonos.operators.connector_contract import OutsideFenced as OutsideFenced
-    from clonos.operators.connector_contract import OutsideIdentity as OutsideIdentity
-    from clonos.operators.connector_contract import PushedSource as PushedSource
+    from clonos.operators.connector_contract import ImmediateWriter as ImmediateWriter
+    from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
+    from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import Registration as Registration
     from clonos.operators.connector_contract import Source as Source
     from clonos.operators.connector_contract import SplitReader as SplitReader
     from clonos.operators.connector_contract import TransactionalSink as TransactionalSink
     from clonos.operators.connector_contract import TransactionalWriter as TransactionalWriter
     from clonos.operators.connector_contract import WriterContext as WriterContext
+    from clonos.operators.connector_contract import WriterFenced as WriterFenced
+    from clonos.operators.connector_contract import WriterIdentity as WriterIdentity
     from clonos.operators.state.state_descriptors import ListState as ListState
     from clonos.operators.state.state_descriptors import MapState as MapState
     from clonos.operators.state.state_descriptors import Value as Value
@@ -84,7 +84,15 @@ _NAMES = {
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
         *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
-        *("ImmediateSink", "Outside", "OutsideIdentity", "OutsideFenced", "Registration", "PushedSource", "Feed"),
+        *(
+            "ImmediateSink",
+            "ImmediateWriter",
+            "WriterIdentity",
+            "WriterFenced",
+            "Registration",
+            "PushSource",
+            "ProducerConnection",
+        ),
     ),
     "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.log.call_outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clonos import OutsideFenced, OutsideIdentity
+from clonos import WriterFenced, WriterIdentity
 from clonos.operators.connector_contract import Registration
 
 MARK: Final = "@"
@@ -53,7 +53,7 @@ class TimestampSink:
 
     folder: str
 
-    def outside(self) -> TimestampFile:
+    def immediate_writer(self) -> TimestampFile:
         """Makes a connection to the file of the task that registers."""
         return TimestampFile(Path(self.folder))
 
@@ -66,7 +66,7 @@ class TimestampFile:
         self._file = -1
         self._next = 0
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Takes the file over from the earlier incarnation. Raises RolledBack: this is another generation."""
         path = file_of(self._folder, identity.task_name)
         generation = path.with_suffix(".generation")
@@ -85,7 +85,7 @@ class TimestampFile:
     def write(self, first_number: int, rows: list[tuple[str, int]]) -> int:
         """Appends one entry with the new rows; returns the next number."""
         if self._owner.read_bytes() != self._me:
-            raise OutsideFenced
+            raise WriterFenced
         known = self._next - first_number
         if known > 0:
             first_number, rows = self._next, rows[known:]

@@ -33,7 +33,7 @@ WORD: Final = "stall"
 class StalledSink(TimestampSink):
     """Sink that accepts nothing while a marker file exists."""
 
-    def outside(self) -> TimestampFile:
+    def immediate_writer(self) -> TimestampFile:
         """Makes a connection to it."""
         return StalledFile(Path(self.folder))
 

@@ -33,7 +33,7 @@ from clonos.operators.chain_outputs import (
 )
 from clonos.operators.connector_contract import (
     ImmediateSink,
-    PushedSource,
+    PushSource,
     Source,
     TransactionalSink,
     check_split,
@@ -76,7 +76,7 @@ class _Vertex:
     inputs: list[Input] = field(default_factory=list)
     sinks: list[TransactionalSink] = field(default_factory=list)
     immediate_sink: ImmediateSink | None = None
-    pushed: PushedSource[Any] | None = None
+    pushed: PushSource[Any] | None = None
     runs_user_code: bool = False
     is_hot: bool = False
     error_port: int | None = None
@@ -159,7 +159,7 @@ class _Compiler:
                 f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
                 "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
-        if isinstance(step.source, PushedSource) and not self._options.keepers:
+        if isinstance(step.source, PushSource) and not self._options.keepers:
             raise GraphRefused(
                 step.name,
                 "reads a source that cannot be replayed, and keepers is 0: a failure would lose what it has read",
@@ -219,7 +219,7 @@ class _Compiler:
         return vertex.nodes[self._node_of[number]].is_aligned and self._graph.steps[number].is_one_to_one
 
     def _operator_factory(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
-        if isinstance(step.source, PushedSource):
+        if isinstance(step.source, PushSource):
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
@@ -236,7 +236,7 @@ class _Compiler:
             return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)
         vertex.immediate_sink = sink
         port = vertex.allocate_port()
-        self._edges.append(Edge(vertex.number, None, Partitioning.OUTSIDE, port, upstream))
+        self._edges.append(Edge(vertex.number, None, Partitioning.EXTERNAL, port, upstream))
         return partial(ToImmediateSink, port)
 
     # --- edges

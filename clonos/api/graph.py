@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from clonos.api.graph_errors import GraphRefused
 from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
-from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
 
@@ -30,7 +30,7 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ERRORS_STEP: Final = "errors"
 
 AnySink = TransactionalSink | ImmediateSink
-AnySource = Source[Any] | PushedSource[Any]
+AnySource = Source[Any] | PushSource[Any]
 
 
 class Exchange(StrEnum):
@@ -120,7 +120,7 @@ class JobGraph:
 
     def source(
         self,
-        source: Source[T] | PushedSource[T],
+        source: Source[T] | PushSource[T],
         *,
         name: str | None = None,
         parallelism: int | None = None,
@@ -129,10 +129,10 @@ class JobGraph:
         """Adds a source and returns the stream of its records.
 
         Args:
-            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushedSource`` such as ``sockets.lines(host,
+            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
                 port)``.
             name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
-            parallelism: number of tasks that read; None for that of the job. A ``PushedSource`` has one task.
+            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
             standby: "hot" or "passive"; None for the setting of the job.
 
         Raises:
@@ -144,7 +144,7 @@ class JobGraph:
         """
         from clonos.api.stream import Stream
 
-        if isinstance(source, PushedSource):
+        if isinstance(source, PushSource):
             if parallelism not in (None, 1):
                 raise GraphRefused(
                     name or "source",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.graph_errors import GraphRefused
 from clonos.core.model.options import StandbyKind
-from clonos.operators.connector_contract import PushedSource
+from clonos.operators.connector_contract import PushSource
 
 if TYPE_CHECKING:
     from clonos.api.graph import Step
@@ -28,7 +28,7 @@ def check_standby(name: str, *, standby: Any = None, has_effects: bool = False, 
             "has effects outside the job, and a hot standby would repeat them",
             'Leave out standby="hot": a step with effects has passive standbys and a keeper.',
         )
-    if isinstance(source, PushedSource):
+    if isinstance(source, PushSource):
         raise GraphRefused(
             name,
             "reads a source that cannot be replayed, so a hot standby cannot read it too",
@@ -38,7 +38,7 @@ def check_standby(name: str, *, standby: Any = None, has_effects: bool = False, 
 
 def may_be_hot(step: Step) -> bool:
     """Returns whether the step has no effects outside the job, no sink and no source that cannot be replayed."""
-    return step.sink is None and not step.has_effects and not isinstance(step.source, PushedSource)
+    return step.sink is None and not step.has_effects and not isinstance(step.source, PushSource)
 
 
 def is_hot(step: Step, of_job: StandbyKind) -> bool:

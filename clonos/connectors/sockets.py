@@ -1,6 +1,6 @@
 """Lines received over TCP: ``sockets.lines``.
 
-A socket cannot be replayed, so this is a ``PushedSource``: the runtime journals complete lines before it processes
+A socket cannot be replayed, so this is a ``PushSource``: the runtime journals complete lines before it processes
 them. Only ``\\n`` and ``\\r\\n`` end a line; at the end of the stream an incomplete line counts as complete.
 
 Plain TCP tells the sending program nothing about what was processed: what it sent after the last journalled line is
@@ -55,7 +55,7 @@ class SocketLineMalformed(JobError):
 
 
 class SocketLines:
-    """Description of a line server (``PushedSource``); the slot of the reading task connects to it."""
+    """Description of a line server (``PushSource``); the slot of the reading task connects to it."""
 
     def __init__(
         self, host: str, port: int, *, encoding: str, errors: str, line_bytes_max: int, acknowledge: bool
@@ -78,7 +78,7 @@ class SocketLines:
         """Host and port, with a colon between them."""
         return f"{self.host}:{self.port}"
 
-    def feed(self, offset_bytes: int) -> SocketFeed:
+    def connect(self, offset_bytes: int) -> SocketFeed:
         """Connects to the server. ``offset_bytes`` is the number of bytes of its stream that are journalled.
 
         Raises:
@@ -104,7 +104,7 @@ class SocketLines:
 
 
 class SocketFeed:
-    """Connection to a line server (``Feed``)."""
+    """Connection to a line server (``ProducerConnection``)."""
 
     def __init__(self, description: SocketLines, offset_bytes: int) -> None:
         self._description = description

@@ -106,14 +106,14 @@ class SplitReader(Protocol[AnyRecord]):
 
 
 @runtime_checkable
-class PushedSource(Protocol[AnyRecord]):
+class PushSource(Protocol[AnyRecord]):
     """Source that cannot be replayed, because a producer pushes its records.
 
     One task reads it. The runtime keeps the bytes of its connections in a journal, outside the process of the task,
     before it processes them (``docs/protocol.md``, section 7). No record ends with the byte 4.
     """
 
-    def feed(self, offset_bytes: int) -> Feed:
+    def connect(self, offset_bytes: int) -> ProducerConnection:
         """Connects to the producer, in a thread of the task's slot.
 
         ``offset_bytes`` of its bytes are journalled already.
@@ -129,7 +129,7 @@ class PushedSource(Protocol[AnyRecord]):
         """Decodes records to the values that the job processes."""
 
 
-class Feed(Protocol):
+class ProducerConnection(Protocol):
     """Connection to a producer. One thread calls its methods, which may block and raise."""
 
     def receive(self, wait_ms: int) -> bytes | None:
@@ -201,7 +201,7 @@ class TransactionalWriter(Protocol):
         """Releases what is open, and discards rows that are not prepared."""
 
 
-class OutsideIdentity(NamedTuple):
+class WriterIdentity(NamedTuple):
     """Identity of a sink task in an external system, which keeps the next number by (job_id, task_name)."""
 
     job_id: str
@@ -217,7 +217,7 @@ class ImmediateSink(Protocol):
     If its external system withdraws rows at a registration, the sink has the attribute ``is_withdrawing = True``.
     """
 
-    def outside(self) -> Outside:
+    def immediate_writer(self) -> ImmediateWriter:
         """Creates a connection to the external system, in the slot of the sink task."""
 
 
@@ -233,17 +233,17 @@ class Registration(NamedTuple):
     superseded_next: int | None
 
 
-class Outside(Protocol):
+class ImmediateWriter(Protocol):
     """Registered connection to an external system. One thread calls its methods, which may block and raise."""
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Registers an incarnation, which fences earlier ones, and returns the number of the next row, at first 0.
 
         The first registration of a generation resets that number to ``restored_number``, where the rolled-back job
         continues, and if possible withdraws, in the same transaction, all rows from there on.
 
         Raises:
-            OutsideFenced: a later incarnation has registered.
+            WriterFenced: a later incarnation has registered.
         """
 
     def write(self, first_number: int, rows: list[Any]) -> int:
@@ -252,7 +252,7 @@ class Outside(Protocol):
         Rows below the next number were written before and are dropped.
 
         Raises:
-            OutsideFenced: a later incarnation has registered.
+            WriterFenced: a later incarnation has registered.
         """
 
     def close(self) -> None:
@@ -260,8 +260,8 @@ class Outside(Protocol):
 
 
 @runtime_checkable
-class ForgettingOutside(Protocol):
-    """``Outside`` that keeps data to be able to withdraw rows."""
+class TruncatingWriter(Protocol):
+    """``ImmediateWriter`` that keeps data to be able to withdraw rows."""
 
     def forget(self, before_number: int) -> None:
         """Deletes what is kept to withdraw rows below ``before_number``, which all retained checkpoints contain.
@@ -271,8 +271,8 @@ class ForgettingOutside(Protocol):
 
 
 def forget(outside: object, before_number: int) -> None:
-    """Calls ``forget`` of an ``Outside`` that has it."""
-    if isinstance(outside, ForgettingOutside):
+    """Calls ``forget`` of an ``ImmediateWriter`` that has it."""
+    if isinstance(outside, TruncatingWriter):
         outside.forget(before_number)
 
 
@@ -296,7 +296,7 @@ def keyed_sink(sink: object) -> KeyedSink | None:
     return sink if isinstance(sink, KeyedSink) and sink.key_columns else None
 
 
-class OutsideFenced(Exception):
+class WriterFenced(Exception):
     """A later incarnation of this sink task has registered with the external system.
 
     ``by`` is its (generation, incarnation) if the external system tells it; the coordinator may not know of it

@@ -19,7 +19,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
 from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
-from clonos.operators.connector_contract import ImmediateSink, PushedSource, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.state.keyed_state import StateImage
 
 logger = logging.getLogger("clonos.slot")
@@ -42,7 +42,7 @@ class JobImage:
     options: Options
     splits: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     classes: Mapping[str, type] = field(default_factory=registered)
-    pushed: Mapping[int, PushedSource[Any]] = field(default_factory=dict)
+    pushed: Mapping[int, PushSource[Any]] = field(default_factory=dict)
     has_columns: bool = False
 
     def new_chain(self, vertex: int) -> OperatorChain:

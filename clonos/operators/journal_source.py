@@ -14,12 +14,12 @@ import msgspec
 from clonos.core.model.errors import InternalError
 from clonos.core.ports.operator_chain import NothingToRead
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connector_contract import PushedSource
+from clonos.operators.connector_contract import PushSource
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import PositionMalformed
 
 END_OF_JOURNAL: Final = b"\x04"
-"""Marker after the last record: the producer has ended. No record of a ``PushedSource`` ends with this byte."""
+"""Marker after the last record: the producer has ended. No record of a ``PushSource`` ends with this byte."""
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -34,9 +34,9 @@ _decoder: Final = msgspec.msgpack.Decoder(_Position)
 
 
 class JournalHead(Operator):
-    """First step of the only task of a ``PushedSource``. Its only split is number 0."""
+    """First step of the only task of a ``PushSource``. Its only split is number 0."""
 
-    def __init__(self, step: str, source: PushedSource[Any]) -> None:
+    def __init__(self, step: str, source: PushSource[Any]) -> None:
         self._step = step
         self._source = source
         self._records: deque[bytes] = deque()

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from clonos.core.log.call_outcomes import CallNeverHappened
 from clonos.core.model.errors import JobError
-from clonos.core.ports.recorder import Recorder, Suspended, check_outside, current, key_inside
+from clonos.core.ports.recorder import Recorder, Suspended, check_confined, current, key_inside
 from clonos.core.values import encode_value
 from clonos.io.system.entropy import random_uuid
 
@@ -79,7 +79,7 @@ def recorded_call(
     """
     recorder = current()
     if recorder is None:
-        check_outside(service)
+        check_confined(service)
         return perform(key_inside() or random_uuid().hex)
     try:
         request = blake2b(_identity_bytes(identify()), digest_size=DIGEST_BYTES).digest()

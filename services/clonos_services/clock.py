@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clonos.core.ports.recorder import check_outside, current
+from clonos.core.ports.recorder import check_confined, current
 from clonos.io.system import wall_clock
 from clonos.io.system.wall_clock import Datetime, utc_datetime
 
@@ -36,7 +36,7 @@ def now(*, exact: bool = False) -> Datetime:
     global _latest
     recorder = current()
     if recorder is None:
-        check_outside("clock.now()")
+        check_confined("clock.now()")
         return wall_clock.utc_now()
     instant_ns = recorder.instant_ns(exact)
     latest = _latest
@@ -54,7 +54,7 @@ def time_ns(*, exact: bool = False) -> int:
     """Returns the nanoseconds since the Unix epoch. ``exact``: as in ``now``."""
     recorder = current()
     if recorder is None:
-        check_outside("clock.time()")
+        check_confined("clock.time()")
         return wall_clock.wall_ns()
     return recorder.instant_ns(exact)
 
@@ -69,6 +69,6 @@ def monotonic_ns(*, exact: bool = False) -> int:
     there."""
     recorder = current()
     if recorder is None:
-        check_outside("clock.monotonic()")
+        check_confined("clock.monotonic()")
         return wall_clock.monotonic_ns()
     return recorder.instant_ns(exact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from clonos.core.ports.recorder import check_outside, current
+from clonos.core.ports.recorder import check_confined, current
 from clonos.io.system.entropy import random_uuid
 from clonos_services.random import RandomStream
 
@@ -17,6 +17,6 @@ _bits: Final = RandomStream("clonos.uuid4")  # a separate stream, so that uuid4 
 def uuid4() -> UUID:
     """Returns a random UUID, version 4, variant RFC 9562; equal in every replay."""
     if current() is None:
-        check_outside("uuid4()")
+        check_confined("uuid4()")
         return random_uuid()
     return UUID(int=_bits.getrandbits(UUID_BITS), version=4)

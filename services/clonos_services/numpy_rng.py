@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from numpy.random import PCG64, BitGenerator, Generator, default_rng
 
-from clonos.core.ports.recorder import check_outside, current
+from clonos.core.ports.recorder import check_confined, current
 from clonos_services.epoch_rng import ReseedRefused, source_of
 
 _plain: Generator | None = None
@@ -45,7 +45,7 @@ class EpochGenerator(Generator):
     def _source(self) -> Generator:
         recorder = current()
         if recorder is None:
-            check_outside("random.numpy()")
+            check_confined("random.numpy()")
             return _plain_generator()
         return source_of(recorder, "numpy", self.name, _generator_from)
 

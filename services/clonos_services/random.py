@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from clonos.core.ports.recorder import Recorder, check_outside, current
+from clonos.core.ports.recorder import Recorder, check_confined, current
 from clonos.io.system.entropy import stdlib_random
 from clonos_services.epoch_rng import ReseedRefused, source_of
 
@@ -62,7 +62,7 @@ class RandomStream(Random):
     def _source(self) -> Random:
         recorder = current()
         if recorder is None:
-            check_outside("random")
+            check_confined("random")
             return _stdlib
         owner, epoch, source = self._latest
         if owner() is recorder and epoch == recorder.epoch:

@@ -18,7 +18,7 @@ from tests.fuzz.target import folder_of
 from tests.fuzz.workers import fuzz
 
 INPUTS_USUAL: Final = 10_000_000
-KEPT: Final = Path("build", "fuzz")
+RUNS: Final = Path("build", "fuzz")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="by default one a core")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
-    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER", help="where found inputs are written")
+    parser.add_argument("--keep", type=Path, default=RUNS, metavar="FOLDER", help="where found inputs are written")
     parser.add_argument("--verbose", action="store_true", help="say what each target has had")
     parsed = parser.parse_args(arguments)
     if parsed.inputs < 1 or parsed.processes < 1:
@@ -56,14 +56,14 @@ class _Progress:
 
     def __init__(self, inputs: int) -> None:
         self._inputs = inputs
-        self._begun_s = self._told_s = time.monotonic()
+        self._begun_s = self._reported_s = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
 
     def show(self, tally: Tally) -> None:
         now_s = time.monotonic()
-        if not self._is_terminal and now_s - self._told_s < 30:
+        if not self._is_terminal and now_s - self._reported_s < 30:
             return
-        self._told_s = now_s
+        self._reported_s = now_s
         rate = tally.inputs / max(now_s - self._begun_s, 1e-9)
         line = f"{tally.inputs} of {self._inputs} inputs, {rate:.0f} a second, {len(tally.found)} kinds of findings"
         print(

@@ -23,7 +23,7 @@ def targets() -> list[Target]:
         Target("good", _byte, _refuse, (Declared,), share=4),
         Target("several", _byte, lambda data: Several(2), (), share=4),
         Target("raises", _byte, _raise, (Declared,)),
-        Target("claims", _byte, _claim, ()),
+        Target("claims", _byte, _received_up_to, ()),
         Target("hangs", _byte, _hang, ()),
         Target("dies", _byte, _die, ()),
     ]
@@ -43,7 +43,7 @@ def _raise(data: bytes) -> None:
         raise KeyError(data)
 
 
-def _claim(data: bytes) -> None:
+def _received_up_to(data: bytes) -> None:
     if data[0] > 200:
         bytes(2 * MEMORY_BYTES_MAX)
 

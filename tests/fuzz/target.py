@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.fuzz.mutation import mutated_bytes, mutated_json, mutated_msgpack
 
-KEPT_AS_IT_IS: Final = 0.01
+LEFT_AS_IT_IS: Final = 0.01
 """Of the inputs: a valid sample has to be read too, or the target would be fuzzing nothing."""
 
 
@@ -64,7 +64,7 @@ def _made(
 ) -> bytes:
     sample = random.choice(samples)
     kind = random.random()
-    if kind < KEPT_AS_IT_IS:
+    if kind < LEFT_AS_IT_IS:
         return sealed(sample)
     if kind < 0.05 and sealed is not bytes:  # damage that a checksum finds
         return mutated_bytes(random, sealed(sample))

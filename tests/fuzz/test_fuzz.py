@@ -69,14 +69,14 @@ def test_one_seed_generates_the_same_input_every_time() -> None:
 
 
 def test_the_fuzzer_finds_planted_bugs() -> None:
-    told = _run("-m", "tests.fuzz.planted").stdout.splitlines()
-    assert told[:-1] == [
+    reported = _run("-m", "tests.fuzz.planted").stdout.splitlines()
+    assert reported[:-1] == [
         "claims MemoryError tests/fuzz/planted.py",
         "dies Crash signal 6",
         "hangs TooLong tests/fuzz/planted.py",
         "raises KeyError tests/fuzz/planted.py",
     ]
-    inputs, unexpected = int(told[-1].split()[0]), int(told[-1].split()[2])
+    inputs, unexpected = int(reported[-1].split()[0]), int(reported[-1].split()[2])
     assert 300 <= inputs < 304
     assert unexpected > 6
 

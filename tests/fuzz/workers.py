@@ -21,12 +21,12 @@ MEMORY_BYTES_MAX: Final = 3 << 30
 POOL_VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
 """Arrow's own pools keep address space that is free, which would count."""
 
-TELL_EVERY_S: Final = 1.0
+REPORT_EVERY_S: Final = 1.0
 GRACE_S: Final = 30.0
 """What a process has to end an input that takes too long by itself; then a library hangs."""
 
 Targets = Callable[[], list[Target]]
-Tell = Callable[[Tally], None]
+Report = Callable[[Tally], None]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Worker:
     pipe: Any = None
     at: Any = None  # the seed of the input that it runs, and how many it has run
     last: Tally = field(default_factory=Tally)
-    heard_s: float = 0.0
+    collected_s: float = 0.0
 
     def start(self) -> None:
         """Begins, or goes on behind an input that the last process died of."""
@@ -52,13 +52,13 @@ class Worker:
         self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
-        self.last, self.heard_s = Tally(), time.monotonic()
+        self.last, self.collected_s = Tally(), time.monotonic()
 
-    def hear(self, total: Tally) -> None:
+    def collect(self, total: Tally) -> None:
         """Takes in what the process tells; when it has ended, why."""
         try:
             self.last, is_over = self.pipe.recv()
-            self.heard_s = time.monotonic()
+            self.collected_s = time.monotonic()
             if not is_over:
                 return
             self.left = 0
@@ -90,8 +90,8 @@ class Worker:
             self.process.join()
 
 
-def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, tell: Tell) -> Tally:
-    """Runs ``inputs`` inputs in ``processes`` processes. ``tell`` hears of the progress, about each second."""
+def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, report: Report) -> Tally:
+    """Runs ``inputs`` inputs in ``processes`` processes. ``report`` hears of the progress, about each second."""
     os.environ.setdefault(POOL_VARIABLE, "system")
     total = Tally()
     share = -(-inputs // processes)
@@ -104,18 +104,18 @@ def fuzz(targets: Targets, inputs: int, first_seed: int, processes: int, tell: T
         for worker in workers:
             worker.start()
         while running := [worker for worker in workers if worker.process is not None]:
-            ready = wait([worker.pipe for worker in running], timeout=TELL_EVERY_S)
+            ready = wait([worker.pipe for worker in running], timeout=REPORT_EVERY_S)
             for worker in running:
                 if worker.pipe in ready:
-                    worker.hear(total)
-                elif time.monotonic() - worker.heard_s > SECONDS_MAX + GRACE_S:
+                    worker.collect(total)
+                elif time.monotonic() - worker.collected_s > SECONDS_MAX + GRACE_S:
                     worker.process.kill()  # its pipe ends with it
                 if worker.process is None and worker.left > 0:
                     worker.start()
             so_far = Tally()
             for part in (total, *(worker.last for worker in workers)):
                 so_far.add(part)
-            tell(so_far)
+            report(so_far)
     finally:
         for worker in workers:
             worker.kill()
@@ -132,13 +132,13 @@ def _work(pipe: Connection, at: Any, targets: Targets, inputs: int, seed: int, s
     """Runs in a separate process."""
     made = targets()
     limit_memory()
-    told_s, told = time.monotonic(), 0
+    reported_s, reported = time.monotonic(), 0
 
     def on_input(seed: int, tally: Tally) -> None:
-        nonlocal told_s, told
+        nonlocal reported_s, reported
         at[0], at[1] = seed, tally.inputs
-        if (now_s := time.monotonic()) - told_s > TELL_EVERY_S or len(tally.found) > told:
-            told_s, told = now_s, len(tally.found)
+        if (now_s := time.monotonic()) - reported_s > REPORT_EVERY_S or len(tally.found) > reported:
+            reported_s, reported = now_s, len(tally.found)
             pipe.send((tally, False))
 
     pipe.send((run(made, inputs, seed, step, on_input), True))

@@ -52,7 +52,7 @@ class ChannelPair:
     """``forward``: batches and positions on their way; ``back``: handshakes. A message that is removed instead of
     delivered is lost."""
 
-    def __init__(self, window_bytes: int = 1000, next_seq: int = 0, claim: int = 0) -> None:
+    def __init__(self, window_bytes: int = 1000, next_seq: int = 0, received_up_to: int = 0) -> None:
         self.window_bytes = window_bytes
         self.incarnations = [0, 0]
         self.forward: deque[Packet] = deque()
@@ -61,7 +61,7 @@ class ChannelPair:
         self.unconsumed: deque[int] = deque()
         self.renewals = 0
         self.new_sender(next_seq)
-        self.new_receiver(next_seq, claim)
+        self.new_receiver(next_seq, received_up_to)
 
     # ------------------------------------------------------------------ incarnations
 
@@ -70,16 +70,16 @@ class ChannelPair:
         self.incarnations[0] += 1
         self.sender_logs = CausalLogs()
         self.sender_logs.begin(SENDERS_LOG, 0, log)
-        self.sending = ChannelSender(CHANNEL, inflight_log(next_seq), (SENDERS_LOG,))
+        self.sender = ChannelSender(CHANNEL, inflight_log(next_seq), (SENDERS_LOG,))
         self.forward.clear()
-        if hasattr(self, "receiving"):
+        if hasattr(self, "receiver"):
             self.apply_view()
 
-    def new_receiver(self, next_seq: int, claim: int = 0) -> None:
+    def new_receiver(self, next_seq: int, received_up_to: int = 0) -> None:
         """A new incarnation of the receiving task, restored with input from ``next_seq`` on."""
         self.incarnations[1] += 1
         self.receiver_logs = CausalLogs()
-        self.receiving = ChannelReceiver(CHANNEL, next_seq, claim, self.window_bytes)
+        self.receiver = ChannelReceiver(CHANNEL, next_seq, received_up_to, self.window_bytes)
         self.accepted = self.accepted[:next_seq]
         self.unconsumed.clear()
         self.back.clear()
@@ -87,8 +87,8 @@ class ChannelPair:
 
     def apply_view(self) -> None:
         """Installs a view in both ends: they know each other's incarnation."""
-        self.sending.apply_view(Incarnation(self.incarnations[1]))
-        if self.receiving.apply_view(Incarnation(self.incarnations[0])):
+        self.sender.apply_view(Incarnation(self.incarnations[1]))
+        if self.receiver.apply_view(Incarnation(self.incarnations[0])):
             self.renew()
 
     # ------------------------------------------------------------------ the sending end
@@ -99,45 +99,45 @@ class ChannelPair:
             self.grow(log)
         for payload in payloads:
             checkpoint = CheckpointId(1 if kind is ElementKind.BARRIER else 0)
-            self.sending.append(kind, count, checkpoint, payload)
+            self.sender.append(kind, count, checkpoint, payload)
         self.pump()
 
     def grow(self, log: bytes) -> None:
         """Lets the sender's log grow in the middle of a step."""
         self.sender_logs.append(SENDERS_LOG, log)
-        self.sending.dirty[SENDERS_LOG] = None
+        self.sender.dirty[SENDERS_LOG] = None
 
     def pump(self) -> None:
-        self.sending.pump(self.sender_logs, Incarnation(self.incarnations[0]), self._put)
+        self.sender.pump(self.sender_logs, Incarnation(self.incarnations[0]), self._put)
 
     def _put(self, batch: Batch, payload: bytes) -> None:
         self.forward.append((batch, payload))
 
     def heartbeat(self) -> None:
         """Sends the sender's position, as at each heartbeat."""
-        if self.sending.session:
-            position = self.sending.position(self.sender_logs, Incarnation(self.incarnations[0]))
+        if self.sender.session:
+            position = self.sender.position(self.sender_logs, Incarnation(self.incarnations[0]))
             self.forward.append((position, b""))
 
     def deliver_handshake(self) -> None:
         """Delivers the oldest handshake."""
-        self.hear(self.back.popleft())
+        self.accept(self.back.popleft())
 
-    def hear(self, statement: ChannelHandshake) -> None:
-        self.sending.open(statement, self.sender_logs)
+    def accept(self, handshake: ChannelHandshake) -> None:
+        self.sender.open(handshake, self.sender_logs)
         self.pump()
 
     # ------------------------------------------------------------------ the receiving end
 
     def renew(self) -> None:
         self.renewals += 1
-        self.receiving.renew()
+        self.receiver.renew()
         self.state()
 
     def state(self) -> None:
         """Sends a handshake with the present state, as at a heartbeat."""
         self.back.append(
-            self.receiving.statement(number(1), Incarnation(self.incarnations[1]), self.receiver_logs.lengths())
+            self.receiver.handshake(number(1), Incarnation(self.incarnations[1]), self.receiver_logs.lengths())
         )
 
     def deliver(self, count: int = 1) -> None:
@@ -147,29 +147,29 @@ class ChannelPair:
 
     def arrive(self, message: Batch | Position, payload: bytes) -> bool:
         """Handles a message of this channel as a slot does; returns whether it was accepted."""
-        receiving = self.receiving
-        if message.session != receiving.session:
+        receiver = self.receiver
+        if message.session != receiver.session:
             return False
-        if receiving.has_gap(message, self.receiver_logs):
+        if receiver.has_gap(message, self.receiver_logs):
             self.renew()
             return False
-        receiving.confirm(message)
+        receiver.confirm(message)
         for delta in message.deltas:
             self.receiver_logs.receive(delta)
         if isinstance(message, Batch):
-            skip = receiving.accept(message, len(payload))
+            skip = receiver.accept(message, len(payload))
             if skip is not None:
                 self.accepted += [payload] * (message.count - skip)
                 self.unconsumed.append(cost_bytes(message.count, len(payload)))
-            if receiving.grant():
+            if receiver.grant():
                 self.state()
         return True
 
     def consume(self, count: int = 1) -> None:
         """Lets the task process the oldest batches."""
         for _ in range(count):
-            self.receiving.freed(self.unconsumed.popleft())
-            if self.receiving.grant():
+            self.receiver.freed(self.unconsumed.popleft())
+            if self.receiver.grant():
                 self.state()
 
     def settle(self, step: Callable[[], None] = lambda: None) -> None:

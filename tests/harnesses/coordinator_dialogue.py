@@ -23,14 +23,14 @@ from clonos.core.coordinator.coordinator_effects import (
     Send,
     WriteMetadata,
 )
-from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, StopAsked, WriteOutcome
+from clonos.core.coordinator.coordinator_events import MetadataWritten, OutputCommitted, StopRequested, WriteOutcome
 from clonos.core.model.ids import CheckpointId, SlotId, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Completed, Hold, Placement, Release, Trigger, View
 from clonos.core.wire.messages import Message
-from tests.harnesses.coordinator_harness import Desk, chain_plan
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 
 Words = list[str]
 
@@ -39,22 +39,22 @@ class Dialogue:
     """The coordinator of one dialogue, and the meaning of its commands."""
 
     def __init__(self) -> None:
-        self.desk = Desk()
+        self.harness = CoordinatorHarness()
         self._commands: dict[str, Callable[[Words], tuple[Effect, ...]]] = {
             "job": self._job,
-            "begin": lambda words: self.desk.begin(slots=int(words[0])),
-            "register": lambda words: self.desk.register(int(words[0]), words[1]),
-            "tick": lambda words: self.desk.tick(int(words[0])),
-            "gone": lambda words: self.desk.gone(*map(int, words)),
-            "accuse": lambda words: self.desk.suspect(int(words[0]), int(words[1])),
-            "ack": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:])),
-            "final": lambda words: self.desk.acknowledge(int(words[0]), *map(int, words[1:]), final=True),
-            "durable": lambda words: self.desk.durable(int(words[0])),
-            "taken": lambda words: self.desk.do(MetadataWritten(CheckpointId(int(words[0])), WriteOutcome.TAKEN)),
-            "committed": lambda words: self.desk.do(OutputCommitted(CheckpointId(int(words[0])))),
-            "lost": lambda words: self.desk.lose_log(int(words[0])),
-            "raise": lambda words: self.desk.raise_in(int(words[0]), first_seq=int(words[1]), count=int(words[2])),
-            "drain": lambda words: self.desk.do(StopAsked(drain=True)),
+            "begin": lambda words: self.harness.begin(slots=int(words[0])),
+            "register": lambda words: self.harness.register(int(words[0]), words[1]),
+            "tick": lambda words: self.harness.tick(int(words[0])),
+            "gone": lambda words: self.harness.gone(*map(int, words)),
+            "accuse": lambda words: self.harness.suspect(int(words[0]), int(words[1])),
+            "ack": lambda words: self.harness.acknowledge(int(words[0]), *map(int, words[1:])),
+            "final": lambda words: self.harness.acknowledge(int(words[0]), *map(int, words[1:]), final=True),
+            "durable": lambda words: self.harness.durable(int(words[0])),
+            "taken": lambda words: self.harness.do(MetadataWritten(CheckpointId(int(words[0])), WriteOutcome.TAKEN)),
+            "committed": lambda words: self.harness.do(OutputCommitted(CheckpointId(int(words[0])))),
+            "lost": lambda words: self.harness.lose_log(int(words[0])),
+            "raise": lambda words: self.harness.raise_in(int(words[0]), first_seq=int(words[1]), count=int(words[2])),
+            "drain": lambda words: self.harness.do(StopRequested(drain=True)),
             "set": self._set,
         }
 
@@ -62,12 +62,12 @@ class Dialogue:
         """``job parallelism=1 effects standbys=1 ...``: a chain of source, map and sink."""
         given = dict(word.split("=") for word in words if "=" in word)
         plan = chain_plan(int(given.pop("parallelism", 1)), "effects" in words)
-        self.desk = Desk(plan, Options(**{name: int(value) for name, value in given.items()}))  # type: ignore[arg-type]
+        self.harness = CoordinatorHarness(plan, Options(**{name: int(value) for name, value in given.items()}))  # type: ignore[arg-type]
         return ()
 
     def _set(self, words: Words) -> tuple[Effect, ...]:
         """``set 3 deaf``, ``set 3 phase=replaying``, ``set 3 hearing``, ``set 3 backups=no``."""
-        slot = self.desk.slots[SlotId(int(words[0]))]
+        slot = self.harness.slots[SlotId(int(words[0]))]
         name, _, value = words[1].partition("=")
         if name == "phase":
             slot.phase = TaskPhase(value)
@@ -100,7 +100,7 @@ class Dialogue:
         return found
 
     def _message(self, message: Message) -> str:
-        plan = self.desk.plan
+        plan = self.harness.plan
         assert decode_message(encode_message(message), "the coordinator") == message
         match message:
             case View():
@@ -123,8 +123,8 @@ class Dialogue:
         return "\n".join([text, *(f"    {self._placement(p)}" for p in view.placements)])
 
     def _placement(self, placement: Placement) -> str:
-        marks = " fresh" * placement.is_fresh + " single-step" * placement.is_cautious
-        name = self.desk.plan.task_name(placement.task)
+        marks = " fresh" * placement.is_fresh + " single-step" * placement.is_single_step
+        name = self.harness.plan.task_name(placement.task)
         text = f"{name} {view_name(placement.incarnation)} in {placement.slot} from {placement.restore}{marks}"
         for kind, slots in (("standbys", placement.standbys), ("keepers", placement.keepers)):
             if slots:
@@ -134,7 +134,7 @@ class Dialogue:
     def _effect(self, effect: Effect) -> str:
         match effect:
             case RecoveryEvent(milestone, _, task, incarnation, cause):
-                return f"told: {milestone} {self.desk.plan.task_name(task)} {view_name(incarnation)} ({cause})"
+                return f"told: {milestone} {self.harness.plan.task_name(task)} {view_name(incarnation)} ({cause})"
             case Alarm(text, _):
                 return f"alarm: {text}"
             case RequestSlots(count, avoided):

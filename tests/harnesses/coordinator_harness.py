@@ -51,12 +51,12 @@ def chain_plan(parallelism: int = 2, has_effects: bool = False, sharing_depth: i
     )
     edges = [Edge(0, 1, Partitioning.HASH, 0), Edge(1, 2, Partitioning.HASH, 0)]
     if has_effects:
-        edges.append(Edge(2, None, Partitioning.OUTSIDE, 0))
+        edges.append(Edge(2, None, Partitioning.EXTERNAL, 0))
     return Plan("job", vertices, tuple(edges), sharing_depth=sharing_depth)
 
 
 @dataclass
-class DeskSlot:
+class HarnessSlot:
     """A slot as the coordinator sees it. ``is_deaf``: messages to it are lost; ``is_mute``: it sends none."""
 
     slot: SlotId
@@ -88,33 +88,33 @@ class DeskSlot:
         return SlotStatus(self.slot, self.view.number, self.completed, tasks, standbys, keepers, over)
 
 
-class Desk:
-    """Drives a coordinator; ``said`` has all its effects so far."""
+class CoordinatorHarness:
+    """Drives a coordinator; ``effects_of_last`` has all its effects so far."""
 
     def __init__(self, plan: Plan | None = None, options: Options | None = None) -> None:
         self.plan = plan or chain_plan()
         self.coordinator = Coordinator(self.plan, options or Options())
-        self.slots: dict[SlotId, DeskSlot] = {}
+        self.slots: dict[SlotId, HarnessSlot] = {}
         self.now_ns = 0
-        self.said: list[Effect] = []
+        self.effects_of_last: list[Effect] = []
 
     # ------------------------------------------------------------------ events
 
     def do(self, *events: Event) -> tuple[Effect, ...]:
         """Handles events that arrive together; slots receive their messages at once. Returns the effects."""
         effects = self.coordinator.handle(*events)
-        self.said += effects
+        self.effects_of_last += effects
         for effect in effects:
             if isinstance(effect, Send) and effect.slot in self.slots:
                 self._deliver(self.slots[effect.slot], effect.message)
         return effects
 
-    def _deliver(self, slot: DeskSlot, message: object) -> None:
+    def _deliver(self, slot: HarnessSlot, message: object) -> None:
         if slot.is_deaf:
             return
         slot.received.append(message)
         if isinstance(message, View) and message.number < slot.view.number:
-            self.say(slot.slot, slot.view)
+            self.receive(slot.slot, slot.view)
         elif isinstance(message, View):
             slot.view = message
         elif isinstance(message, Completed) and message.generation == slot.view.generation:
@@ -131,7 +131,7 @@ class Desk:
 
     def register(self, slot: int, domain: str, host: str = "host") -> tuple[Effect, ...]:
         """Starts a slot and registers it."""
-        born = self.slots[SlotId(slot)] = DeskSlot(SlotId(slot), domain)
+        born = self.slots[SlotId(slot)] = HarnessSlot(SlotId(slot), domain)
         address = f"ipc://{slot}"
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
         return self.do(Received(born.slot, register))
@@ -167,13 +167,13 @@ class Desk:
             self.slots[SlotId(slot)].is_mute = self.slots[SlotId(slot)].is_deaf = True
         return self.do(*(SlotGone(SlotId(slot), "killed") for slot in slots))
 
-    def say(self, slot: int, message: object) -> tuple[Effect, ...]:
+    def receive(self, slot: int, message: object) -> tuple[Effect, ...]:
         """Sends a message of a slot."""
         return self.do(Received(SlotId(slot), message))  # type: ignore[arg-type]
 
-    def suspect(self, accuser: int, suspect: int, is_gone: bool = True) -> tuple[Effect, ...]:
+    def suspect(self, reporter: int, suspect: int, is_gone: bool = True) -> tuple[Effect, ...]:
         """Reports that a slot cannot reach another one."""
-        return self.say(accuser, Suspicion(SlotId(accuser), SlotId(suspect), self.view.number, is_gone))
+        return self.receive(reporter, Suspicion(SlotId(reporter), SlotId(suspect), self.view.number, is_gone))
 
     # ------------------------------------------------------------------ tasks
 
@@ -226,7 +226,7 @@ class Desk:
         """Reports that these tasks, by default all, have stored their snapshots."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
-            effects += self.say(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
+            effects += self.receive(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:
@@ -243,7 +243,7 @@ class Desk:
         """Reports a lost log of a task."""
         life = Incarnation(self.of(task).incarnation if incarnation is None else incarnation)
         channel = self.plan.outputs[task][0].id
-        return self.say(self.of(task).hosting_slot, LogLost(TaskId(task), life, channel, 40, 50))
+        return self.receive(self.of(task).hosting_slot, LogLost(TaskId(task), life, channel, 40, 50))
 
     def failure(
         self, task: int, channel: int = 3, first_seq: int = 10, count: int = 5, recourse: Recourse = Recourse.RETRY
@@ -255,7 +255,7 @@ class Desk:
 
     def raise_in(self, task: int, **failed: Any) -> tuple[Effect, ...]:
         """Reports that user code raised."""
-        return self.say(self.of(task).hosting_slot, self.failure(task, **failed))
+        return self.receive(self.of(task).hosting_slot, self.failure(task, **failed))
 
 
 # ------------------------------------------------------------------ effects as lines
@@ -271,19 +271,19 @@ def of_kind(effects: Iterable[Effect], kind: type[EffectKind]) -> list[EffectKin
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def formed(**options: int) -> Desk:
+def formed(**options: int) -> CoordinatorHarness:
     """The default job after its first view."""
-    desk = Desk(options=Options(**options))  # type: ignore[arg-type]
-    desk.form()
-    return desk
+    harness = CoordinatorHarness(options=Options(**options))  # type: ignore[arg-type]
+    harness.form()
+    return harness
 
 
-def live_chain(has_effects: bool = False, domains: str = "ababab", **options: int) -> Desk:
+def live_chain(has_effects: bool = False, domains: str = "ababab", **options: int) -> CoordinatorHarness:
     """A chain of parallelism 2 whose tasks are live, with a slot in each of ``domains``."""
-    desk = Desk(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
-    desk.form(domains, slots=len(domains))
-    desk.tick(300)
-    return desk
+    harness = CoordinatorHarness(chain_plan(2, has_effects), Options(**options))  # type: ignore[arg-type]
+    harness.form(domains, slots=len(domains))
+    harness.tick(300)
+    return harness
 
 
 def written_metadata(effects: tuple[Effect, ...]) -> CheckpointMetadata:

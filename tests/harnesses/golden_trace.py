@@ -18,7 +18,7 @@ def play(text: str, dialogue: Dialogue) -> str:
     for line in text.splitlines():
         if line.startswith("> "):
             found.append(line)
-            found += [f"  {said}" for said in dialogue.run(line[2:])]
+            found += [f"  {line}" for line in dialogue.run(line[2:])]
         elif not line.startswith("  "):
             found.append(line)
     return "\n".join(found) + "\n"

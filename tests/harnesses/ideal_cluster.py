@@ -165,12 +165,12 @@ class IdealSlot:
             return
         world = self.world
         if not self.view.number:
-            world.say(self.slot, Register(self.slot, self.domain, "host", "", "", b"", "", 1, ()))
+            world.send_from(self.slot, Register(self.slot, self.domain, "host", "", "", b"", "", 1, ()))
         else:
-            self._say_status()
+            self._send_status()
         world.after(100, self.beat)
 
-    def _say_status(self) -> None:
+    def _send_status(self) -> None:
         world, tasks = self.world, []
         for placement in self.view.placements:
             if placement.slot != self.slot:
@@ -186,7 +186,7 @@ class IdealSlot:
         standbys = tuple((p.task, self.completed) for p in self.view.placements if self.slot in p.standbys)
         keepers = tuple((p.task, p.incarnation) for p in self.view.placements if self.slot in p.keepers)
         status = SlotStatus(self.slot, self.view.number, self.completed, tuple(tasks), standbys, keepers)
-        world.say(self.slot, status)
+        world.send_from(self.slot, status)
 
     def _acknowledge(self, task: TaskId, incarnation: int) -> None:
         world = self.world
@@ -199,7 +199,7 @@ class IdealSlot:
         name = f"{task}-{checkpoint}-{incarnation:x}"
         parts = ((checkpoint, name.encode()),) if world.plan.vertex_of[task] == 2 else ()
         message = Snapshotted(task, incarnation, checkpoint, (name,), 10, parts, is_final)  # type: ignore[arg-type]
-        world.say(self.slot, message)
+        world.send_from(self.slot, message)
 
 
 class World:
@@ -222,7 +222,7 @@ class World:
         self._count += 1
         heappush(self._queue, (self.now_ms + milliseconds, self._count, function, arguments))
 
-    def say(self, slot: SlotId, message: object) -> None:
+    def send_from(self, slot: SlotId, message: object) -> None:
         """A slot to the coordinator: late, and sometimes never."""
         if self.rng.random() > 0.05:
             self.after(self.rng.randint(0, 20), self.do, Received(slot, message))  # type: ignore[arg-type]
@@ -302,12 +302,12 @@ class World:
             case 2:
                 slot.is_dead = True  # silence alone
             case 3:
-                self.say(task.hosting_slot, self._failure(task.task, task.incarnation))
+                self.send_from(task.hosting_slot, self._failure(task.task, task.incarnation))
             case 4 if rng.random() < 0.3:
-                self.say(task.hosting_slot, LogLost(task.task, task.incarnation, ChannelId(0), 0, 0))
+                self.send_from(task.hosting_slot, LogLost(task.task, task.incarnation, ChannelId(0), 0, 0))
             case _:
                 other = rng.choice(living)
-                self.say(other.slot, Suspicion(other.slot, slot.slot, view.number, True))
+                self.send_from(other.slot, Suspicion(other.slot, slot.slot, view.number, True))
 
     def _failure(self, task: int, incarnation: int) -> TaskFailed:
         first_seq = self.rng.randint(0, 10**9)

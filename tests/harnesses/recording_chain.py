@@ -52,7 +52,7 @@ def pay_idempotent(chain: RecordingChain, row: Any) -> object:
 
 def _call(chain: RecordingChain, row: Any, effect: bool, is_idempotent: bool = False) -> object:
     def perform(key: str) -> object:
-        return chain.outside(row, key)
+        return chain.external_call(row, key)
 
     try:
         in_doubt = perform if is_idempotent else None
@@ -100,13 +100,13 @@ class RecordingChain:
     def __init__(
         self,
         uses: tuple[Use, ...] = EVERYTHING,
-        outside: Callable[[Any, str], object] = lambda row, key: None,
+        external_call: Callable[[Any, str], object] = lambda row, key: None,
         splits: dict[int, list[Any]] | None = None,
         poll_rng: Random | None = None,
         draws_at_timers: bool = True,
         hidden: dict[int, list[Any]] | None = None,
     ) -> None:
-        self.uses, self.outside = uses, outside
+        self.uses, self.external_call = uses, external_call
         self.splits = dict(splits or {})
         self.hidden = dict(hidden or {})  # splits that are found while it runs
         self.poll_rng = poll_rng or Random(0)
@@ -157,15 +157,15 @@ class RecordingChain:
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
         self.batches.append(len(rows))
-        self._emit([self._told(port, row) for row in rows])
+        self._emit([self._reported(port, row) for row in rows])
 
     def process_columns(self, port: int, batch: Any) -> None:
         self.batches.append(batch.num_rows)
         assert batch.num_rows
         assert all(len(column.buffers()) for column in batch.columns)
-        self._emit([self._told(port, row["n"]) for row in batch.to_pylist()])
+        self._emit([self._reported(port, row["n"]) for row in batch.to_pylist()])
 
-    def _told(self, port: int, row: Any) -> Any:
+    def _reported(self, port: int, row: Any) -> Any:
         use = self.uses[self.served % len(self.uses)]
         self.served += 1
         seen = self.state.get(port, 0) + 1
@@ -179,7 +179,7 @@ class RecordingChain:
     def submit(self, number: int, row: Any) -> None:
         recorder: Any = self.context.recorder
         recorder.limit_calls(3)
-        recorder.submit(number, "ask aside", encode_value(row), lambda key: self.outside(row, key))
+        recorder.submit(number, "ask aside", encode_value(row), lambda key: self.external_call(row, key))
 
     def complete(self, number: int, outcome: bytes) -> None:
         row = self.asked.pop(number)

@@ -129,7 +129,7 @@ class Words:
             case ChannelHandshake():
                 ends = " to ".join(reversed(self.ends(message)))
                 has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
-                numbers = f"next {message.next_seq}, claim {message.claim}, credit {message.credit_bytes}"
+                numbers = f"next {message.next_seq}, claim {message.received_up_to}, credit {message.credit_bytes}"
                 return f"statement {ends}, session {message.session}: {numbers}{has}"
             case LogRequest(task, incarnation, _, holder, is_keeper):
                 whom = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
@@ -164,9 +164,9 @@ class Words:
     def report(self, message: Message) -> str:
         """What is reported of a task that cannot go on by itself."""
         match message:
-            case LogLost(task, incarnation, channel_id, position, claim):
+            case LogLost(task, incarnation, channel_id, position, received_up_to):
                 where = "the log itself" if channel_id is None else self.channel(channel_id)
-                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {claim}"
+                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {received_up_to}"
             case JournalLost(task, incarnation):
                 return f"journal lost {self.life(task, incarnation)}"
             case SinkFenced(task, incarnation, generation, by):
@@ -187,11 +187,11 @@ def _waiting(status: TaskStatus) -> str:
 
 
 class RecordingShell:
-    """Writes down effects instead of performing them. ``said``: what was asked for since it was last emptied."""
+    """Writes down effects instead of performing them. ``lines``: what was asked for since it was last emptied."""
 
     def __init__(self, plan: Plan) -> None:
         self.words = Words(plan)
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.closed: dict[tuple[TaskId, ThreadId], bool] = {}
         self.lives: dict[ThreadId, str] = {}  # of the threads that were started
         self.threads: dict[tuple[TaskId, Incarnation], ThreadId] = {}
@@ -237,7 +237,7 @@ class RecordingShell:
     def send(self, asked: effect.SendMessage) -> None:
         assert codec.decode_message(codec.encode_message(asked.message), "this slot") == asked.message
         receiver = "coordinator" if asked.slot == COORDINATOR else f"slot {asked.slot}"
-        self.said.append(f"{receiver} <- {self.words.message(asked.message, asked.payload)}")
+        self.lines.append(f"{receiver} <- {self.words.message(asked.message, asked.payload)}")
 
     def _life(self, asked: Any) -> str:
         return self.words.life(asked.task, asked.incarnation)
@@ -255,7 +255,7 @@ class RecordingShell:
         log = self.words.log(activation.log)
         if activation.journal:
             state += f", journal {activation.journal.decode()}"
-        self.said.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
+        self.lines.append(f"start {life} {state}, log from {activation.log_offset_bytes}: {log or 'empty'}")
 
     def put_command(self, asked: effect.PutCommand) -> None:
         life = self._thread(asked)
@@ -263,36 +263,36 @@ class RecordingShell:
             case Delivered(channel, kind, count, skip, checkpoint, payload):
                 what = self.words.elements(kind, count, checkpoint, payload)
                 skipped = f", the first {skip} known" if skip else ""
-                self.said.append(f"{life} <- {what} on {self.words.channel(ChannelId(channel))}{skipped}")
+                self.lines.append(f"{life} <- {what} on {self.words.channel(ChannelId(channel))}{skipped}")
             case Journalled(data):
-                self.said.append(f"{life} <- {data.decode() or 'nothing more'} of its journal")
+                self.lines.append(f"{life} <- {data.decode() or 'nothing more'} of its journal")
             case command:
-                self.said.append(f"{life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip())
+                self.lines.append(f"{life} <- {type(command).__name__.lower()} {tuple(command) or ''}".rstrip())
 
     def stop_task(self, asked: effect.StopTask) -> None:
-        self.said.append(f"stop {self._thread(asked)}")
+        self.lines.append(f"stop {self._thread(asked)}")
 
     def let_go_live(self, asked: effect.LetGoLive) -> None:
-        self.said.append(f"{self._thread(asked)} may go live")
+        self.lines.append(f"{self._thread(asked)} may go live")
 
     def report_replicated(self, asked: effect.ReportReplicated) -> None:
-        self.said.append(f"{self._thread(asked)} is kept up to {asked.end_bytes}")
+        self.lines.append(f"{self._thread(asked)} is kept up to {asked.end_bytes}")
 
     def confirm_announcement(self, asked: effect.ConfirmAnnouncement) -> None:
-        self.said.append(f"{self._thread(asked)} is noted")
+        self.lines.append(f"{self._thread(asked)} is noted")
 
     def set_output_budget(self, asked: effect.SetOutputBudget) -> None:
         is_closed = asked.budget_bytes <= 0
         if is_closed != self.closed.get((asked.task, asked.thread), False):
             self.closed[asked.task, asked.thread] = is_closed
-            self.said.append(f"gate of {self._thread(asked)} {'closed' if is_closed else 'open'}")
+            self.lines.append(f"gate of {self._thread(asked)} {'closed' if is_closed else 'open'}")
 
     def write_whole_state(self, asked: effect.WriteWholeState) -> None:
-        self.said.append(f"write {asked.name} beside it")
+        self.lines.append(f"write {asked.name} beside it")
 
     def write_snapshot(self, asked: effect.WriteSnapshot) -> None:
         self.written[asked.name] = asked.snapshot
-        self.said.append(f"write {asked.name}")
+        self.lines.append(f"write {asked.name}")
 
     def read_snapshots(self, asked: effect.ReadSnapshots) -> None:
         purpose = asked.purpose
@@ -301,45 +301,45 @@ class RecordingShell:
         else:
             kind = "task" if isinstance(purpose, TaskRead) else "standby"
             whom = f"{kind} {self.words.life(purpose.task, purpose.incarnation)}"
-        self.said.append(f"read for the {whom}: {' '.join(asked.names)}")
+        self.lines.append(f"read for the {whom}: {' '.join(asked.names)}")
 
     def spill(self, asked: effect.WriteSegment | effect.LoadSegment | effect.DeleteSegment) -> None:
         raise AssertionError(asked)
 
     def open_sink(self, asked: effect.OpenSink) -> None:
         where = f"generation {asked.generation}, from {asked.restored_number}"
-        self.said.append(f"register {self._life(asked)} with the outside, {where}")
+        self.lines.append(f"register {self._life(asked)} with the outside, {where}")
 
     def close_sink(self, asked: effect.CloseSink) -> None:
-        self.said.append(f"close the outside of {self._life(asked)}")
+        self.lines.append(f"close the outside of {self._life(asked)}")
 
     def write_to_sink(self, asked: effect.WriteToSink) -> None:
         what = self.words.elements(asked.kind, asked.count, 0, asked.payload)
-        self.said.append(f"outside <- {self._life(asked)}: {what} from {asked.first_seq}")
+        self.lines.append(f"outside <- {self._life(asked)}: {what} from {asked.first_seq}")
 
     def forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
-        self.said.append(f"the outside of {self._life(asked)} may forget what lies below {asked.before_number}")
+        self.lines.append(f"the outside of {self._life(asked)} may forget what lies below {asked.before_number}")
 
     def open_producer(self, asked: effect.OpenProducer) -> None:
-        self.said.append(f"intake of {self._life(asked)}: open at {asked.offset_bytes}")
+        self.lines.append(f"intake of {self._life(asked)}: open at {asked.offset_bytes}")
 
     def hold_producer(self, asked: effect.HoldProducer) -> None:
-        self.said.append(f"intake of {self._life(asked)}: {'hold' if asked.is_held else 'go on'}")
+        self.lines.append(f"intake of {self._life(asked)}: {'hold' if asked.is_held else 'go on'}")
 
     def acknowledge_producer(self, asked: effect.AcknowledgeProducer) -> None:
-        self.said.append(f"intake of {self._life(asked)}: kept up to {asked.offset_bytes}")
+        self.lines.append(f"intake of {self._life(asked)}: kept up to {asked.offset_bytes}")
 
     def close_producer(self, asked: effect.CloseProducer) -> None:
-        self.said.append(f"intake of {self._life(asked)}: close")
+        self.lines.append(f"intake of {self._life(asked)}: close")
 
     def warn(self, asked: effect.Warn) -> None:
-        self.said.append(f"warning: {asked.text}")
+        self.lines.append(f"warning: {asked.text}")
 
     def refuse_message(self, asked: effect.RefuseMessage) -> None:
         raise asked.error
 
     def end_slot(self, asked: effect.EndSlot) -> None:
-        self.said.append(f"the slot ends: {asked.reason or 'done'}")
+        self.lines.append(f"the slot ends: {asked.reason or 'done'}")
 
 
 __all__ = ["RecordingShell", "Words", "decode_snapshot"]

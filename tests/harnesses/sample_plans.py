@@ -26,8 +26,8 @@ def chain_of(length: int, sharing_depth: int | None = None, parallelism: int = 1
         for i in range(length)
     )
     edges = tuple(Edge(i, i + 1, FORWARD, 0) for i in range(length - 1))
-    outside = (Edge(length - 1, None, Partitioning.OUTSIDE, 0),)
-    return Plan("chain", vertices, edges + outside, sharing_depth=sharing_depth)
+    external = (Edge(length - 1, None, Partitioning.EXTERNAL, 0),)
+    return Plan("chain", vertices, edges + external, sharing_depth=sharing_depth)
 
 
 def diamond(sharing_depth: int | None = None) -> Plan:

@@ -65,8 +65,8 @@ class Dialogue:
         self._commands[name]([word for word in words if "=" not in word], given) if name != "view" else self._view(
             words
         )
-        said, self.shell.said = self.shell.said, []
-        return said
+        lines, self.shell.lines = self.shell.lines, []
+        return lines
 
     # ------------------------------------------------------------------ names
 
@@ -119,7 +119,7 @@ class Dialogue:
         """An event, and all that it leads to."""
         self.shell.perform(self.slot.step(event))
 
-    def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
+    def deliver(self, sender: int, message: Message, payload: bytes = b"") -> None:
         decoded = codec.decode_message(codec.encode_message(message), f"slot {sender}")
         self.post(happened.MessageReceived(SlotId(sender), decoded, memoryview(payload)))
 
@@ -165,20 +165,20 @@ class Dialogue:
             life, slot = fields.pop("life"), fields.pop("slot")
             placements.append(placement(task, life, slot, **{"is_fresh": False, **fields}))
         slots = {s for p in placements for s in (p.slot, *p.standbys, *p.keepers) if s is not None}
-        self.hear(COORDINATOR, view(n, placements, generation, sorted(slots)))
+        self.deliver(COORDINATOR, view(n, placements, generation, sorted(slots)))
 
     def do_completed(self, words: list[str], given: Given) -> None:
         """``completed 1 a=10 b=5 c=0``: with the log offset of each task."""
         placements = self.slot.view.placements
         tasks = tuple((p.task, p.incarnation, int(given.get("abcdefgh"[p.task], 0))) for p in placements)
         generation = int(given.get("generation", self.slot.view.generation))
-        self.hear(COORDINATOR, Completed(CheckpointId(int(words[0])), generation, tasks))
+        self.deliver(COORDINATOR, Completed(CheckpointId(int(words[0])), generation, tasks))
 
     def do_trigger(self, words: list[str], given: Given) -> None:
-        self.hear(COORDINATOR, Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
+        self.deliver(COORDINATOR, Trigger(*self.life(words[0]), CheckpointId(int(words[1])), "pause" in words))
 
     def do_release(self, words: list[str], given: Given) -> None:
-        self.hear(COORDINATOR, Release(self.slot.id, " ".join(words)))
+        self.deliver(COORDINATOR, Release(self.slot.id, " ".join(words)))
 
     # ------------------------------------------------------------------ peers
 
@@ -186,7 +186,7 @@ class Dialogue:
         """``statement b->c session=1 next=0 claim=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2 from=9``"""
         channel = self.channel(words[0])
         next_seq = int(given.get("next", 0))
-        self.hear(
+        self.deliver(
             int(given.get("from", self.home(channel.receiver))),
             ChannelHandshake(
                 channel.id,
@@ -203,9 +203,9 @@ class Dialogue:
 
     def _head(self, channel: Any, given: Given) -> tuple[ChannelId, Incarnation, Incarnation, int, int]:
         hosted = self.slot.hosted.get(channel.receiver)
-        receiving = hosted.inputs.receivings.get(channel.id) if hosted else None
-        session = int(given.get("session", receiving.session if receiving else 1))
-        ordinal = int(given.get("message", receiving.next_ordinal if receiving else 0))
+        receiver = hosted.inputs.receivers.get(channel.id) if hosted else None
+        session = int(given.get("session", receiver.session if receiver else 1))
+        ordinal = int(given.get("message", receiver.next_ordinal if receiver else 0))
         by, to = self.incarnation(channel.sender, given.get("by")), self.incarnation(channel.receiver, given.get("to"))
         return channel.id, by, to, session, ordinal
 
@@ -223,20 +223,20 @@ class Dialogue:
             CheckpointId(int(given.get("barrier", 0))),
             self.deltas(given.get("log", "")),
         )
-        self.hear(self.home(channel.sender), message, payload)
+        self.deliver(self.home(channel.sender), message, payload)
 
     def do_position(self, words: list[str], given: Given) -> None:
         channel = self.channel(words[0])
         deltas = self.deltas(given.get("log", ""))
         next_seq = int(given.get("next", 0))
         produced_seq = int(given.get("produced", next_seq))
-        self.hear(self.home(channel.sender), Position(*self._head(channel, given), next_seq, produced_seq, deltas))
+        self.deliver(self.home(channel.sender), Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
     def do_question(self, words: list[str], given: Given) -> None:
         """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         task, life = self.life(words[0])
-        self.hear(
+        self.deliver(
             int(given.get("from", self.home(task))),
             LogRequest(task, life, asked, self.task(words[1]), "keeper" in words),
         )
@@ -246,20 +246,20 @@ class Dialogue:
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         slot = SlotId(int(given["from"]))
         has = self.deltas(given.get("has", ""))
-        self.hear(slot, LogReply(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
+        self.deliver(slot, LogReply(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
     def do_keep(self, words: list[str], given: Given) -> None:
         """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
         ordinal = self.slot.backups.keepers[task].next_ordinal
-        self.hear(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
+        self.deliver(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
 
     def do_kept(self, words: list[str], given: Given) -> None:
         """``kept c.1 from=7 has=c:3,a:2``"""
         slot = SlotId(int(given["from"]))
         message = AppendAck(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
-        self.hear(slot, message)
+        self.deliver(slot, message)
 
     def do_update(self, words: list[str], given: Given) -> None:
         """``update b.1 3 on=2``: a snapshot for the standby."""
@@ -267,7 +267,7 @@ class Dialogue:
         snapshot = self.snapshot(task, life, int(words[1]), given)
         names = tuple(f"object-{i}" for i in range(1, snapshot.checkpoint + 1))
         message = StandbyUpdate(task, life, snapshot.checkpoint, snapshot.previous, names)
-        self.hear(self.home(task), message, standby_payload([encode_snapshot(snapshot)]))
+        self.deliver(self.home(task), message, standby_payload([encode_snapshot(snapshot)]))
 
     # ------------------------------------------------------------------ the slot's own events
 
@@ -310,7 +310,7 @@ class Dialogue:
         inputs = self.slot.plan.inputs[task]
         consumed: tuple[tuple[ChannelId, int, int], ...] = ()
         if "consumed" in given:
-            received_seq = self.slot.hosted[task].inputs.receivings[inputs[0].id].next_seq
+            received_seq = self.slot.hosted[task].inputs.receivers[inputs[0].id].next_seq
             consumed = ((inputs[0].id, received_seq, int(given["consumed"])),)
         read = int(given.get("read", 0))
         log = entries_of(given.get("log", ""))
@@ -352,7 +352,7 @@ class Dialogue:
     def do_noted(self, words: list[str], given: Given) -> None:
         """``noted b.2 17 a->b``"""
         task, life = self.life(words[0])
-        self.hear(COORDINATOR, AnnounceAck(task, life, self.channel(words[2]).id, int(words[1])))
+        self.deliver(COORDINATOR, AnnounceAck(task, life, self.channel(words[2]).id, int(words[1])))
 
     def do_opened(self, words: list[str], given: Given) -> None:
         superseded = int(given["before"]) if "before" in given else None

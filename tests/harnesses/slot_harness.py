@@ -101,7 +101,7 @@ class Bench:
         """The latest one."""
         return [message for _, message, _ in self.shell.sent if isinstance(message, SlotStatus)][-1]
 
-    def says_over(self) -> bool:
+    def finishes(self) -> bool:
         """Whether the latest status says that a soft limit is passed."""
         return self.status.is_over_soft_limit
 
@@ -116,10 +116,10 @@ class Bench:
 
     def state(self, channel: int, next_seq: int = 0, session: int = 1, credit_bytes: int = PLENTY_BYTES) -> None:
         """The receiver of a channel opens a session."""
-        statement = ChannelHandshake(
+        handshake = ChannelHandshake(
             ChannelId(channel), number(1), LIFE, LIFE, session, next_seq, next_seq, credit_bytes, ()
         )
-        self.post(MessageReceived(SlotId(self.plan.channels[channel].receiving_task + 10), statement))
+        self.post(MessageReceived(SlotId(self.plan.channels[channel].receiving_task + 10), handshake))
 
     def begin(self) -> None:
         """All receivers state; the task starts and goes live."""

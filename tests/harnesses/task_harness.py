@@ -94,7 +94,7 @@ class Start:
     log: bytes = b""
     snapshots: Sequence[Snapshot] = ()  # a chain, oldest (full) first; none at the job's start
     offset_bytes: int = 0
-    is_cautious: bool = False
+    is_single_step: bool = False
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -145,7 +145,7 @@ class Life(TaskPort):
                 self.start.log,
                 self.start.offset_bytes,
                 1,
-                self.start.is_cautious,
+                self.start.is_single_step,
                 "job",
             ),
             job.options,

@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 SERVER = "github.com/fsouza/fake-gcs-server@v1.56.1"
-KEPT_PROGRAMS = Path(__file__).parent.parent.parent / "build" / "bin"
+CACHED_PROGRAMS = Path(__file__).parent.parent.parent / "build" / "bin"
 CONDITION = "x-goog-if-generation-match"
 OF_ONE_CONNECTION = ("connection", "transfer-encoding", "content-length")
 """Headers that are not passed on."""
@@ -31,10 +31,10 @@ OF_ONE_CONNECTION = ("connection", "transfer-encoding", "content-length")
 @contextmanager
 def gcs_emulator(folder: Path) -> Iterator[str]:
     """The address of the door; there is a bucket ``bucket``. It lives as long as the block."""
-    program = KEPT_PROGRAMS / "fake-gcs-server"
+    program = CACHED_PROGRAMS / "fake-gcs-server"
     if not program.exists():
-        print(f"building {SERVER} into {KEPT_PROGRAMS}: a few minutes", file=sys.stderr)
-        subprocess.run(["go", "install", SERVER], env=os.environ | {"GOBIN": str(KEPT_PROGRAMS)}, check=True)
+        print(f"building {SERVER} into {CACHED_PROGRAMS}: a few minutes", file=sys.stderr)
+        subprocess.run(["go", "install", SERVER], env=os.environ | {"GOBIN": str(CACHED_PROGRAMS)}, check=True)
     log, port = folder / "emulator.log", _free_port()
     arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     with log.open("wb") as output:

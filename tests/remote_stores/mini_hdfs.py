@@ -19,7 +19,7 @@ from pathlib import Path
 import pyspark
 
 ROOT = Path(__file__).parent.parent.parent
-KEPT_JARS = ROOT / "build" / "jars"
+CACHED_JARS = ROOT / "build" / "jars"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 CLUSTER = "org.apache.hadoop.test.MiniDFSClusterManager"
@@ -102,13 +102,13 @@ def _fetched_jars() -> list[Path]:
 
 def _fetch(path: str) -> Path:
     """A jar from Maven Central, with the checksum that it has there."""
-    jar = KEPT_JARS / path.rpartition("/")[2]
+    jar = CACHED_JARS / path.rpartition("/")[2]
     if not jar.exists():
-        print(f"fetching {jar.name} from Maven Central into {KEPT_JARS}", file=sys.stderr)
-        content, told = (_get(f"{MAVEN_CENTRAL}/{path}{suffix}") for suffix in ("", ".sha1"))
+        print(f"fetching {jar.name} from Maven Central into {CACHED_JARS}", file=sys.stderr)
+        content, reported = (_get(f"{MAVEN_CENTRAL}/{path}{suffix}") for suffix in ("", ".sha1"))
         actual = hashlib.sha1(content).hexdigest()
-        assert actual == told.decode().split()[0], f"{path}: checksum {actual}, expected {told.decode()}"
-        KEPT_JARS.mkdir(parents=True, exist_ok=True)
+        assert actual == reported.decode().split()[0], f"{path}: checksum {actual}, expected {reported.decode()}"
+        CACHED_JARS.mkdir(parents=True, exist_ok=True)
         part = jar.with_suffix(".part")
         part.write_bytes(content)
         part.rename(jar)

@@ -75,8 +75,8 @@ def _await(handle: Handle, condition: Any) -> Status:
 
 def _is_whole(status: Status) -> bool:
     """Whether all tasks are live with standbys, and the table's tasks have keepers, without which they must not die."""
-    kept = [task.keepers for task in status.tasks if task.name.startswith("table")]
-    return is_live(status) and all(task.standbys for task in status.tasks) and all(kept)
+    held = [task.keepers for task in status.tasks if task.name.startswith("table")]
+    return is_live(status) and all(task.standbys for task in status.tasks) and all(held)
 
 
 def _has_recovered(status: Status, victim: TaskState) -> bool:

@@ -38,7 +38,7 @@ def _launch_spec(pipe: Path, waits: bool) -> bytes:
     return bytes(cloudpickle.dumps(live))
 
 
-def _heard(pipe: Path) -> list[str]:
+def _lines(pipe: Path) -> list[str]:
     """The next line of the pipe, in words."""
     with open(pipe, encoding="utf-8") as lines:
         return lines.readline().split()
@@ -57,15 +57,15 @@ def test_a_killed_slot_is_reported_and_the_others_live_on(
 ) -> None:
     with closing(SparkSlots(context, ends)) as provider:
         orders = [provider.order(_launch_spec(pipe, waits=True)) for pipe in pipes]
-        said = [_heard(pipe) for pipe in pipes]
-        assert {words[2] for words in said} == {HASH_SEED}
-        assert all(words[0].startswith("executor-") for words in said)
-        os.kill(int(said[1][1]), signal.SIGKILL)
+        output = [_lines(pipe) for pipe in pipes]
+        assert {words[2] for words in output} == {HASH_SEED}
+        assert all(words[0].startswith("executor-") for words in output)
+        os.kill(int(output[1][1]), signal.SIGKILL)
         ended = ends.next()
         assert ended.order == orders[1]
         assert ended.reason
         again = provider.order(_launch_spec(pipes[1], waits=True))
-        assert _heard(pipes[1])[1] not in [words[1] for words in said]
+        assert _lines(pipes[1])[1] not in [words[1] for words in output]
         assert ends.queue.empty()
     assert {ends.next().order for _ in range(3)} == {orders[0], orders[2], again}
 
@@ -75,7 +75,7 @@ def test_a_slot_whose_function_returns_is_reported_as_ended_by_itself(
 ) -> None:
     with closing(SparkSlots(context, ends)) as provider:
         order = provider.order(_launch_spec(pipes[0], waits=False))
-        _heard(pipes[0])
+        _lines(pipes[0])
         assert ends.next() == SlotEnded(order, "")
 
 

@@ -85,7 +85,7 @@ def test_a_process_without_the_secret_cannot_run_code_on_spark(context: SparkCon
     marker = tmp_path / "marker"
     secret = context.getConf().get("spark.authenticate.secret", "")
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, str(STRANGER), str(marker), *targets],
             input=f"{secret}\n",
             capture_output=True,
@@ -93,7 +93,7 @@ def test_a_process_without_the_secret_cannot_run_code_on_spark(context: SparkCon
             timeout=LIMIT_S,
             check=True,
         ).stdout
-        attempts = [json.loads(line) for line in said.splitlines()]
+        attempts = [json.loads(line) for line in output.splitlines()]
         assert attempts == [
             *(["nobody", target, False] for target in targets),
             *(["insider", target, True] for target in targets),

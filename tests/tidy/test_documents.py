@@ -90,9 +90,9 @@ def test_every_option_has_its_row_and_every_row_its_option() -> None:
 @pytest.mark.parametrize("key", config.keys())
 def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
     owner, field, unit = _options()[key]
-    _, kind, told_unit, default, meaning = _option_rows()[key]
+    _, kind, documented_unit, default, meaning = _option_rows()[key]
     assert kind == _type_of(owner, field, unit)
-    assert not unit or told_unit == unit
+    assert not unit or documented_unit == unit
     expected = config.describe(config.JobSettings())[key]
     if default:
         assert (
@@ -107,10 +107,10 @@ def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
 
 
 def test_an_option_is_documented_as_unused_exactly_when_no_code_reads_it() -> None:
-    told = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
+    reported = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
     texts = "\n".join(source.text for source in sources() if not source.is_under("tests", "benchmarks"))
     read = set(re.findall(r"(?:options|\brun|settings\.core)\.(\w+)", texts))
-    assert told == {key for key, (_, field, _) in _options().items() if field not in read}
+    assert reported == {key for key, (_, field, _) in _options().items() if field not in read}
 
 
 # ---------------------------------------------------------------------- examples and commands
@@ -146,11 +146,11 @@ def test_a_command_line_in_the_documents_is_accepted_by_the_parser(document: str
 
 def _refusal(arguments: list[str]) -> str:
     """Error of the command line about arguments; empty if it accepts them."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as output:
         try:
             cli._parser().parse_args(arguments)
         except SystemExit as end:
-            return said.getvalue() if end.code else ""
+            return output.getvalue() if end.code else ""
     return ""
 
 
@@ -160,9 +160,9 @@ def _refusal(arguments: list[str]) -> str:
 def test_the_exit_codes_are_those_of_the_command_line() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     section = text.partition("## Exit codes")[2].partition("\n## ")[0]
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    reported = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
     argparse_s = 2
-    assert told == {
+    assert reported == {
         cli.ENDED,
         cli.JOB_AT_FAULT,
         argparse_s,

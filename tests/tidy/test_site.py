@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = re.search(r"python (-m sphinx .*) \. build/site", recipe.replace("\\\n", ""))
     assert command is not None
     arguments = shlex.split(command[1].replace("build/doctrees", str(folder / "doctrees")))
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, *arguments, ".", str(folder / "pages")],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
@@ -44,8 +44,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
         check=False,
     )
-    if said.returncode:
-        pytest.fail(f"make docs: {said.stdout}", pytrace=False)
+    if output.returncode:
+        pytest.fail(f"make docs: {output.stdout}", pytrace=False)
     return folder / "pages"
 
 

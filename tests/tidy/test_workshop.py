@@ -14,7 +14,7 @@ pytestmark = pytest.mark.static
 
 README = (ROOT / "tests" / "README.md").read_text("utf-8")
 HARNESSES = ("harnesses", "processes/harness")
-CLAIM_WORDS_MIN = 3
+SENTENCE_WORDS_MIN = 3
 VAGUE = re.compile(
     r"^test_(?:[a-g]\d+_)*(?:what|who|whoever|whom|it|they|he|so|such|afterwards|none|one_that|others)_"
     r"|_(?:whoever|nobody|somebody|everybody|one_that|so_many|so_much|is_none|told|anew|luck|heirs?|crumbs?|befell)(?:_|$)"
@@ -30,9 +30,9 @@ def _test_names() -> Iterator[tuple[str, str]]:
                     yield source.path, name.rpartition(".")[2]
 
 
-def test_a_test_name_is_a_claim() -> None:
+def test_a_test_name_is_a_sentence() -> None:
     """Situation, step and outcome."""
-    assert [f"{path}::{name}" for path, name in _test_names() if name.count("_") < CLAIM_WORDS_MIN] == []
+    assert [f"{path}::{name}" for path, name in _test_names() if name.count("_") < SENTENCE_WORDS_MIN] == []
 
 
 def test_a_test_name_states_its_subject_and_outcome() -> None:

@@ -32,7 +32,7 @@ class Watch:
         self.waited_max = 0  # while the first incarnation lived
         self._emit, self._note = SimTask.emit, world.note
         monkeypatch.setattr(SimTask, "emit", lambda port, emission: self._emitted(port, emission))
-        monkeypatch.setattr(world, "note", self._noted)
+        monkeypatch.setattr(world, "note", self._recorded)
 
     def _emitted(self, port: SimTask, emission: Emission) -> None:
         if port.world is self.world and port.task == self.task:
@@ -41,7 +41,7 @@ class Watch:
             self.processed.update({channel: next_seq for channel, next_seq, _ in emission.consumed})
         self._emit(port, emission)
 
-    def _noted(self, line: str) -> None:
+    def _recorded(self, line: str) -> None:
         milestone = line.split(maxsplit=1)[0]
         if milestone in tuple(Milestone) and f" task {self.task} " in line:
             self.waiting_at[milestone] = self.waiting()
@@ -53,7 +53,7 @@ class Watch:
         for channel in self.world.plan.inputs[self.task]:
             slot = self.world.slot_of(channel.sender)
             assert slot is not None
-            produced_seq = slot.slot.hosted[channel.sender].outputs.sendings[channel.id].log.next_seq
+            produced_seq = slot.slot.hosted[channel.sender].outputs.senders[channel.id].log.next_seq
             total += produced_seq - self.processed.get(channel.id, 0)
         return total
 
@@ -79,9 +79,9 @@ def test_a_shadow_that_takes_over_keeps_its_processed_count(monkeypatch: pytest.
     def watched(hosted: Any, shadow: Shadow) -> None:
         restored = dict(hosted.snapshot.inputs)
         take_over(hosted, shadow)
-        for channel, receiving in hosted.inputs.receivings.items():
-            assert receiving.processed_seq == shadow.receivings[channel].processed_seq
-            taken_over.append(receiving.processed_seq - restored[channel])
+        for channel, receiver in hosted.inputs.receivers.items():
+            assert receiver.processed_seq == shadow.receivers[channel].processed_seq
+            taken_over.append(receiver.processed_seq - restored[channel])
 
     monkeypatch.setattr(HostedTask, "take_over", watched)
     played_scene("50 hot standby takes over")

@@ -41,8 +41,8 @@ def test_e22_linked_failures_within_the_sharing_depth_cause_no_rollback() -> Non
 @pytest.mark.parametrize(
     "heard", ["before the keeper has any of their logs", "while the keeper has a part of their logs"]
 )
-def test_e22_a_domain_death_causes_no_rollback_when_logs_have_a_replica_elsewhere(heard: str) -> None:
-    for world in played(22, f"linked tasks die {heard}"):
+def test_e22_a_domain_death_causes_no_rollback_when_logs_have_a_replica_elsewhere(scene_name: str) -> None:
+    for world in played(22, f"linked tasks die {scene_name}"):
         assert min(lives(world, "source/0"), lives(world, "a/0")) > 1
         assert world.outcome.rollbacks == 0
 
@@ -64,12 +64,12 @@ def test_e22_failures_beyond_the_sharing_depth_roll_back_with_an_alarm() -> None
     for world in played(36, "log is lost beyond the sharing depth"):
         assert world.outcome.rollbacks == 1
         (alarm,) = [alarm for alarm in world.alarms if "is lost" in alarm.text]
-        told = dict(alarm.fields)
-        assert alarm.text.startswith(f"the causal log of task {told['task']} is lost")
-        assert alarm.text.endswith(f"All tasks roll back to checkpoint {told['checkpoint']}")
-        assert told["task"] == "a/0"
+        fields = dict(alarm.fields)
+        assert alarm.text.startswith(f"the causal log of task {fields['task']} is lost")
+        assert alarm.text.endswith(f"All tasks roll back to checkpoint {fields['checkpoint']}")
+        assert fields["task"] == "a/0"
         numbered = [fields for text, fields in world.warnings if "had left before the rollback" in text]
-        assert [fields["generation"] for fields in numbered] == [told["generation"]]
+        assert [fields["generation"] for fields in numbered] == [fields["generation"]]
 
 
 @pytest.mark.parametrize("scene", scenes_of(23))

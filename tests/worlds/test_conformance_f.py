@@ -24,7 +24,7 @@ def test_f30_without_keepers_an_immediate_sink_repeats_rows_with_an_alarm_that_c
         assert world.outcome.rollbacks >= 1
         announced = [fields for _, fields in world.warnings if "first" in fields]
         repeated = sum(int(fields["next"]) - int(fields["first"]) for fields in announced)
-        assert repeated >= sum(len(outside.superseded) for outside in world.outsides.values()) > 0
+        assert repeated >= sum(len(external.superseded) for external in world.externals.values()) > 0
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ExternalKind if kind is not ExternalKind.ALARMING])
@@ -32,7 +32,7 @@ def test_f30_a_table_has_each_row_once_after_its_writer_died_with_its_keepers(ki
     for world in played(30, f"writer of a table dies with its keepers: {kind}"):  # its verdict compares the table
         assert is_done(world)
         assert world.outcome.rollbacks >= 1
-        assert sum(outside.withdrawn for outside in world.outsides.values()) > 0
+        assert sum(external.withdrawn for external in world.externals.values()) > 0
         assert not [fields for _, fields in world.warnings if "first" in fields]
 
 

@@ -61,8 +61,8 @@ def test_g35_messages_of_a_dead_incarnation_are_ignored(scene: str) -> None:
 def test_g36_a_lost_log_causes_a_rollback_with_an_alarm_that_counts_the_loss(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks >= 1
-        told: list[dict[str, Any]] = [dict(alarm.fields) for alarm in world.alarms]
-        lost = [fields for fields in told if "claim" in fields]
+        fields: list[dict[str, Any]] = [dict(alarm.fields) for alarm in world.alarms]
+        lost = [fields for fields in fields if "claim" in fields]
         assert lost
         assert all(fields["position"] < fields["claim"] for fields in lost)
 
@@ -178,8 +178,8 @@ def test_g47_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key(scene: 
 
 
 @pytest.mark.parametrize("told", [", and the external system is asked", ", and is not repeated"])
-def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(told: str) -> None:
-    for world in played(47, f"task dies between the call and CALL{told}"):
+def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(fields: str) -> None:
+    for world in played(47, f"task dies between the call and CALL{fields}"):
         counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)
         assert set(counted.values()) == {1}
 

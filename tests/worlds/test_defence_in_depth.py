@@ -53,7 +53,7 @@ class Midst:
         while not self.world.oracle.view.number or not all(map(self._is_live, self.world.plan.tasks)):
             self.world.clock.step()
         self.slot, self.hosted = self._find("a/0")
-        (self.receiving,) = self.hosted.inputs.receivings.values()
+        (self.receiver,) = self.hosted.inputs.receivers.values()
         self.sent: list[Any] = []
         self.slot.performers[SendMessage] = lambda asked: self.sent.append(asked.message)
 
@@ -70,15 +70,15 @@ class Midst:
 
     def barrier(self, **changes: Any) -> Batch:
         """The next element of the input, as its sender would send it now, but for the changes."""
-        receiving: ChannelReceiver = self.receiving
-        assert receiving.sender is not None
+        receiver: ChannelReceiver = self.receiver
+        assert receiver.sender is not None
         batch = Batch(
-            channel=receiving.channel.id,
-            sender=receiving.sender,
+            channel=receiver.channel.id,
+            sender=receiver.sender,
             receiver=self.hosted.incarnation,
-            session=receiving.session,
-            ordinal=receiving.next_ordinal,
-            first_seq=receiving.next_seq,
+            session=receiver.session,
+            ordinal=receiver.next_ordinal,
+            first_seq=receiver.next_seq,
             kind=ElementKind.BARRIER,
             count=1,
             checkpoint=99,  # type: ignore[arg-type]
@@ -86,9 +86,9 @@ class Midst:
         )
         return msgspec.structs.replace(batch, **changes)
 
-    def hear(self, batch: Batch) -> None:
+    def deliver(self, batch: Batch) -> None:
         """The batch has come from the slot of the input's sender."""
-        sender = self.slot.slot.view.placements[self.receiving.channel.sender].hosting_slot
+        sender = self.slot.slot.view.placements[self.receiver.channel.sender].hosting_slot
         self.slot.handle(MessageReceived(sender, batch, b""))
 
     def perform(self) -> None:
@@ -106,34 +106,34 @@ Case = Callable[[Midst], None]
 
 
 def a_batch_of_an_earlier_session_is_dropped(midst: Midst) -> None:
-    before = midst.receiving.next_seq
+    before = midst.receiver.next_seq
     late = midst.barrier()
-    midst.hosted.inputs.renew(midst.receiving)
-    midst.hear(msgspec.structs.replace(late, ordinal=0))
-    assert midst.receiving.next_seq == before
+    midst.hosted.inputs.renew(midst.receiver)
+    midst.deliver(msgspec.structs.replace(late, ordinal=0))
+    assert midst.receiver.next_seq == before
 
 
 def a_batch_of_a_dead_sender_is_dropped(midst: Midst) -> None:
-    before = midst.receiving.next_seq
-    midst.hear(midst.barrier(sender=Incarnation(midst.barrier().sender - 1)))
-    assert midst.receiving.next_seq == before
+    before = midst.receiver.next_seq
+    midst.deliver(midst.barrier(sender=Incarnation(midst.barrier().sender - 1)))
+    assert midst.receiver.next_seq == before
 
 
 def the_sender_repeats_its_position_at_the_heartbeat(midst: Midst) -> None:
     midst.hosted.tick()
     midst.perform()
     assert [message.channel for message in midst.sent if isinstance(message, Position)] == list(
-        midst.hosted.outputs.sendings
+        midst.hosted.outputs.senders
     )
 
 
 def what_replay_needs_is_granted_beyond_the_window(midst: Midst) -> None:
-    receiving = midst.receiving
-    receiving.window_bytes, receiving.queued_bytes = 1, 1
-    receiving.granted_bytes = receiving.stated_bytes = receiving.session_bytes
+    receiver = midst.receiver
+    receiver.window_bytes, receiver.queued_bytes = 1, 1
+    receiver.granted_bytes = receiver.announced_credit_bytes = receiver.session_bytes
     hosted = midst.hosted
-    midst.slot.handle(ElementsNeeded(hosted.task, hosted.thread, receiving.channel.id, receiving.next_seq + 1))
-    assert receiving.granted_bytes > receiving.session_bytes
+    midst.slot.handle(ElementsNeeded(hosted.task, hosted.thread, receiver.channel.id, receiver.next_seq + 1))
+    assert receiver.granted_bytes > receiver.session_bytes
 
 
 def a_view_of_an_earlier_term_is_answered_and_not_obeyed(midst: Midst) -> None:
@@ -164,30 +164,30 @@ def a_task_adopts_the_replicas_that_it_should_hold(midst: Midst) -> None:
     assert bytes(midst.hosted.logs.replicas[other].data) == b"\x01\x02"
 
 
-def the_claim_of_a_receiver_that_is_being_replaced_costs_no_log(midst: Midst) -> None:
-    (sending,) = midst.hosted.outputs.sendings.values()
-    sending.session, sending.claim = 0, 10_000
+def the_position_of_a_receiver_that_is_being_replaced_costs_no_log(midst: Midst) -> None:
+    (sender,) = midst.hosted.outputs.senders.values()
+    sender.session, sender.received_up_to = 0, 10_000
     midst.hosted.recovery.state = Replaying()
-    midst.hosted.end_log({ChannelId(sending.channel.id): 1})
+    midst.hosted.end_log({ChannelId(sender.channel.id): 1})
     assert isinstance(midst.hosted.state, Stalled)
 
 
-def an_outside_takes_nothing_from_whom_it_has_fenced(_midst: Midst) -> None:
-    outside = SimExternalSystem("sink/0")
-    outside.register(1, 5, 0)
-    outside.register(1, 6, 0)
+def an_external_system_accepts_nothing_from_a_fenced_incarnation(_midst: Midst) -> None:
+    external = SimExternalSystem("sink/0")
+    external.register(1, 5, 0)
+    external.register(1, 6, 0)
     with pytest.raises(SimFenced):
-        outside.write(5, 0, 1, encode_rows([(0, ())]))
-    assert outside.next_number == 0
+        external.write(5, 0, 1, encode_rows([(0, ())]))
+    assert external.next_number == 0
 
 
 CASES: dict[str, Case] = {
-    "positions_of_the_dead_count": the_claim_of_a_receiver_that_is_being_replaced_costs_no_log,
+    "positions_of_the_dead_count": the_position_of_a_receiver_that_is_being_replaced_costs_no_log,
     "holders_that_recover_do_not_answer": a_holder_that_recovers_answers_with_what_it_has,
     "messages_of_dead_senders_count": a_batch_of_a_dead_sender_is_dropped,
     "messages_of_earlier_sessions_count": a_batch_of_an_earlier_session_is_dropped,
     "no_positions_at_the_heartbeat": the_sender_repeats_its_position_at_the_heartbeat,
-    "external_system_does_not_fence": an_outside_takes_nothing_from_whom_it_has_fenced,
+    "external_system_does_not_fence": an_external_system_accepts_nothing_from_a_fenced_incarnation,
     "replay_keeps_to_the_credit_window": what_replay_needs_is_granted_beyond_the_window,
     "replicas_are_not_gathered": a_task_adopts_the_replicas_that_it_should_hold,
     "slots_obey_any_term": a_view_of_an_earlier_term_is_answered_and_not_obeyed,

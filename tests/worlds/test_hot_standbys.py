@@ -136,7 +136,7 @@ def test_the_worlds_detect_a_shadow_that_takes_over_by_a_later_view() -> None:
         mutation.undo()
 
 
-def _told_in_mid_step() -> list[FeedShadow]:
+def _sent_in_mid_step() -> list[FeedShadow]:
     """Messages to the shadow when the task sends a determinant in the middle of a step."""
     with _followed() as (world, _, shadow):
         primary = world.slot_of(shadow.task)
@@ -152,7 +152,7 @@ def _told_in_mid_step() -> list[FeedShadow]:
 
 def test_a_shadow_receives_only_completed_steps() -> None:
     """A record that kills its process would kill the shadow's too."""
-    assert _told_in_mid_step() == []
+    assert _sent_in_mid_step() == []
 
 
 def test_the_worlds_detect_a_shadow_that_receives_unfinished_steps() -> None:
@@ -163,7 +163,7 @@ def test_the_worlds_detect_a_shadow_that_receives_unfinished_steps() -> None:
 
     mutation.wrap(ShadowFeeds, "on_emission", on_emission)
     try:
-        assert _told_in_mid_step() != []
+        assert _sent_in_mid_step() != []
     finally:
         mutation.undo()
 

@@ -32,13 +32,13 @@ def _the_task_processes_what_has_not_come(mutation: Mutation) -> None:
     mutation.wrap(ChannelReceiver, "processed", processed)
 
 
-def _credit_is_stated_that_was_not_granted(mutation: Mutation) -> None:
-    def statement(right: Any, self: ChannelReceiver, *arguments: Any) -> Any:
+def _announced_credit_was_not_granted(mutation: Mutation) -> None:
+    def handshake(right: Any, self: ChannelReceiver, *arguments: Any) -> Any:
         handshake = right(self, *arguments)
-        self.stated_bytes += 1
+        self.announced_credit_bytes += 1
         return handshake
 
-    mutation.wrap(ChannelReceiver, "statement", statement)
+    mutation.wrap(ChannelReceiver, "statement", handshake)
 
 
 def _a_session_outlives_its_receiver(mutation: Mutation) -> None:
@@ -64,8 +64,8 @@ def _bytes_of_a_log_are_not_counted(mutation: Mutation) -> None:
 
 
 def _a_keeper_that_is_not_ready_keeps_what_it_acknowledged(mutation: Mutation) -> None:
-    def acknowledge(right: Any, self: KeeperLink, kept: Any) -> None:
-        right(self, kept)
+    def acknowledge(right: Any, self: KeeperLink, retained: Any) -> None:
+        right(self, retained)
         self.is_ready = False
 
     mutation.wrap(KeeperLink, "acknowledge", acknowledge)
@@ -74,7 +74,7 @@ def _a_keeper_that_is_not_ready_keeps_what_it_acknowledged(mutation: Mutation) -
 def _a_snapshot_is_pending_twice(mutation: Mutation) -> None:
     def take(right: Any, self: PendingSnapshots, *arguments: Any) -> Any:
         name = right(self, *arguments)
-        self.unsettled.append(self.unsettled[-1])
+        self.entries.append(self.entries[-1])
         return name
 
     mutation.wrap(PendingSnapshots, "take", take)
@@ -90,7 +90,7 @@ def _views_are_owed_to_a_slot_that_is_gone(mutation: Mutation) -> None:
 
 BROKEN: dict[Callable[[Mutation], None], str] = {
     _the_task_processes_what_has_not_come: "receiver.py",
-    _credit_is_stated_that_was_not_granted: "receiver.py",
+    _announced_credit_was_not_granted: "receiver.py",
     _a_session_outlives_its_receiver: "sender.py",
     _memory_that_is_given_back_is_not_counted: "inflight_budget.py",
     _bytes_of_a_log_are_not_counted: "causal_log.py",

@@ -106,7 +106,7 @@ def _read_what_was_found_at_once(mutation: Mutation) -> None:
     mutation.swap(JournalReader, "recover", JournalReader.feed)
 
 
-def _tell_the_pusher_of_what_was_found_at_once(mutation: Mutation) -> None:
+def _acknowledge_what_was_found_at_once(mutation: Mutation) -> None:
     def adopt(right: Any, self: SourceJournal, *arguments: Any) -> None:
         right(self, *arguments)
         self.released_bytes = self.found_bytes
@@ -142,18 +142,18 @@ def _leave_what_is_unread_out_of_the_snapshot(mutation: Mutation) -> None:
 def _truncate_at_the_barrier(mutation: Mutation) -> None:
     def take(right: Any, self: HostedTask, snapshot: Any, *rest: Any) -> None:
         right(self, snapshot, *rest)
-        if self.effects.journal is not None:
-            self.effects.truncate_journal(snapshot.journal_offset_bytes)
+        if self.output_gate.journal is not None:
+            self.output_gate.truncate_journal(snapshot.journal_offset_bytes)
 
     mutation.wrap(HostedTask, "take_snapshot", take)
 
 
 def _keep_only_what_is_new(mutation: Mutation) -> None:
     def keep(right: Any, self: Keeper, *arguments: Any) -> Any:
-        kept = right(self, *arguments)
+        acknowledged = right(self, *arguments)
         journal = journal_of(self.task)
         self.logs.truncate(journal, self.logs.end_bytes(journal))
-        return kept
+        return acknowledged
 
     mutation.wrap(Keeper, "keep", keep)
 
@@ -165,7 +165,7 @@ WRONG: dict[Callable[[Mutation], None], JournalTest] = {
     _read_what_was_found_at_once: SURVIVED[
         "the source dies, then its successor with the keeper that had more than the other"
     ],
-    _tell_the_pusher_of_what_was_found_at_once: SURVIVED[
+    _acknowledge_what_was_found_at_once: SURVIVED[
         "the source dies, then its successor with the keeper that had more than the other"
     ],
     _forget_at_a_rollback: ROLLED_BACK["an immediate sink, its keeper and the source die together"],

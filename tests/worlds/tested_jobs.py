@@ -9,11 +9,11 @@ from typing import Any
 
 from clonos import (
     Job,
-    OutsideFenced,
-    OutsideIdentity,
     Tumbling,
     ValueState,
     WriterContext,
+    WriterFenced,
+    WriterIdentity,
     clock,
     collect,
     http,
@@ -145,7 +145,7 @@ class Table:
         self.rows: list[Any] = []
         self.life = (0, 0)
 
-    def outside(self) -> TableConnection:
+    def immediate_writer(self) -> TableConnection:
         return TableConnection(self)
 
 
@@ -156,10 +156,10 @@ class TableConnection:
         self.table = table
         self.life = (0, 0)
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         table, self.life = self.table, (identity.generation, identity.incarnation)
         if self.life < table.life:
-            raise OutsideFenced
+            raise WriterFenced
         superseded = len(table.rows) if self.life[0] > table.life[0] > 0 else None
         if superseded is not None:
             del table.rows[restored_number:]
@@ -168,7 +168,7 @@ class TableConnection:
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         if self.life != self.table.life:
-            raise OutsideFenced
+            raise WriterFenced
         self.table.rows += rows[max(0, len(self.table.rows) - first_number) :]
         return len(self.table.rows)
 
@@ -181,12 +181,12 @@ class WithdrawingTable(Table):
 
     is_withdrawing = True
 
-    def outside(self) -> TableConnection:
+    def immediate_writer(self) -> TableConnection:
         return WithdrawingConnection(self)
 
 
 class WithdrawingConnection(TableConnection):
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         return Registration(super().register(identity, restored_number).next_number, None)
 
 
@@ -198,7 +198,7 @@ class LeavingTable(WithdrawingTable):
         self.counting: list[Any] = []
         self.left: list[Any] = []
 
-    def outside(self) -> TableConnection:
+    def immediate_writer(self) -> TableConnection:
         return LeavingConnection(self)
 
     @property
@@ -211,7 +211,7 @@ class LeavingTable(WithdrawingTable):
 
 
 class LeavingConnection(WithdrawingConnection):
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         table, life = self.table, (identity.generation, identity.incarnation)
         self.life = life
         if life[0] > table.life[0] > 0:
@@ -222,7 +222,7 @@ class LeavingConnection(WithdrawingConnection):
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         if self.life != self.table.life:
-            raise OutsideFenced
+            raise WriterFenced
         self.table.counting += rows[max(0, len(self.table.counting) - first_number) :]
         return len(self.table.counting)
 
@@ -236,12 +236,12 @@ class BoastingTable(Table):
 class CarelessTable(Table):
     """Takes every row that comes, from whomever."""
 
-    def outside(self) -> TableConnection:
+    def immediate_writer(self) -> TableConnection:
         return CarelessConnection(self)
 
 
 class CarelessConnection(TableConnection):
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         return Registration(0, None)
 
     def write(self, first_number: int, rows: list[Any]) -> int:

@@ -43,15 +43,15 @@ class ChannelWatch:
         self._taken: dict[ChannelId, TakenElements] = {}
         self._compared: dict[ChannelId, tuple[tuple[Incarnation, Incarnation], int]] = {}  # last chunk compared
 
-    def receiving(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
+    def receiver(self, slot: SimSlot, batch: Batch) -> ChannelReceiver | None:
         """Returns the receiver that a batch is for, if this slot has it."""
         hosted = slot.slot.hosted.get(self.world.plan.channels[batch.channel].receiving_task)
         if hosted is None or hosted.incarnation != batch.receiver:
             return None
-        receiving = hosted.inputs.receivings.get(batch.channel)
-        if receiving is not None and batch.session != receiving.session and batch.deltas:
+        receiver = hosted.inputs.receivers.get(batch.channel)
+        if receiver is not None and batch.session != receiver.session and batch.deltas:
             self.world.oracle.situations.reach(LATE_DELTA)
-        return receiving
+        return receiver
 
     def took(self, batch: Batch, payload: Any, first_seq: int) -> None:
         """Records an accepted batch with new elements from ``first_seq`` on."""
@@ -69,7 +69,7 @@ class ChannelWatch:
             if view.placements[channel.receiving_task].incarnation != taken.receiver:
                 continue
             sender = self._present(view, channel.sender)
-            if sender is not None and channel_id in sender.outputs.sendings:
+            if sender is not None and channel_id in sender.outputs.senders:
                 self._compare(channel_id, sender, taken)
 
     def _present(self, view: View, task: TaskId) -> HostedTask | None:
@@ -93,7 +93,7 @@ class ChannelWatch:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _compare(self, channel: ChannelId, sender: HostedTask, taken: TakenElements) -> None:
-        log = sender.outputs.sendings[channel].log
+        log = sender.outputs.senders[channel].log
         pair = (sender.incarnation, taken.receiver)
         compared, highest = self._compared.get(channel, (pair, -1))
         highest = highest if compared == pair else -1

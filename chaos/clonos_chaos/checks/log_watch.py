@@ -159,10 +159,10 @@ class LogWatch:
         self.world.fail(f"{kind} of {self.world.plan.task_name(task)}: {who} {what}")
 
     def _bound(self, who: str, hosted: HostedTask, positions: dict[ChannelId, int]) -> None:
-        for channel, sending in hosted.outputs.sendings.items():
-            if sending.log.start_seq < positions.get(channel, 0):
+        for channel, sender in hosted.outputs.senders.items():
+            if sender.log.start_seq < positions.get(channel, 0):
                 self.world.fail(
-                    f"channel {channel}: {who} keeps elements from {sending.log.start_seq} on, but those below"
+                    f"channel {channel}: {who} keeps elements from {sender.log.start_seq} on, but those below"
                     f" {positions[channel]} belong to a completed checkpoint that it knows"
                 )
 

@@ -127,7 +127,7 @@ class Oracle:
         if not self.survival.why_permitted:
             what = type(message).__name__
             if isinstance(message, LogLost):
-                what = f"LogLost at {message.position} of channel {message.channel} behind {message.claim}"
+                what = f"LogLost at {message.position} of channel {message.channel} behind {message.received_up_to}"
             self.world.fail(
                 f"{self.world.plan.task_name(message.task)} reports {what}, though no failure so far may cost a log"
             )

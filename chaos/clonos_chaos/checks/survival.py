@@ -37,7 +37,7 @@ class Survival:
     def begin(self, view: View) -> None:
         """Begins a generation without output. A journal survives at its keepers, and at the source itself where that
         lives on in its slot."""
-        named = {task: set(view.placements[task].keepers) for task in self.world.plan.kept}
+        named = {task: set(view.placements[task].keepers) for task in self.world.plan.with_keepers}
         self._staying.clear()
         for task, complete in self._keepers.items():
             if self.world.plan.is_journalled(task):
@@ -192,4 +192,4 @@ class Survival:
 
 
 def _holds_all(hosted: HostedTask) -> bool:
-    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inputs.receivings.values())
+    return not isinstance(hosted.state, Recovering) and all(r.is_confirmed for r in hosted.inputs.receivers.values())

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 def complaints_of(world: World) -> list[str]:
     """Returns what is wrong with the output of a job that has ended well; empty when nothing is."""
-    immediate = [row for external in world.outsides.values() for row in external.rows]
+    immediate = [row for external in world.externals.values() for row in external.rows]
     transactional = [row for rows in world.committed.values() for row in rows]
-    for external in world.outsides.values():
+    for external in world.externals.values():
         external.compare()
-    complaints = [text for external in world.outsides.values() for text in external.complaints]
-    if world.outsides:
+    complaints = [text for external in world.externals.values() for text in external.complaints]
+    if world.externals:
         complaints += _counted_wrongly(world, "immediate", immediate)
     if any(vertex.is_transactional for vertex in world.plan.vertices):
         complaints += _counted_wrongly(world, "transactional", transactional)
-    if world.outcome.rollbacks and not all(external.withdraws for external in world.outsides.values()):
+    if world.outcome.rollbacks and not all(external.withdraws for external in world.externals.values()):
         # Output from before the rollback may differ from what the next generation has drawn; other output may not.
         complaints += contradictions(transactional)
     else:
@@ -117,7 +117,7 @@ def _alarms_missing(world: World) -> list[str]:
     alarms = {(fields["task"], fields["first"], fields["next"]) for _, fields in world.warnings if "first" in fields}
     return [
         f"{external.task_name}: output {first} to {following - 1} may leave again, and no alarm says so"
-        for task, external in world.outsides.items()
+        for task, external in world.externals.items()
         for first, following in external.alarms_due
         if (task, first, following) not in alarms
     ]

@@ -52,7 +52,7 @@ def _sink_dies_behind_a_checkpoint(seed: int) -> World:
 def _has_unreleased_output(world: World, reached: PointReached) -> bool:
     slot = world.slot_of(reached.known_task)
     hosted = slot.slot.hosted.get(reached.known_task) if slot is not None else None
-    external = hosted.effects.outside if hosted is not None else None
+    external = hosted.output_gate.external if hosted is not None else None
     return external is not None and bool(external.releases)
 
 
@@ -185,5 +185,5 @@ def _late_confirmation(seed: int) -> World:
         seed,
         line(RICH, RICH, sink=replace(IMMEDIATE, fails_once=25)),
         [at(EXTERNAL_OPENED, nothing, by_successor)],
-        settings={"outside_ns_max": 60 * MILLISECOND_NS},
+        settings={"external_ns_max": 60 * MILLISECOND_NS},
     )

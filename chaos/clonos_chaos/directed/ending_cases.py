@@ -114,7 +114,7 @@ _END_POINTS: dict[str, tuple[TargetedFault, ...]] = {
 def _ends(name: str) -> DirectedTest:
     def make(seed: int) -> World:
         targeted_faults = [replace(targeted) for targeted in _END_POINTS[name]]  # a targeted fault counts for one world
-        return directed(seed, line(RICH, RICH, RICH), targeted_faults, settings={"outside_ns_max": 20_000_000})
+        return directed(seed, line(RICH, RICH, RICH), targeted_faults, settings={"external_ns_max": 20_000_000})
 
     return make
 

@@ -66,7 +66,7 @@ def _log_is_lost_with_output_on_its_way(seed: int) -> World:
         line(RICH, RICH, RICH, sink=IMMEDIATE),
         [at(EXTERNAL_WRITTEN, kills("source/0", "a/0"), nth=4)],
         options={"sharing_depth": 1},
-        settings={"outside_ns_max": 100 * MILLISECOND_NS},
+        settings={"external_ns_max": 100 * MILLISECOND_NS},
     )
 
 
@@ -77,7 +77,7 @@ def _log_is_lost_and_a_sink_writes_on(seed: int) -> World:
         line(RICH, RICH, RICH, sink=IMMEDIATE),
         [at(EXTERNAL_WRITTEN, in_turn((0, suspects("sink/0", 1_000)), (1, kills("source/0", "a/0"))), nth=4)],
         options={"sharing_depth": 1},
-        settings={"outside_ns_max": 200 * MILLISECOND_NS},
+        settings={"external_ns_max": 200 * MILLISECOND_NS},
     )
 
 

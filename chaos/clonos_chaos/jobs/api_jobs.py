@@ -16,7 +16,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos.core.values import decode_value, encode_rows, encode_value
-from clonos.operators.connector_contract import OutsideIdentity, Registration, WriterContext
+from clonos.operators.connector_contract import Registration, WriterContext, WriterIdentity
 from clonos.operators.state.state_descriptors import ValueState
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.fuzz_jobs import next_of
@@ -100,14 +100,14 @@ class FuzzPartsWriter:
 class Immediate:
     """Marker of an immediate sink; the world's external system takes its output."""
 
-    def outside(self) -> UnusedExternal:
+    def immediate_writer(self) -> UnusedExternal:
         return UnusedExternal()
 
 
 class UnusedExternal:
     """Placeholder that is never connected to: the simulated slot writes to the world's external system."""
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         raise AssertionError(identity)
 
     def write(self, first_number: int, rows: list[Any]) -> int:

@@ -95,7 +95,7 @@ class FuzzJob:
         )
         number = len(self.vertices) - 1
         if immediate:
-            self.edges.append(Edge(number, None, Partitioning.OUTSIDE, 0))
+            self.edges.append(Edge(number, None, Partitioning.EXTERNAL, 0))
         return number
 
     def connect(self, source: int, target: int, partitioning: Partitioning = Partitioning.HASH, port: int = 0) -> None:

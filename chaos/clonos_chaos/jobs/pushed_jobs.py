@@ -10,7 +10,7 @@ from typing import Any
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Edge, Partitioning
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead
-from clonos.operators.connector_contract import Feed
+from clonos.operators.connector_contract import ProducerConnection
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos_chaos.jobs.fuzz_chain import FuzzChain, Work
@@ -21,7 +21,7 @@ from clonos_chaos.sim.producers import SimProducer
 class PushedOffsets:
     """Source of lines of offsets. The simulated slot feeds them, so that no connection is made."""
 
-    def feed(self, offset_bytes: int) -> Feed:
+    def connect(self, offset_bytes: int) -> ProducerConnection:
         raise AssertionError(offset_bytes)
 
     def cut(self, data: bytes) -> list[bytes]:
@@ -123,7 +123,7 @@ def _drawn(job: FuzzJob) -> None:
         rng.choice((1, 1, 2)),
     )
     if length == 1:
-        job.edges.append(Edge(source, None, Partitioning.OUTSIDE, 0))
+        job.edges.append(Edge(source, None, Partitioning.EXTERNAL, 0))
         job.vertices[source] = replace(job.vertices[source], has_effects=True)
         return
     previous = source

@@ -86,10 +86,10 @@ def messages_of_earlier_sessions_count(mutation: Mutation) -> None:
     """Only messages of this session are accepted."""
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
-        receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.incarnation or message.sender != receiving.sender:
+        receiver = self.receivers.get(message.channel)
+        if receiver is None or message.receiver != self.incarnation or message.sender != receiver.sender:
             return None
-        return receiving
+        return receiver
 
     mutation.swap(InputChannels, "accepts", accepts)
 
@@ -99,10 +99,10 @@ def messages_of_dead_senders_count(mutation: Mutation) -> None:
     """Messages of an earlier incarnation of the sender are dropped."""
 
     def accepts(self: InputChannels, message: Any) -> ChannelReceiver | None:
-        receiving = self.receivings.get(message.channel)
-        if receiving is None or message.receiver != self.incarnation:
+        receiver = self.receivers.get(message.channel)
+        if receiver is None or message.receiver != self.incarnation:
             return None
-        return receiving
+        return receiver
 
     mutation.swap(InputChannels, "accepts", accepts)
 
@@ -138,13 +138,13 @@ def handshake_does_not_reset_deltas(mutation: Mutation) -> None:
 @mutant("4, 6.8")
 def no_received_position(mutation: Mutation) -> None:
     """A handshake carries the received position."""
-    mutation.swap(ChannelReceiver, "claim", property(lambda self: 0))
+    mutation.swap(ChannelReceiver, "received_up_to", property(lambda self: 0))
 
 
 @mutant("4, 6.8")
 def no_received_position_from_the_own_log(mutation: Mutation) -> None:
     """The received position covers the steps of the receiver's own log too."""
-    mutation.swap(ChannelReceiver, "claim", property(lambda self: self.next_seq))
+    mutation.swap(ChannelReceiver, "received_up_to", property(lambda self: self.next_seq))
 
 
 @mutant("4")
@@ -212,11 +212,11 @@ def inflight_logs_go_with_the_snapshot(mutation: Mutation) -> None:
 
     def written(right: Any, self: HostedTask, name: str, encoded: bytes) -> None:
         right(self, name, encoded)
-        for entry in self.pending.unsettled:
+        for entry in self.pending.entries:
             for channel, before_seq in entry.snapshot.outputs:
-                sending = self.outputs.sendings.get(channel)
-                if sending is not None and not entry.snapshot.final:
-                    sending.log.truncate(before_seq)
+                sender = self.outputs.senders.get(channel)
+                if sender is not None and not entry.snapshot.final:
+                    sender.log.truncate(before_seq)
 
     mutation.wrap(HostedTask, "on_snapshot_written", written)
 

@@ -297,9 +297,9 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
     """A task that lacks a standby or a keeper in another process gets one as soon as a slot registers."""
 
     def register(state: CoordinatorState, event: Any) -> None:
-        is_due = state.is_mending_due
+        is_due = state.is_rebalance_due
         startup.register(state, event)
-        state.is_mending_due = is_due
+        state.is_rebalance_due = is_due
 
     mutation.swap_entry(coordinator.HANDLERS, (Running, Register), register)
 
@@ -320,12 +320,12 @@ def fenced_sinks_begin_anew_only(mutation: Mutation) -> None:
     from clonos.core.coordinator.coordinator_state import Running
     from clonos.core.wire.recovery_messages import SinkFenced
 
-    def take_fenced(state: Any, event: Any) -> None:
+    def on_sink_fenced(state: Any, event: Any) -> None:
         fenced = event.message
         if state.is_current(fenced.task, fenced.incarnation):
-            failover.fall(state, (fenced.task,), "its external system has registered a later incarnation")
+            failover.fail_tasks(state, (fenced.task,), "its external system has registered a later incarnation")
 
-    mutation.swap_entry(HANDLERS, (Running, SinkFenced), take_fenced)
+    mutation.swap_entry(HANDLERS, (Running, SinkFenced), on_sink_fenced)
 
 
 @mutant("9")

@@ -88,7 +88,7 @@ def new_keepers_get_what_is_not_covered(mutation: Mutation) -> None:
     """A new keeper gets all logs of the task: covered parts may have been covered by a keeper that is gone."""
 
     def keep_all(self: OutputGate, link: Any) -> None:
-        link.rewind(self.logs, self._kept_logs())
+        link.rewind(self.logs, self._held_logs())
         if link.dirty or not link.is_ready:
             self._keep(link, is_whole=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.connectors.tables.table_outside import TableOutside
+from clonos.connectors.tables.table_outside import TableWriter
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.coordinator import placement
 from clonos.core.external.external_output import ExternalOutput, KeeperLink
@@ -143,13 +143,13 @@ def positions_of_the_dead_count(mutation: Mutation) -> None:
     """Replay waits for the received position of a receiver that is being replaced."""
 
     def end_log(right: Any, self: HostedTask, positions: dict[Any, int]) -> None:
-        sessions = {channel: sending.session for channel, sending in self.outputs.sendings.items()}
-        for sending in self.outputs.sendings.values():
-            sending.session = sending.session or 1
+        sessions = {channel: sender.session for channel, sender in self.outputs.senders.items()}
+        for sender in self.outputs.senders.values():
+            sender.session = sender.session or 1
         right(self, positions)
         for channel, session in sessions.items():
-            if channel in self.outputs.sendings:
-                self.outputs.sendings[channel].session = session
+            if channel in self.outputs.senders:
+                self.outputs.senders[channel].session = session
 
     mutation.wrap(HostedTask, "end_log", end_log)
 
@@ -160,7 +160,7 @@ def replay_does_not_wait_for_handshakes(mutation: Mutation) -> None:
     table = recovery_machine.HANDLERS
     mutation.swap_entry(
         table,
-        (recovery_machine.Connecting, recovery_machine.Stated),
+        (recovery_machine.Connecting, recovery_machine.HandshakesReceived),
         lambda state, event: (recovery_machine.Replaying(), (recovery_machine.Start(),)),
     )
 
@@ -312,20 +312,20 @@ def keepers_outlive_the_generation(mutation: Mutation) -> None:
 @mutant("8")
 def tables_keep_what_a_rollback_has_left(mutation: Mutation) -> None:
     """The first registration of a generation withdraws rows that earlier ones wrote after the checkpoint."""
-    mutation.swap(TableOutside, "_withdraw", lambda self, rows, first_number, next_number: None)
+    mutation.swap(TableWriter, "_withdraw", lambda self, rows, first_number, next_number: None)
 
 
 @mutant("8")
 def every_registration_withdraws(mutation: Mutation) -> None:
     """Another incarnation of the same generation continues where the last one ended."""
 
-    def register(right: Any, self: TableOutside, rows: Any, restored_number: int) -> Any:
+    def register(right: Any, self: TableWriter, rows: Any, restored_number: int) -> Any:
         is_first, registration = right(self, rows, restored_number)
         if registration.next_number > restored_number:
             rows.withdraw(restored_number, registration.next_number)
         return is_first, registration
 
-    mutation.wrap(TableOutside, "_register", register)
+    mutation.wrap(TableWriter, "_register", register)
 
 
 @mutant("8")
@@ -334,7 +334,7 @@ def external_systems_forget_before_a_checkpoint_is_complete(mutation: Mutation) 
 
     def on_confirmed(right: Any, self: OutputGate, next_number: int) -> None:
         right(self, next_number)
-        self.shell.forget_outside(self.task, self.incarnation, next_number)
+        self.shell.forget_external(self.task, self.incarnation, next_number)
 
     mutation.wrap(OutputGate, "on_confirmed", on_confirmed)
 

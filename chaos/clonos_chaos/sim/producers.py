@@ -36,7 +36,7 @@ class ProducerConnection:
     def deliver(self, data: bytes) -> None:
         """Delivers data after a short delay, in order."""
         clock = self.host.clock
-        self._due_ns = max(self._due_ns, clock.now_ns + clock.between(10_000, self.host.world.settings.outside_ns_max))
+        self._due_ns = max(self._due_ns, clock.now_ns + clock.between(10_000, self.host.world.settings.external_ns_max))
         clock.at(self._due_ns, self._arrive, data)
 
     def _arrive(self, data: bytes) -> None:

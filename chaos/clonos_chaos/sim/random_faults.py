@@ -94,7 +94,7 @@ class Faults:
         """
         world, number = self.world, self.count
         rng = Random(f"suspected writer of {world.seed}")
-        is_slow = bool(world.outsides) and world.settings.outside_ns_max > EXTERNAL_IS_SLOW_NS
+        is_slow = bool(world.externals) and world.settings.external_ns_max > EXTERNAL_IS_SLOW_NS
         is_drawn = is_slow and number > 0 and "false_suspicion" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
             inject = partial(self._inject_drawn, number, "false_suspicion")
@@ -102,7 +102,7 @@ class Faults:
                 TargetedFault(
                     delivered(AppendAck),
                     lambda _, reached: inject(reached.task),
-                    lambda _, reached: reached.task in world.outsides,
+                    lambda _, reached: reached.task in world.externals,
                     nth=rng.randint(1, 6),
                 )
             )
@@ -114,7 +114,7 @@ class Faults:
         """
         world, number = self.world, self.count + 1
         rng = Random(f"lost writer of {world.seed}")
-        has_tables = any(external.withdraws for external in world.outsides.values())
+        has_tables = any(external.withdraws for external in world.externals.values())
         is_drawn = has_tables and self.count and "kill" in world.settings.fault_kinds and rng.random() < 0.5
         if is_drawn and (self.only is None or number in self.only):
             inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)

@@ -82,7 +82,7 @@ class SimSlot:
         }
         self._is_silent = False
         self._inbox_due_ns = 0
-        self._outside_due_ns: dict[TaskId, int] = {}
+        self._external_due_ns: dict[TaskId, int] = {}
 
     def register(self) -> None:
         """Announces itself until it is in a view."""
@@ -239,29 +239,29 @@ class SimSlot:
         self.run(self.handle, SnapshotsRead(purpose, restored, ""))
 
     def _open_sink(self, asked: effect.OpenSink) -> None:
-        self._outside(
-            asked.task, self._register_outside, asked.task, asked.incarnation, asked.generation, asked.restored_number
+        self._external(
+            asked.task, self._register_external, asked.task, asked.incarnation, asked.generation, asked.restored_number
         )
 
-    def _outside(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
-        due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.outside_ns_max)
-        due = self._outside_due_ns[task] = max(due, self._outside_due_ns.get(task, 0))
+    def _external(self, task: TaskId, call: Callable[..., None], *arguments: Any) -> None:
+        due = self.clock.now_ns + self.clock.between(10_000, self.world.settings.external_ns_max)
+        due = self._external_due_ns[task] = max(due, self._external_due_ns.get(task, 0))
         self.clock.at(due, call, *arguments)
 
-    def _register_outside(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
+    def _register_external(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
         # A request that has left reaches the outside even if the process has died since.
-        outside = self.world.outsides[task]
-        withdrawn = outside.withdrawn
+        external = self.world.externals[task]
+        withdrawn = external.withdrawn
         try:
-            number, superseded = outside.register(generation, incarnation, restored_number)
+            number, superseded = external.register(generation, incarnation, restored_number)
         except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
-        if outside.withdrawn > withdrawn:
+        if external.withdrawn > withdrawn:
             self.world.oracle.situations.reach(WITHDRAWN)
         self.world.reach(FaultPoint.OUTSIDE_OPENED, task)
         self.clock.after(
-            self.clock.between(10_000, self.world.settings.outside_ns_max),
+            self.clock.between(10_000, self.world.settings.external_ns_max),
             self.run,
             self.handle,
             SinkOpened(task, incarnation, number, superseded),
@@ -269,7 +269,7 @@ class SimSlot:
 
     def _refused(self, task: TaskId, incarnation: Incarnation, fenced: SimFenced) -> None:
         self.world.oracle.situations.reach(FENCED_AT_SINK)
-        delay_ns = self.world.settings.outside_ns_max
+        delay_ns = self.world.settings.external_ns_max
         generation, by = fenced.by
         self.clock.after(delay_ns, self.run, self.handle, SinkRefused(task, incarnation, generation, Incarnation(by)))
 
@@ -277,34 +277,34 @@ class SimSlot:
         """What is on its way is written; the outside refuses it once a successor has registered."""
 
     def _write_to_sink(self, asked: effect.WriteToSink) -> None:
-        self._outside(
-            asked.task, self._write_outside, asked.task, asked.incarnation, asked.first_seq, asked.count, asked.payload
+        self._external(
+            asked.task, self._write_external, asked.task, asked.incarnation, asked.first_seq, asked.count, asked.payload
         )
 
-    def _write_outside(
+    def _write_external(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, payload: bytes
     ) -> None:
         if self.is_dead and (self._is_silent or self.clock.rng.random() < 0.5):
             self._is_silent = True  # died before it left, and so did all behind it
             return
         try:
-            number = self.world.outsides[task].write(incarnation, first_seq, count, payload)
+            number = self.world.externals[task].write(incarnation, first_seq, count, payload)
         except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
         self.world.reach(FaultPoint.OUTSIDE_WRITTEN, task)
         self.clock.after(
-            self.clock.between(10_000, self.world.settings.outside_ns_max),
+            self.clock.between(10_000, self.world.settings.external_ns_max),
             self.run,
             self.handle,
             SinkConfirmed(task, incarnation, number),
         )
 
     def _forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
-        outside = self.world.outsides[asked.task]
-        if outside.withdraws:  # behind the writes that are on their way; nothing is drawn for it
-            due = max(self.clock.now_ns, self._outside_due_ns.get(asked.task, 0))
-            self.clock.at(due, outside.forget, asked.incarnation, asked.before_number)
+        external = self.world.externals[asked.task]
+        if external.withdraws:  # behind the writes that are on their way; nothing is drawn for it
+            due = max(self.clock.now_ns, self._external_due_ns.get(asked.task, 0))
+            self.clock.at(due, external.forget, asked.incarnation, asked.before_number)
 
     def _warn(self, asked: effect.Warn) -> None:
         self.world.note(f"warning: {asked.text}")

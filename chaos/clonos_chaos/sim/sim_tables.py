@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.tables.table_outside import TableOutside
+from clonos.connectors.tables.table_outside import TableWriter
 from clonos.connectors.tables.table_sink import TableSink
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value
-from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity
+from clonos.operators.connector_contract import WriterFenced, WriterIdentity
 from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
 
 TABLE, COLUMNS = "output", {"place": "TEXT", "row": "BLOB"}
@@ -107,17 +107,17 @@ class SimTable(SimExternalSystem):
     def __init__(self, task_name: str, sink: TableSink, memory: Memory) -> None:
         super().__init__(task_name)
         self._sink, self._memory = sink, memory
-        self._connections: dict[int, TableOutside] = {}  # by incarnation
+        self._connections: dict[int, TableWriter] = {}  # by incarnation
         self._forgotten = 0  # rows below this number are never withdrawn
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
         before = self.next_number
         expected, _ = super().register(generation, incarnation, restored_number)
         self.withdrawn += max(0, before - expected)
-        connection = self._connections[incarnation] = self._sink.outside()
+        connection = self._connections[incarnation] = self._sink.immediate_writer()
         with _quiet():
             answer = connection.register(
-                OutsideIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number
+                WriterIdentity(JOB_ID, self.task_name, generation, incarnation), restored_number
             )
         if answer != (expected, None):
             self._complain(
@@ -132,7 +132,7 @@ class SimTable(SimExternalSystem):
         answer: int | None = None
         try:
             answer = None if connection is None else connection.write(first_number, rows)
-        except OutsideFenced:
+        except WriterFenced:
             pass
         try:
             expected = super().write(incarnation, first_number, count, payload)

@@ -77,7 +77,7 @@ class WorldSettings:
     step_ns_max: int = 2 * MILLISECOND_NS
     call_ns_max: int = 5 * MILLISECOND_NS
     store_ns_max: int = 20 * MILLISECOND_NS
-    outside_ns_max: int = 5 * MILLISECOND_NS
+    external_ns_max: int = 5 * MILLISECOND_NS
     store_failure: float = 0.0
     disk: DiskEnvironment = DiskEnvironment()  # noqa: RUF009  it is frozen
     network_ns_max: int = 2 * MILLISECOND_NS
@@ -99,7 +99,7 @@ class WorldSettings:
         return WorldSettings(
             step_ns_max=rng.choice((MILLISECOND_NS // 5, 2 * MILLISECOND_NS, 10 * MILLISECOND_NS)),
             store_ns_max=rng.choice((MILLISECOND_NS, 20 * MILLISECOND_NS, 200 * MILLISECOND_NS)),
-            outside_ns_max=rng.choice((MILLISECOND_NS, 30 * MILLISECOND_NS)),
+            external_ns_max=rng.choice((MILLISECOND_NS, 30 * MILLISECOND_NS)),
             store_failure=rng.choice((0.0, 0.0, 0.1)),
             network_ns_max=rng.choice(DELAYS_NS),
             control_loss=rng.choice((0.0, 0.0, 0.02, 0.2)),
@@ -162,7 +162,7 @@ class World:
         self.chain: dict[int, CheckpointMetadata] = {}
         self.store_term = 0  # highest term claimed
         self.slots: dict[SlotId, SimSlot] = {}
-        self.outsides = ExternalSystems(self.plan, kind_of(seed, None if job is None else self.job))
+        self.externals = ExternalSystems(self.plan, kind_of(seed, None if job is None else self.job))
         self.committed: dict[int, list[Any]] = {}
         self.committed_up_to = self._domain_turn = 0
         self.network = Network(
@@ -196,7 +196,7 @@ class World:
         finally:
             for slot in self.slots.values():
                 slot.kill()
-            self.outsides.close()
+            self.externals.close()
 
     def _run(self) -> WorldOutcome:
         for _ in range(self.slots_needed):
@@ -236,7 +236,7 @@ class World:
 
     def _sum_up(self) -> str:
         """Returns the digest of all events."""
-        rows = [(task, external.rows, external.superseded) for task, external in self.outsides.items()]
+        rows = [(task, external.rows, external.superseded) for task, external in self.externals.items()]
         ends = (self.clock.events_run, self.network.delivered, self.job.service.answers, rows, self.committed)
         self._digest.update(repr(ends).encode())
         return self._digest.hexdigest()
@@ -285,10 +285,10 @@ class World:
             self.oracle.delivered()
 
     def _deliver_batch(self, slot: SimSlot, sender: SlotId, batch: Batch, payload: Any) -> None:
-        receiving = self.oracle.channels.receiving(slot, batch)
-        before_seq = receiving.next_seq if receiving is not None else 0
+        receiver = self.oracle.channels.receiver(slot, batch)
+        before_seq = receiver.next_seq if receiver is not None else 0
         slot.handle(MessageReceived(sender, batch, payload))
-        if receiving is not None and receiving.next_seq > before_seq:
+        if receiver is not None and receiver.next_seq > before_seq:
             self.oracle.channels.took(batch, payload, before_seq)
 
     # ------------------------------------------------------------------ the coordinator

@@ -11,7 +11,7 @@ from clonos.config import JobSettings, settle_alone
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
-from clonos.operators.connector_contract import ImmediateSink, PushedSource, Source, keyed_sink
+from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, keyed_sink
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.user_sinks import RecordedExternal, RecordedRows, is_own
 
@@ -113,7 +113,7 @@ def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]
     if records is not None:
         kind = ColumnList if step.gives_columns else ValueList
         return kind(records[: limits[step.name]], batch=None, splits=None)
-    if isinstance(step.source, PushedSource):
+    if isinstance(step.source, PushSource):
         raise JobError(
             f"the source {step.name} cannot be re-read, and a simulated world has no producer for it:"
             f" give its records with inputs={{{step.name!r}: [...]}}."

@@ -14,13 +14,13 @@ from typing import Any, cast
 from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
 from clonos.operators.connector_contract import (
     ImmediateSink,
+    ImmediateWriter,
     KeyedSink,
-    Outside,
-    OutsideFenced,
-    OutsideIdentity,
     TransactionalSink,
     TransactionalWriter,
     WriterContext,
+    WriterFenced,
+    WriterIdentity,
     forget,
 )
 from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
@@ -103,7 +103,7 @@ class RecordedExternal:
         self.key_columns = () if keyed is None else keyed.key_columns
         self.columns = None if keyed is None else keyed.columns
 
-    def outside(self) -> Outside:
+    def immediate_writer(self) -> ImmediateWriter:
         raise AssertionError("the simulated slot writes to the world's external system")
 
 
@@ -114,15 +114,15 @@ class UserExternalSystem(SimExternalSystem):
         super().__init__(task_name)
         self._sink = sink
         self.withdraws = bool(getattr(sink, "is_withdrawing", False))
-        self._connections: dict[int, Outside] = {}  # by incarnation
+        self._connections: dict[int, ImmediateWriter] = {}  # by incarnation
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
         expected, superseded = super().register(generation, incarnation, restored_number)
-        connection = self._connections[incarnation] = self._sink.outside()
-        identity = OutsideIdentity(JOB_ID, self.task_name, generation, incarnation)
+        connection = self._connections[incarnation] = self._sink.immediate_writer()
+        identity = WriterIdentity(JOB_ID, self.task_name, generation, incarnation)
         try:
             answer = connection.register(identity, restored_number)
-        except OutsideFenced:
+        except WriterFenced:
             self._complain("register", "it refuses the latest incarnation")
         else:
             if answer.next_number != expected:
@@ -142,7 +142,7 @@ class UserExternalSystem(SimExternalSystem):
         is_fenced = incarnation != self.life[1]
         try:
             answer = None if connection is None else connection.write(first_number, decode_rows(payload))
-        except OutsideFenced:
+        except WriterFenced:
             if not is_fenced:
                 self._complain("write", "it refuses the latest incarnation")
             answer = None

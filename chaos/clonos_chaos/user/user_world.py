@@ -180,9 +180,9 @@ class UserWorld(World):
         )
         self._sinks = job.image.sinks
         self._recorded = job.sinks
-        for task, external in self.outsides.items():
+        for task, external in self.externals.items():
             own = getattr(self._sinks[self.plan.vertex_of[task]], "own", None)
-            self.outsides[task] = external if own is None else UserExternalSystem(external.task_name, own)
+            self.externals[task] = external if own is None else UserExternalSystem(external.task_name, own)
         self.clock.at(virtual_seconds_max * SECOND_NS, self._last_too_long)
 
     def run(self) -> WorldOutcome:
@@ -195,7 +195,7 @@ class UserWorld(World):
                 stack.enter_context(_hidden_rng(self.seed))
                 return super().run()
         finally:
-            for external in self.outsides.values():
+            for external in self.externals.values():
                 if isinstance(external, UserExternalSystem):
                     external.close()
 
@@ -244,18 +244,18 @@ class UserWorld(World):
             if isinstance(sink, RecordedRows):
                 rows[name] = list(sink.rows)
             else:
-                tasks = [task for task in self.outsides if self._sinks[self.plan.vertex_of[task]] is sink]
-                rows[name] = [row for task in tasks for row in self.outsides[task].rows]
+                tasks = [task for task in self.externals if self._sinks[self.plan.vertex_of[task]] is sink]
+                rows[name] = [row for task in tasks for row in self.externals[task].rows]
         exposed = [self.plan.task_name(task) for task in sorted(self.oracle.survival.effects_exposed)]
         return Outputs(rows, self.seed, self.outcome.rollbacks, self.watch.calls, exposed)
 
     def complaints(self) -> list[str]:
         self.oracle.look()
         exposed = {self.plan.task_name(task) for task in self.oracle.survival.effects_exposed}
-        found = [text for external in self.outsides.values() for text in external.complaints]
+        found = [text for external in self.externals.values() for text in external.complaints]
         found += self.watch.complaints(exposed)
         outputs = self.outputs()
-        may_differ = any(external.alarms_due for external in self.outsides.values())
+        may_differ = any(external.alarms_due for external in self.externals.values())
         for name, sink in self._recorded.items():
             if sink.own is not None and not (may_differ and not isinstance(sink, RecordedRows)):
                 found += held_wrongly(name, sink.own, outputs[name])

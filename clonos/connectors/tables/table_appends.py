@@ -12,7 +12,7 @@ from typing import Any
 from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.connectors.tables.table_statements import NUMBER_COLUMN, TASK_COLUMN
-from clonos.operators.connector_contract import OutsideIdentity
+from clonos.operators.connector_contract import WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("clonos.slot")
 class AppendedRows:
     """Rows that one registered incarnation appends."""
 
-    def __init__(self, sink: TableDescription, database: Database, identity: OutsideIdentity) -> None:
+    def __init__(self, sink: TableDescription, database: Database, identity: WriterIdentity) -> None:
         self._sink, self._database = sink, database
         self._writer = f"{identity.job_id}/{identity.task_name}"
         self._has_numbers: bool | None = None  # None: the table does not exist yet or could not be inspected

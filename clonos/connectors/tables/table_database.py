@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_statements import Dialect, SqlStatement
 from clonos.core.model.errors import InternalError, JobError
-from clonos.operators.connector_contract import OutsideFenced
+from clonos.operators.connector_contract import WriterFenced
 
 ATTEMPTS_MAX = 3
 """Attempts of one transaction while the database is busy or unreachable."""
@@ -59,7 +59,7 @@ class Database:
                 self._sink.begin(self._connection)
                 result = work()
                 self._connection.commit()
-            except (JobError, InternalError, OutsideFenced):
+            except (JobError, InternalError, WriterFenced):
                 self._roll_back()
                 raise
             except Exception as error:  # each driver has its own error classes

@@ -17,7 +17,7 @@ from clonos.connectors.tables.table_database import Database, RegistrationChange
 from clonos.connectors.tables.table_statements import SqlStatement
 from clonos.connectors.tables.table_upserts import UpsertedRows
 from clonos.core.model.errors import InternalError
-from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
 
@@ -33,7 +33,7 @@ class SinkDescription(TableDescription, Protocol):
     def types_of(self, columns: tuple[str, ...]) -> Mapping[str, str] | None: ...
 
 
-class TableOutside:
+class TableWriter:
     """Registered connection of one incarnation of a sink task."""
 
     def __init__(self, sink: SinkDescription) -> None:
@@ -46,10 +46,10 @@ class TableOutside:
         self._withdrawn = (0, 0)  # first and next number of the rows that this registration has withdrawn
         self._superseded_next: int | None = None
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         """Registers this incarnation and fences earlier ones.
 
-        Raises: OutsideFenced: a later incarnation has registered. TableUnavailable, TableRefused: the database fails.
+        Raises: WriterFenced: a later incarnation has registered. TableUnavailable, TableRefused: the database fails.
         """
         self._identity = {
             "job_id": identity.job_id,
@@ -196,12 +196,12 @@ class TableOutside:
     def _execute(self, statement: SqlStatement, **values: Any) -> int:
         return self._database.execute(statement, self._identity | values)
 
-    def _fenced(self, registered: tuple[int, int, int] | None) -> OutsideFenced:
+    def _fenced(self, registered: tuple[int, int, int] | None) -> WriterFenced:
         if registered is None:
             other = "no incarnation"
         else:
             other = f"incarnation {registered[1]} of generation {registered[0]}"
-        return OutsideFenced(
+        return WriterFenced(
             f"{self._identity['task']} writes to the table {self._sink.table} as incarnation"
             f" {self._identity['incarnation']} of generation {self._identity['generation']}, but {other} is registered",
             by=registered[:2] if registered is not None else None,

@@ -18,7 +18,7 @@ import msgspec
 
 from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.json_text import scalar_text
-from clonos.connectors.tables.table_outside import TableOutside
+from clonos.connectors.tables.table_outside import TableWriter
 from clonos.connectors.tables.table_statements import Dialect
 
 SQLITE_BUSY_MS = 10_000
@@ -73,17 +73,17 @@ class TableSink:
             )
         return key
 
-    def outside(self) -> TableOutside:
+    def immediate_writer(self) -> TableWriter:
         """Creates a connection, in the slot of the sink task."""
-        return TableOutside(self)
+        return TableWriter(self)
 
     def registrations(self, job_id: str) -> dict[str, tuple[int, int, int]]:
         """Returns (generation, incarnation, next number) of each task of a job from the database."""
-        outside = self.outside()
+        writer = self.immediate_writer()
         try:
-            return outside.registrations(job_id)
+            return writer.registrations(job_id)
         finally:
-            outside.close()
+            writer.close()
 
     def begin(self, connection: Any) -> None:
         """Begins a transaction if the driver does not do so itself."""
@@ -178,8 +178,8 @@ def dbapi(
 ) -> TableSink:
     """Immediate sink into a table of any database with a PEP 249 driver.
 
-    The connection must have autocommit off. The sink keeps its registrations in the table ``clonos_outside`` of the
-    same database.
+    The connection must have autocommit off. The sink keeps its registrations in the table ``clonos_registrations`` of
+    the same database.
 
     Args:
         connect: called without arguments in the slot; returns a new connection.

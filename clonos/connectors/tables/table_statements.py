@@ -9,7 +9,7 @@ from typing import Any
 
 from clonos.connectors.connector_errors import ConnectorMisused
 
-REGISTRATION_TABLE = "clonos_outside"
+REGISTRATION_TABLE = "clonos_registrations"
 PREVIOUS_TABLE = "clonos_previous"
 TASK_COLUMN, NUMBER_COLUMN = "clonos_task", "clonos_number"
 """Columns that hold the task and the number of a row."""

@@ -17,7 +17,7 @@ from clonos.connectors.connector_errors import TableRefused, row_not_writable
 from clonos.connectors.tables.table_appends import end_of_missing
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value
-from clonos.operators.connector_contract import OutsideIdentity
+from clonos.operators.connector_contract import WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
 
@@ -40,7 +40,7 @@ class UpsertedRows:
     """Rows that one registered incarnation upserts."""
 
     def __init__(
-        self, sink: TableDescription, database: Database, identity: OutsideIdentity, key_columns: tuple[str, ...]
+        self, sink: TableDescription, database: Database, identity: WriterIdentity, key_columns: tuple[str, ...]
     ) -> None:
         self._sink, self._database, self._key_columns = sink, database, key_columns
         self._task = {

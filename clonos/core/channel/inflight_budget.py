@@ -72,7 +72,7 @@ class InflightBudget:
         self._numbers = 0
         self._logs: dict[SpillingLog, None] = {}
         self._segments: dict[int, Segment] = {}
-        self._kept: dict[int, Segment] = {}
+        self._retained: dict[int, Segment] = {}
         self._wanted: dict[int, Segment] = {}  # some channel waits for them
         self._ahead: dict[int, Segment] = {}
         self._loading: dict[int, Segment] = {}
@@ -177,28 +177,28 @@ class InflightBudget:
     def _recover(self) -> None:
         self.failure = ""
         self.spill_at_bytes = self._usual_bytes()
-        self._write_kept()
+        self._write_retained()
 
     def _keep(self, segment: Segment, error: str) -> bool:
         is_first = not self.failure
         segment.end_write(None)
-        self._kept[segment.id] = segment
+        self._retained[segment.id] = segment
         self.failure = error
         self.failures += 1
         self.spill_at_bytes = NEVER
         return is_first
 
-    def _write_kept(self, count: int = NEVER) -> None:
-        for segment in list(islice(self._kept.values(), count)):
-            del self._kept[segment.id]
+    def _write_retained(self, count: int = NEVER) -> None:
+        for segment in list(islice(self._retained.values(), count)):
+            del self._retained[segment.id]
             self._write(segment)
 
     def try_again(self) -> None:
         """Writes one segment at a heartbeat, to see whether a disk that has failed works again."""
         if not self.failure or any(log.writing_count for log in self._logs):
             return
-        if self._kept:
-            self._write_kept(1)
+        if self._retained:
+            self._write_retained(1)
         else:  # what could not be written is not needed any more
             self._recover()
 
@@ -208,7 +208,7 @@ class InflightBudget:
         """Returns the chunk of ``segments[at]`` that contains element ``seq``, if it is in memory; otherwise loads the
         segment and reads those that follow it ahead."""
         segment = segments[at]
-        if segment.phase in (SegmentPhase.WRITING, SegmentPhase.KEPT):
+        if segment.phase in (SegmentPhase.WRITING, SegmentPhase.RETAINED):
             return segment.chunks[segment.index_of(seq)]
         chunk = None
         if segment.phase is SegmentPhase.LOADED:
@@ -276,8 +276,8 @@ class InflightBudget:
             segment.log.end_write()
         if segment.is_in_memory:
             self.segment_bytes -= segment.memory_bytes
-        for waiting in (self._kept, self._wanted, self._ahead, self._loading):
+        for waiting in (self._retained, self._wanted, self._ahead, self._loading):
             waiting.pop(number, None)
-        if segment.phase is not SegmentPhase.KEPT:
+        if segment.phase is not SegmentPhase.RETAINED:
             self.disk_bytes -= segment.stored_bytes
             self._store.delete(number)

@@ -7,7 +7,7 @@ from functools import partial
 
 from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.channel.output_budget import UNLIMITED
-from clonos.core.channel.sender import Behind, ChannelSender, compare_claims
+from clonos.core.channel.sender import Behind, ChannelSender, compare_positions
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId
@@ -23,78 +23,78 @@ class OutputChannels:
     def __init__(self, incarnation: Incarnation, logs: CausalLogs, coverage: Coverage | None, shell: SlotShell) -> None:
         self.incarnation, self.logs, self.coverage, self.shell = incarnation, logs, coverage, shell
         self.view: View | None = None  # until the channels are open
-        self.sendings: dict[ChannelId, ChannelSender] = {}
+        self.senders: dict[ChannelId, ChannelSender] = {}
         self._sharers: dict[LogId, list[ChannelSender]] = {}
         self._early: dict[ChannelId, ChannelHandshake] = {}  # that came before the channels were open
 
     def add(self, channel: Channel, log: InflightLog, shared: tuple[LogId, ...]) -> None:
         """Opens a channel on which the logs ``shared`` travel, or those that are not covered."""
-        sending = self.sendings[channel.id] = ChannelSender(channel, log, shared, self.coverage)
+        sender = self.senders[channel.id] = ChannelSender(channel, log, shared, self.coverage)
         for shared_log in shared:
-            self._sharers.setdefault(shared_log, []).append(sending)
+            self._sharers.setdefault(shared_log, []).append(sender)
 
     def apply_view(self, view: View) -> None:
         """Takes over which incarnation receives on each channel, and in which slot."""
         self.view = view
-        for sending in self.sendings.values():
-            sending.apply_view(view.placements[sending.receiving_task].incarnation)
+        for sender in self.senders.values():
+            sender.apply_view(view.placements[sender.receiving_task].incarnation)
 
     @property
     def lacks_handshake(self) -> bool:
         """Whether some receiver has never sent a handshake."""
-        return any(sending.claim is None for sending in self.sendings.values())
+        return any(sender.received_up_to is None for sender in self.senders.values())
 
     @property
     def budget_bytes(self) -> int:
         """Bytes that the task may produce before the credit of some live session is used up."""
-        return min((each.budget_bytes for each in self.sendings.values() if each.session), default=UNLIMITED)
+        return min((each.budget_bytes for each in self.senders.values() if each.session), default=UNLIMITED)
 
     @property
     def inflight_logs(self) -> list[InflightLog]:
         """In-flight logs of all channels."""
-        return [sending.log for sending in self.sendings.values()]
+        return [sender.log for sender in self.senders.values()]
 
     def grown(self, log: LogId) -> None:
         """Marks a log that has grown: it travels with what is sent next."""
-        for sending in self._sharers.get(log, ()):
-            sending.mark(log)
+        for sender in self._sharers.get(log, ()):
+            sender.mark(log)
 
-    def receive(self, statement: ChannelHandshake) -> ChannelSender | None:
+    def receive(self, handshake: ChannelHandshake) -> ChannelSender | None:
         """Returns the sender that a handshake is for; keeps what comes before the channels are open."""
-        sending = self.sendings.get(statement.channel)
-        if sending is None:
-            self._early[statement.channel] = statement
+        sender = self.senders.get(handshake.channel)
+        if sender is None:
+            self._early[handshake.channel] = handshake
             return None
-        is_current = statement.sender == self.incarnation and statement.receiver == sending.receiver
-        return sending if is_current else None
+        is_current = handshake.sender == self.incarnation and handshake.receiver == sender.receiver
+        return sender if is_current else None
 
     def take_early(self) -> tuple[ChannelHandshake, ...]:
         """Returns the handshakes that were kept."""
         early, self._early = self._early, {}
         return tuple(early.values())
 
-    def open_session(self, sending: ChannelSender, statement: ChannelHandshake) -> bool:
+    def open_session(self, sender: ChannelSender, handshake: ChannelHandshake) -> bool:
         """Resumes where the receiver asks; returns whether it had no session before.
 
         Raises: MessageMalformed, if the receiver asks for elements that completed checkpoints have.
         """
-        was_missing = sending.claim is None or not sending.session
-        sending.open(statement, self.logs)
-        self.pump(sending)
+        was_missing = sender.received_up_to is None or not sender.session
+        sender.open(handshake, self.logs)
+        self.pump(sender)
         return was_missing
 
-    def pump(self, sending: ChannelSender) -> None:
+    def pump(self, sender: ChannelSender) -> None:
         """Sends what credit allows."""
-        assert self.view is not None, sending.channel
-        slot = self.view.placements[sending.receiving_task].slot
+        assert self.view is not None, sender.channel
+        slot = self.view.placements[sender.receiving_task].slot
         if slot is not None:
-            sending.pump(self.logs, self.incarnation, partial(self.shell.send, slot))
+            sender.pump(self.logs, self.incarnation, partial(self.shell.send, slot))
 
     def compare(
-        self, positions: dict[ChannelId, int], outside_claim: int | None, own_end_bytes: int, found_bytes: int
+        self, positions: dict[ChannelId, int], external_seq: int | None, own_end_bytes: int, found_bytes: int
     ) -> tuple[Behind | None, bool]:
-        """Compares the end of the log with what receivers have (``compare_claims``), and with its furthest copy."""
-        behind, is_awaiting = compare_claims(positions, self.sendings, outside_claim, own_end_bytes)
+        """Compares the end of the log with what receivers have (``compare_positions``), and with its furthest copy."""
+        behind, is_awaiting = compare_positions(positions, self.senders, external_seq, own_end_bytes)
         if found_bytes > own_end_bytes and behind is None:
             behind = Behind(None, own_end_bytes, found_bytes)
         return behind, is_awaiting
@@ -102,25 +102,25 @@ class OutputChannels:
     def truncate(self, positions: Iterable[tuple[ChannelId, int]]) -> None:
         """Truncates in-flight logs up to the output positions of a completed checkpoint."""
         for channel, before_seq in positions:
-            sending = self.sendings.get(channel)
-            if sending is not None:
-                sending.log.truncate(before_seq)
+            sender = self.senders.get(channel)
+            if sender is not None:
+                sender.log.truncate(before_seq)
 
     def tick(self) -> None:
         """Repeats the position of each session at the heartbeat, so that the receiver notices a lost tail."""
-        for sending in self.sendings.values():
-            if sending.session:
-                assert self.view is not None, sending.channel
-                slot = self.view.placements[sending.receiving_task].slot
+        for sender in self.senders.values():
+            if sender.session:
+                assert self.view is not None, sender.channel
+                slot = self.view.placements[sender.receiving_task].slot
                 if slot is not None:
-                    self.shell.send(slot, sending.position(self.logs, self.incarnation))
+                    self.shell.send(slot, sender.position(self.logs, self.incarnation))
 
     def validate(self) -> None:
         """Asserts what holds between two events."""
-        for sending in self.sendings.values():
-            sending.validate(self.logs)
+        for sender in self.senders.values():
+            sender.validate(self.logs)
 
     def close(self) -> None:
         """Gives memory and disk back, because the incarnation has ended here."""
-        for sending in self.sendings.values():
-            sending.log.close()
+        for sender in self.senders.values():
+            sender.log.close()

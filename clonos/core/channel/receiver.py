@@ -33,24 +33,24 @@ class ChannelReceiver:
         "processed_seq",
         "produced_seq",
         "queued_bytes",
-        "recovered_claim",
+        "recovered_up_to",
         "sender",
         "session",
         "session_bytes",
-        "stated_bytes",
+        "announced_credit_bytes",
         "ticks",
         "was_empty",
         "window_bytes",
         "window_bytes_max",
     )
 
-    def __init__(self, channel: Channel, next_seq: int, claim: int, window_bytes_max: int) -> None:
+    def __init__(self, channel: Channel, next_seq: int, received_up_to: int, window_bytes_max: int) -> None:
         self.channel = channel
         self.next_seq = next_seq  # number of the next element to be received
         self.processed_seq = next_seq  # number of the next element that the task processes
         #: Invariant: 0 <= processed_seq <= next_seq
         self.produced_seq: int | None = None  # what the sender of this session had produced at its last heartbeat
-        self.recovered_claim = claim  # what the own log has steps for
+        self.recovered_up_to = received_up_to  # what the own log has steps for
         self.window_bytes_max = window_bytes_max
         self.window_bytes = min(WINDOW_BYTES_FIRST, window_bytes_max)
         #: Invariant: 0 < window_bytes <= window_bytes_max
@@ -64,7 +64,7 @@ class ChannelReceiver:
         self.queued_bytes = 0  # handed to the task, not yet processed
         #: Invariant: queued_bytes >= 0, and 0 if all that was received has been processed
         self.granted_bytes = 0  # credit of this session
-        self.stated_bytes = 0  # credit that the sender was sent
+        self.announced_credit_bytes = 0  # credit that the sender was sent
         #: Invariant: 0 <= stated_bytes <= granted_bytes
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
@@ -76,7 +76,7 @@ class ChannelReceiver:
         self.next_ordinal = 0
         self.session_bytes = 0
         self.granted_bytes = 0
-        self.stated_bytes = 0
+        self.announced_credit_bytes = 0
         self.is_confirmed = False
         self.produced_seq = None
 
@@ -88,9 +88,9 @@ class ChannelReceiver:
         return True
 
     @property
-    def claim(self) -> int:
+    def received_up_to(self) -> int:
         """High-water mark: the number up to which this receiver has received, or its own log has steps."""
-        return max(self.next_seq, self.recovered_claim)
+        return max(self.next_seq, self.recovered_up_to)
 
     @property
     def backlog(self) -> int | None:
@@ -106,8 +106,8 @@ class ChannelReceiver:
         if self.next_seq >= self.needed_seq:
             free_bytes = max(0, self.window_bytes - self.queued_bytes)
         self.granted_bytes = max(self.granted_bytes, self.session_bytes + free_bytes)
-        starved = self.stated_bytes <= self.session_bytes < self.granted_bytes
-        return starved or self.granted_bytes - self.stated_bytes >= self.window_bytes // 4
+        starved = self.announced_credit_bytes <= self.session_bytes < self.granted_bytes
+        return starved or self.granted_bytes - self.announced_credit_bytes >= self.window_bytes // 4
 
     def need(self, next_seq: int) -> None:
         """Records that a replaying task waits for all elements below ``next_seq``."""
@@ -150,7 +150,7 @@ class ChannelReceiver:
         self.freed_bytes += freed_bytes
         if not self.queued_bytes:
             self.was_empty = True
-            if self.stated_bytes <= self.session_bytes:
+            if self.announced_credit_bytes <= self.session_bytes:
                 self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
 
     def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
@@ -173,14 +173,18 @@ class ChannelReceiver:
         assert 0 < self.window_bytes <= self.window_bytes_max, (self.channel, self.window_bytes)
         assert self.queued_bytes >= 0, (self.channel, self.queued_bytes)
         assert self.processed_seq < self.next_seq or not self.queued_bytes, (self.channel, self.queued_bytes)
-        assert 0 <= self.stated_bytes <= self.granted_bytes, (self.channel, self.stated_bytes, self.granted_bytes)
+        assert 0 <= self.announced_credit_bytes <= self.granted_bytes, (
+            self.channel,
+            self.announced_credit_bytes,
+            self.granted_bytes,
+        )
         assert self.session_bytes >= 0 and self.next_ordinal >= 0, (self.channel, self.session)
 
-    def statement(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
+    def handshake(self, view: ViewNumber, receiver: Incarnation, lengths: Iterable[Length]) -> ChannelHandshake:
         """Returns the handshake to send now; ``lengths`` are in it until the session is confirmed."""
         assert self.sender is not None, self.channel
         self.grant()
-        self.stated_bytes = self.granted_bytes
+        self.announced_credit_bytes = self.granted_bytes
         return ChannelHandshake(
             self.channel.id,
             view,
@@ -188,7 +192,7 @@ class ChannelReceiver:
             self.sender,
             self.session,
             self.next_seq,
-            self.claim,
+            self.received_up_to,
             self.granted_bytes,
             () if self.is_confirmed else tuple(lengths),
         )

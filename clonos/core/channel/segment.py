@@ -41,7 +41,7 @@ class SegmentPhase(Enum):
     """Place of a segment's chunks."""
 
     WRITING = auto()  # in memory, on their way to disk
-    KEPT = auto()  # in memory, because the disk failed
+    RETAINED = auto()  # in memory, because the disk failed
     ON_DISK = auto()
     LOADING = auto()  # on disk, on their way to memory
     LOADED = auto()  # on disk and in memory
@@ -146,7 +146,7 @@ class Segment:
         """Marks the segment as on disk, or (None) as kept in memory because it could not be written."""
         self.log.end_write()
         if stored_bytes is None:
-            self.phase = SegmentPhase.KEPT
+            self.phase = SegmentPhase.RETAINED
         else:
             self.stored_bytes = stored_bytes
             self.unload()

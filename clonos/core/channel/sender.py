@@ -22,7 +22,7 @@ class ChannelSender:
 
     __slots__ = (
         "channel",
-        "claim",
+        "received_up_to",
         "coverage",
         "credit_bytes",
         "cursor",
@@ -50,7 +50,7 @@ class ChannelSender:
         self.session = 0
         #: Invariant: a session has a receiver
         self.ordinal = 0  # of the next message of this session
-        self.claim: int | None = None  # the latest one; it outlives the session
+        self.received_up_to: int | None = None  # the latest one; it outlives the session
         self.cursor = log.next_seq  # number of the next element to send in this session
         self.credit_bytes = 0  # granted in this session
         self.sent_bytes = 0  # in this session
@@ -78,29 +78,29 @@ class ChannelSender:
             self.session = 0
             self.unsent_bytes = 0
 
-    def open(self, statement: ChannelHandshake, logs: CausalLogs) -> None:
+    def open(self, handshake: ChannelHandshake, logs: CausalLogs) -> None:
         """Takes over a handshake; opens a session if it is a new one.
 
         Raises: MessageMalformed, if the receiver asks for elements that completed checkpoints have.
         """
-        if statement.session < self.session:
+        if handshake.session < self.session:
             return
-        if statement.session > self.session:
-            if statement.next_seq < self.log.start_seq:
-                what = f"it asks for element {statement.next_seq}, the log begins with {self.log.start_seq}"
+        if handshake.session > self.session:
+            if handshake.next_seq < self.log.start_seq:
+                what = f"it asks for element {handshake.next_seq}, the log begins with {self.log.start_seq}"
                 raise MessageMalformed(f"the receiver of channel {self.channel.id}", what)
-            self.session = statement.session
+            self.session = handshake.session
             self.ordinal = 0
-            self.claim = statement.claim
-            self.cursor = statement.next_seq
+            self.received_up_to = handshake.received_up_to
+            self.cursor = handshake.next_seq
             self.sent_bytes = 0
             self.credit_bytes = 0
-            self.shipped = {length.log: length.end_bytes for length in statement.lengths}
+            self.shipped = {length.log: length.end_bytes for length in handshake.lengths}
             self.dirty = dict.fromkeys(log for log in self.shared if log in logs.replicas)
             self.unsent_bytes = self.log.bytes_from(max(self.cursor, self.log.start_seq))
         # One that was overtaken on its way takes nothing back.
-        self.claim = max(self.claim or 0, statement.claim)
-        self.credit_bytes = max(self.credit_bytes, statement.credit_bytes)
+        self.received_up_to = max(self.received_up_to or 0, handshake.received_up_to)
+        self.credit_bytes = max(self.credit_bytes, handshake.credit_bytes)
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
         """Returns what this session has not yet carried of the shared logs; it counts as carried from now on."""
@@ -166,7 +166,7 @@ class ChannelSender:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Log of a task that ends at ``position``, while a receiver has seen what the task decided up to ``claim``.
+    """Log of a task that ends at ``position``, while a receiver has the task's output up to ``received_up_to``.
 
     Both are sequence numbers of ``channel``; without a channel, byte offsets of the log, of which there is a longer
     copy.
@@ -174,13 +174,13 @@ class Behind:
 
     channel: ChannelId | None
     position: int
-    claim: int
+    received_up_to: int
 
 
-def compare_claims(
+def compare_positions(
     positions: dict[ChannelId, int],
-    sendings: dict[ChannelId, ChannelSender],
-    outside_claim: int | None,
+    senders: dict[ChannelId, ChannelSender],
+    external_seq: int | None,
     own_end_bytes: int,
 ) -> tuple[Behind | None, bool]:
     """Returns how far a task's output, or its own log, is behind the first living receiver; and whether some receiver
@@ -188,15 +188,15 @@ def compare_claims(
     behind: Behind | None = None
     is_awaiting = False
     for channel, position in sorted(positions.items()):
-        sending = sendings.get(channel)
-        claim = outside_claim if sending is None else sending.claim
-        found = Behind(channel, position, claim or 0)
-        shipped = 0 if sending is None else sending.shipped.get(log_of(sending.channel.sender), 0)
+        sender = senders.get(channel)
+        received_up_to = external_seq if sender is None else sender.received_up_to
+        found = Behind(channel, position, received_up_to or 0)
+        shipped = 0 if sender is None else sender.shipped.get(log_of(sender.channel.sender), 0)
         if shipped > own_end_bytes:
             found = Behind(None, own_end_bytes, shipped)
-        elif claim is not None and position >= claim:
+        elif received_up_to is not None and position >= received_up_to:
             continue
-        if sending is not None and not sending.session:
+        if sender is not None and not sender.session:
             is_awaiting = True
         elif behind is None:
             behind = found

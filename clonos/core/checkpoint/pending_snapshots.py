@@ -31,11 +31,11 @@ class PendingSnapshot(NamedTuple):
 class PendingSnapshots:
     """Bookkeeping of an incarnation's snapshots: which are being written, durable, and superseded."""
 
-    __slots__ = ("_parts", "_since_whole", "_whole", "objects", "unsettled", "unwritten")
+    __slots__ = ("_parts", "_since_whole", "_whole", "objects", "entries", "unwritten")
 
     def __init__(self, objects: tuple[str, ...]) -> None:
         self.objects = objects  # chain that the next snapshot builds on
-        self.unsettled: list[PendingSnapshot] = []
+        self.entries: list[PendingSnapshot] = []
         #: Invariant: their checkpoints ascend
         self.unwritten: dict[str, tuple[Snapshot, Pieces | None]] = {}
         self._whole = ""  # full object with which a new chain begins once it is durable
@@ -50,13 +50,13 @@ class PendingSnapshots:
         self._since_whole = (*self._since_whole, name)
         self.unwritten[name] = (snapshot, more)
         positions = structs.replace(snapshot, changes=b"", position=b"")  # completion needs its positions only
-        self.unsettled.append(PendingSnapshot(positions, self.objects, confirmed_seq))
+        self.entries.append(PendingSnapshot(positions, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name
 
     def adopt_final(self, entry: PendingSnapshot) -> None:
         """Acknowledges again the final snapshot that this incarnation was restored from."""
-        self.unsettled.append(entry)
+        self.entries.append(entry)
 
     def begin_whole(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
         """Begins to store the whole state at the last snapshot's barrier. Returns the name and the head of its
@@ -76,7 +76,7 @@ class PendingSnapshots:
     def written(self, name: str) -> PendingSnapshot | None:
         """Notes that an object is durable, and returns its pending snapshot."""
         self.unwritten.pop(name, None)
-        return next((entry for entry in self.unsettled if entry.objects[-1] == name), None)
+        return next((entry for entry in self.entries if entry.objects[-1] == name), None)
 
     def acknowledgements(self, task: TaskId, incarnation: Incarnation, confirmed_seq: int) -> list[Snapshotted]:
         """Returns the acknowledgements of all snapshots that count, to be repeated until their checkpoint completes."""
@@ -90,13 +90,13 @@ class PendingSnapshots:
                 tuple(part for part in self._parts if part[0] <= entry.snapshot.checkpoint),
                 entry.snapshot.final,
             )
-            for entry in self.unsettled
+            for entry in self.entries
             if entry.confirmed_seq <= confirmed_seq and self.unwritten.keys().isdisjoint(entry.objects)
         ]
 
     def validate(self) -> None:
         """Asserts what holds between two events."""
-        numbers = [entry.snapshot.checkpoint for entry in self.unsettled]
+        numbers = [entry.snapshot.checkpoint for entry in self.entries]
         assert all(earlier < later for earlier, later in pairwise(numbers)), numbers
 
     def complete(self, checkpoint: CheckpointId) -> Snapshot | None:
@@ -104,13 +104,13 @@ class PendingSnapshots:
 
         Logs before the positions of that snapshot may be truncated.
         """
-        over = [entry for entry in self.unsettled if entry.snapshot.checkpoint <= checkpoint]
+        over = [entry for entry in self.entries if entry.snapshot.checkpoint <= checkpoint]
         if not over:
             return None
         last = over[-1]
-        self.unsettled = [
+        self.entries = [
             entry
-            for entry in self.unsettled
+            for entry in self.entries
             if entry.snapshot.checkpoint > checkpoint or (entry is last and last.snapshot.final)
         ]
         self._parts = [part for part in self._parts if part[0] > checkpoint]

@@ -92,8 +92,8 @@ def without_tasks(ledger: Ledger, dead: frozenset[TaskId]) -> Ledger:
     pending = []
     for p in ledger.pending:
         dropped += [message for task, message in p.acknowledged.items() if task in dead]
-        kept = {task: message for task, message in p.acknowledged.items() if task not in dead}
-        pending.append(replace(p, acknowledged=kept))
+        with_keepers = {task: message for task, message in p.acknowledged.items() if task not in dead}
+        pending.append(replace(p, acknowledged=with_keepers))
     garbage = (*ledger.garbage, *dropped)
     return replace(ledger, incarnations=incarnations, finals=finals, pending=tuple(pending), garbage=garbage)
 

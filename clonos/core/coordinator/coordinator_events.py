@@ -124,7 +124,7 @@ class OutputCommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopRequested:
     """The user stops the job, with a last checkpoint (``drain``) or at once."""
 
     drain: bool
@@ -141,5 +141,5 @@ Event = (
     | MetadataWritten
     | OutputCommitted
     | OutputCommitFailed
-    | StopAsked
+    | StopRequested
 )

@@ -157,7 +157,7 @@ class CoordinatorState:
         # tasks without a living incarnation; True: the successor runs in single-step mode
         self.failed_tasks: dict[TaskId, bool] = {}
         self.is_rollback_due = False
-        self.is_mending_due = False  # slots, or the readiness of standbys and keepers, have changed
+        self.is_rebalance_due = False  # slots, or the readiness of standbys and keepers, have changed
         self.is_balanced = False  # every task has its standbys and keepers, well placed, and none too many
         # checkpoints
         start = metadata_of_start(plan, "", 0)
@@ -172,7 +172,7 @@ class CoordinatorState:
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}
-        self.unsettled: dict[TaskId, None] = {}  # tasks that are neither live nor final
+        self.recovering_tasks: dict[TaskId, None] = {}  # tasks that are neither live nor final
         self.records: dict[TaskId, failure_policy.RecoveryRecord] = {}
         self.rollbacks = 0  # rollbacks since the last completed checkpoint
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
@@ -230,7 +230,7 @@ class CoordinatorState:
         """Adds effects of the current event."""
         self.effects.extend(effects)
 
-    def tell(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
+    def record_milestone(self, milestone: Milestone, task: TaskId, incarnation: int, cause: str) -> None:
         """Adds an entry of the recovery timeline."""
         self.emit(RecoveryEvent(milestone, self.now_ns, task, incarnation, cause))
 

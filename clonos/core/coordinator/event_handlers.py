@@ -12,18 +12,18 @@ from clonos.core.coordinator.coordinator_events import (
     SlotGone,
     SlotRefused,
     SlotUnreachable,
-    StopAsked,
+    StopRequested,
     Ticked,
     WriteOutcome,
 )
 from clonos.core.coordinator.coordinator_state import CoordinatorState, Replaced
 from clonos.core.coordinator.failover import (
     advance_checkpoints,
+    begin_rollback,
     end_recoveries,
-    fall,
-    lose_log,
+    fail_tasks,
     note_progress,
-    raise_in,
+    on_exception,
     record_announcement,
     renew_view,
     request_missing,
@@ -62,7 +62,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     else:
         state.over_soft_limit.pop(event.slot, None)
     if not state.is_balanced and (before is None or _backups(before) != _backups(status)):
-        state.is_mending_due = True
+        state.is_rebalance_due = True
 
 
 def on_view(state: CoordinatorState, event: Received) -> None:
@@ -94,10 +94,10 @@ def on_snapshotted(state: CoordinatorState, event: Received) -> None:
 def on_log_lost(state: CoordinatorState, event: Received) -> None:
     """Begins a rollback, because the log of a task, or the journal that it reads, is lost."""
     assert isinstance(event.message, LogLost | JournalLost)
-    lose_log(state, event.message)
+    begin_rollback(state, event.message)
 
 
-def take_fenced(state: CoordinatorState, event: Received) -> None:
+def on_sink_fenced(state: CoordinatorState, event: Received) -> None:
     """Decides what follows when a sink was fenced by an incarnation of which this coordinator knows nothing.
 
     Later term: stand down. Later generation: roll back, because this one cannot continue from what the later one let
@@ -110,15 +110,15 @@ def take_fenced(state: CoordinatorState, event: Received) -> None:
     if term_of(fenced.by) > state.term:
         stand_down(state)
     elif fenced.generation > state.view.generation:
-        lose_log(state, fenced)
+        begin_rollback(state, fenced)
     else:
-        fall(state, (fenced.task,), "its external system has registered a later incarnation, which no slot knows")
+        fail_tasks(state, (fenced.task,), "its external system has registered a later incarnation, which no slot knows")
 
 
 def on_task_failed(state: CoordinatorState, event: Received) -> None:
     """Judges an exception in a task's code."""
     assert isinstance(event.message, TaskFailed)
-    raise_in(state, event.message)
+    on_exception(state, event.message)
 
 
 def on_announce_step(state: CoordinatorState, event: Received) -> None:
@@ -206,7 +206,7 @@ def on_output_commit_failed(state: CoordinatorState, event: OutputCommitFailed) 
 # ------------------------------------------------------------------ the user
 
 
-def stop(state: CoordinatorState, event: StopAsked) -> None:
+def stop(state: CoordinatorState, event: StopRequested) -> None:
     """Stops the job, with a last checkpoint or at once."""
     if event.drain:
         state.is_draining = True
@@ -277,7 +277,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
-    if state.unsettled or state.failed_tasks:
+    if state.recovering_tasks or state.failed_tasks:
         if state.postponed_ns is None:
             state.postponed_ns = state.awake_ns
         if state.awake_ns - state.postponed_ns < interval_ns:
@@ -363,5 +363,5 @@ def after_event(state: CoordinatorState, is_tick: bool) -> None:
     if not state.is_running:
         return
     is_urgent = bool(state.failed_tasks) or state.is_rollback_due
-    if is_urgent or (state.is_mending_due and (is_tick or state.unplaced_since_ns is not None)):
+    if is_urgent or (state.is_rebalance_due and (is_tick or state.unplaced_since_ns is not None)):
         renew_view(state)

@@ -43,13 +43,13 @@ def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: b
         state.emit(ReleaseSlot(slot, reason))
     state.emit(Alarm(f"slot {slot} is gone: {reason}", (("slot", slot), ("domain", domain))))
     if state.is_running:
-        fall(state, state.hosted.pop(slot, ()), reason)
-    state.is_mending_due = True
+        fail_tasks(state, state.hosted.pop(slot, ()), reason)
+    state.is_rebalance_due = True
     if not isinstance(state.phase, Over):
         request_missing(state)
 
 
-def fall(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
+def fail_tasks(state: CoordinatorState, tasks: Iterable[TaskId], reason: str) -> None:
     """Marks tasks as failed, because their process is gone."""
     for task in tasks:
         if task in state.failed_tasks or isinstance(state.phase, Over):
@@ -68,12 +68,12 @@ def record_announcement(state: CoordinatorState, message: AnnounceStep) -> None:
     state.records[message.task], _ = failure_policy.step(record, event)
 
 
-def raise_in(state: CoordinatorState, failed: TaskFailed) -> None:
+def on_exception(state: CoordinatorState, failed: TaskFailed) -> None:
     """Judges an exception in a task's code. The report is repeated until a view ends the incarnation."""
     if not state.is_current(failed.task, failed.incarnation):
         return
     if failed.recourse is Recourse.STANDBY and _leave_to_standby(state, failed):
-        fall(state, (failed.task,), f"its state could not be read: {failed.error}")
+        fail_tasks(state, (failed.task,), f"its state could not be read: {failed.error}")
         return
     event = failure_policy.Raised(state.plan.task_name(failed.task), failed, state.options.failures_per_epoch_max)
     _judge(state, failed.task, failed.incarnation, event, f"it raised {failed.error}")
@@ -105,17 +105,17 @@ def _judge(
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
     advance_checkpoints(state, checkpoint_machine.Died((task,)))
-    state.tell(Milestone.DETECTED, task, dead, cause)
+    state.record_milestone(Milestone.DETECTED, task, dead, cause)
     reached = ((Milestone.DETECTED, state.now_ns),)
     _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, _backlog_before(state, task)))
     if isinstance(verdict, JobFailed):
         state.fail(verdict)
         return
-    state.failed_tasks[task] = verdict.is_cautious
-    state.unsettled[task] = None
+    state.failed_tasks[task] = verdict.is_single_step
+    state.recovering_tasks[task] = None
 
 
-def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
+def begin_rollback(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) -> None:
     """Begins a rollback, because no successor of this task alone can continue."""
     if state.is_rollback_due or not state.is_current(lost.task, lost.incarnation):
         return
@@ -138,18 +138,18 @@ def lose_log(state: CoordinatorState, lost: LogLost | JournalLost | SinkFenced) 
 
 def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[str, tuple[tuple[str, str | int], ...]]:
     match lost:
-        case LogLost(channel=channel, position=position, claim=claim):
+        case LogLost(channel=channel, position=position, received_up_to=received_up_to):
             if channel is None:
                 what = (
                     f"the causal log of task {name} is lost: it was gathered up to byte {position}, but a holder has"
-                    f" a copy up to byte {claim}"
+                    f" a copy up to byte {received_up_to}"
                 )
-                return what, (("found_bytes", position), ("copied_bytes", claim))
+                return what, (("found_bytes", position), ("copied_bytes", received_up_to))
             what = (
                 f"the causal log of task {name} is lost: it ends at element {position} of channel {channel}, and the"
-                f" receiver has received elements up to {claim}"
+                f" receiver has received elements up to {received_up_to}"
             )
-            return what, (("channel", channel), ("position", position), ("claim", claim))
+            return what, (("channel", channel), ("position", position), ("claim", received_up_to))
         case JournalLost():
             what = f"the journal of source {name} is lost with its keepers, and other tasks depend on what it has read"
             return what, ()
@@ -195,7 +195,7 @@ def _announce(state: CoordinatorState) -> None:
         state.emit(Send(slot, completed))
     state.records = {t: r for t, old in state.records.items() if not (r := _next_epoch(old)).is_clean}
     state.rollbacks = 0
-    state.is_mending_due |= not state.is_balanced  # standbys have a new checkpoint to reach
+    state.is_rebalance_due |= not state.is_balanced  # standbys have a new checkpoint to reach
 
 
 def _next_epoch(record: failure_policy.RecoveryRecord) -> failure_policy.RecoveryRecord:
@@ -215,10 +215,10 @@ def _issue(state: CoordinatorState) -> None:
         placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
         if not restarted and addresses == view.slots and assignment == state.assignment:
-            state.is_mending_due = False
+            state.is_rebalance_due = False
             return
         event = view_machine.ViewChange(restarted, state.completed, assignment, addresses)
-        _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.kept])
+        _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
     install_view(state, event)
 
 
@@ -288,10 +288,10 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
             state.hosted.setdefault(placement.slot, []).append(placement.task)
     for placement in began:
         state.phases[placement.task] = TaskPhase.WAITING if placement.slot is None else TaskPhase.RECOVERING
-        state.unsettled[placement.task] = None
+        state.recovering_tasks[placement.task] = None
         if placement.slot is not None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
-    state.failed_tasks, state.is_rollback_due, state.is_mending_due = {}, False, False
+    state.failed_tasks, state.is_rollback_due, state.is_rebalance_due = {}, False, False
     if all(placement.slot is not None for placement in view.placements):
         state.unplaced_since_ns = None
     elif state.unplaced_since_ns is None:
@@ -348,7 +348,7 @@ def _note_successor(state: CoordinatorState, task: TaskId, is_rollback: bool) ->
         recovery = failure_policy.Recovery(task, None, "rollback", None, (), _backlog_before(state, task))
     reached, _ = failure_policy.reach(recovery, (Milestone.VIEW,), state.now_ns)
     state.open_recoveries[task] = replace(reached, incarnation=incarnation)
-    state.tell(Milestone.VIEW, task, incarnation, recovery.cause)
+    state.record_milestone(Milestone.VIEW, task, incarnation, recovery.cause)
 
 
 def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
@@ -358,7 +358,7 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
         return
     state.phases[task] = status.phase
     if status.phase in SETTLED_PHASES:
-        state.unsettled.pop(task, None)
+        state.recovering_tasks.pop(task, None)
     recovery = state.open_recoveries.get(task)
     if recovery is None:
         _note_backlog(state, status)
@@ -373,7 +373,7 @@ def _reach(state: CoordinatorState, recovery: failure_policy.Recovery, milestone
     assert incarnation is not None, recovery
     state.open_recoveries[task], news = failure_policy.reach(recovery, milestones, state.now_ns)
     for milestone in news:
-        state.tell(milestone, task, incarnation, recovery.cause)
+        state.record_milestone(milestone, task, incarnation, recovery.cause)
     if state.open_recoveries[task].is_over:
         _close_recovery(state, task)
 

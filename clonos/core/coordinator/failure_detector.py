@@ -67,14 +67,14 @@ class WakingClock:
 class Alive(msgspec.Struct, frozen=True):
     """State of a slot that sent a message within its lease."""
 
-    heard_ns: int
+    last_message_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
     """State of a slot after a connection to it broke, until its next message."""
 
-    heard_ns: int
+    last_message_ns: int
     since_ns: int
     witness: SlotId  # slot or coordinator whose connection broke
 
@@ -138,7 +138,7 @@ def _on_message(_state: Alive | Suspected, event: MessageArrived) -> Alive:
 
 
 def _suspect(state: Alive, event: Broke) -> Suspected:
-    return Suspected(state.heard_ns, event.awake_ns, event.witness)
+    return Suspected(state.last_message_ns, event.awake_ns, event.witness)
 
 
 def _believe_second_witness(state: Suspected, event: Broke) -> Suspected | Dead:
@@ -149,7 +149,7 @@ def _believe_second_witness(state: Suspected, event: Broke) -> Suspected | Dead:
 
 
 def _check_lease(state: Alive, event: DetectorTick) -> Alive | Dead:
-    silent_ns = event.awake_ns - state.heard_ns
+    silent_ns = event.awake_ns - state.last_message_ns
     if silent_ns < event.limits.lease_ns:
         return state
     return Dead(f"it has been silent for {silent_ns // NANOSECONDS} ms, its lease")
@@ -157,7 +157,7 @@ def _check_lease(state: Alive, event: DetectorTick) -> Alive | Dead:
 
 def _check_grace(state: Suspected, event: DetectorTick) -> Suspected | Dead:
     limits = event.limits
-    if event.awake_ns - state.since_ns < limits.grace_ns and event.awake_ns - state.heard_ns < limits.lease_ns:
+    if event.awake_ns - state.since_ns < limits.grace_ns and event.awake_ns - state.last_message_ns < limits.lease_ns:
         return state
     return Dead("a connection to it broke and it has been silent since")
 
@@ -206,11 +206,11 @@ class MutualSuspicions:
 
     standing: dict[tuple[SlotId, SlotId], SuspicionSpan] = field(default_factory=dict)  # never mutated
 
-    def suspect(self, accuser: SlotId, suspect: SlotId, awake_ns: int) -> MutualSuspicions:
+    def suspect(self, reporter: SlotId, suspect: SlotId, awake_ns: int) -> MutualSuspicions:
         """Returns the suspicions after a new or a repeated one."""
-        before = self.standing.get((accuser, suspect))
+        before = self.standing.get((reporter, suspect))
         first_ns = awake_ns if before is None else before.first_ns
-        return MutualSuspicions({**self.standing, (accuser, suspect): SuspicionSpan(first_ns, awake_ns)})
+        return MutualSuspicions({**self.standing, (reporter, suspect): SuspicionSpan(first_ns, awake_ns)})
 
     def forget(self, slot: SlotId) -> MutualSuspicions:
         """Returns the suspicions without those of a dead slot."""

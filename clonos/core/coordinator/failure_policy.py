@@ -99,9 +99,9 @@ class EpochOver:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Verdict: begin a successor. ``is_cautious``: in single-step mode."""
+    """Verdict: begin a successor. ``is_single_step``: in single-step mode."""
 
-    is_cautious: bool
+    is_single_step: bool
 
 
 Verdict = Replace | JobFailed
@@ -127,8 +127,8 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
             f" (failures_per_epoch_max is {event.incarnations_max}), most recently because {event.reason}.",
             task_name=event.task_name,
         )
-    is_cautious = sum(deaths) >= DEATHS_BEFORE_SINGLE_STEP or record.incarnations >= INCARNATIONS_BEFORE_SINGLE_STEP
-    return record, Replace(is_cautious)
+    is_single_step = sum(deaths) >= DEATHS_BEFORE_SINGLE_STEP or record.incarnations >= INCARNATIONS_BEFORE_SINGLE_STEP
+    return record, Replace(is_single_step)
 
 
 def _poisoned(event: ProcessDied, place: AnnouncedElement) -> JobFailed:

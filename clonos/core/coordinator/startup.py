@@ -17,11 +17,11 @@ from clonos.core.coordinator.coordinator_effects import (
     Send,
     SlotsRefused,
 )
-from clonos.core.coordinator.coordinator_events import Begin, Received, StopAsked, Ticked
+from clonos.core.coordinator.coordinator_events import Begin, Received, StopRequested, Ticked
 from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Listening, Running, Starting
 from clonos.core.coordinator.failover import (
     assignment_for,
-    fall,
+    fail_tasks,
     install_view,
     note_progress,
     request_missing,
@@ -107,7 +107,7 @@ def register(state: CoordinatorState, event: Received) -> None:
     state.addresses[message.slot] = SlotAddress(
         message.slot, message.domain, message.data_address, message.control_address, message.public_key
     )
-    state.is_mending_due = True
+    state.is_rebalance_due = True
     if isinstance(state.phase, Starting):
         _start_if_ready(state)
 
@@ -225,11 +225,11 @@ def check_slots(state: CoordinatorState) -> None:
     horizon_ns = state.awake_ns - state.limits.lease_ns
     for slot in list(state.addresses):
         life = state.lives[slot]
-        if not isinstance(life, failure_detector.Alive) or life.heard_ns <= horizon_ns:
+        if not isinstance(life, failure_detector.Alive) or life.last_message_ns <= horizon_ns:
             update_life(state, slot, passed)
 
 
-def stop_early(state: CoordinatorState, _event: StopAsked) -> None:
+def stop_early(state: CoordinatorState, _event: StopRequested) -> None:
     """Stops the job before its first view, so nothing can be lost."""
     state.finish(Ending.ABORTED, "stopped before the job began")
 
@@ -315,7 +315,7 @@ def _adopt_view(state: CoordinatorState, highest_view: View) -> None:
     for status in list(state.statuses.values()):
         for each in status.tasks:
             note_progress(state, each)
-    fall(state, missing, "its slot sent nothing while the new coordinator listened")
+    fail_tasks(state, missing, "its slot sent nothing while the new coordinator listened")
     if not state.is_running:
         return
     domains = state.domains()

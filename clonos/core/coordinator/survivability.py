@@ -14,7 +14,7 @@ def what_is_not_survived(
 ) -> str:
     """Returns a sentence on what the loss of one domain would cost and which tasks already wait; empty if nothing."""
     without_standby, without_keeper, held_back, without_replicas = [], [], [], []
-    need_keepers, replicas = frozenset(plan.kept), plan.replicas or 0
+    need_keepers, replicas = frozenset(plan.with_keepers), plan.replicas or 0
     for task, (target, assigned) in enumerate(zip(targets, assignment, strict=True)):
         own = _domain_of(assigned, domains)
         elsewhere = [sum(domains[s] != own for s in backups) for backups in (assigned.standbys, assigned.keepers)]

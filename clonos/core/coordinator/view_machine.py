@@ -132,7 +132,7 @@ def _begun(
     assigned: Assignment,
     completed: CheckpointMetadata,
     is_fresh: bool,
-    is_cautious: bool,
+    is_single_step: bool,
 ) -> Placement:
     entry = completed.tasks[task]
     return Placement(
@@ -143,7 +143,7 @@ def _begun(
         objects=entry.objects,
         log_offset_bytes=entry.log_offset_bytes,
         is_fresh=is_fresh,
-        is_cautious=is_cautious,
+        is_single_step=is_single_step,
         standbys=assigned.standbys,
         keepers=assigned.keepers,
         keepers_since=(number,) * len(assigned.keepers),

@@ -53,13 +53,13 @@ class KeeperLink:
         """Returns what has not been shipped yet."""
         return tuple(logs.take_unshipped(self.dirty, self.shipped))
 
-    def acknowledge(self, kept: AppendAck) -> None:
+    def acknowledge(self, acknowledgement: AppendAck) -> None:
         """Takes an acknowledgement in; that of a keeper which is not ready withdraws earlier ones."""
         self.is_awaited = False
-        self.is_ready = kept.is_ready
-        if not kept.is_ready:
+        self.is_ready = acknowledgement.is_ready
+        if not acknowledgement.is_ready:
             self.acknowledged.clear()
-        for length in kept.lengths:
+        for length in acknowledgement.lengths:
             if length.end_bytes > self.acknowledged.get(length.log, -1):
                 self.acknowledged[length.log] = length.end_bytes
 
@@ -96,11 +96,11 @@ def held_by(links: Iterable[KeeperLink]) -> dict[SlotId, dict[LogId, int]]:
 class ExternalOutput:
     """Sender of the channel to an external system: releases output in order, and keeps it until it is confirmed."""
 
-    __slots__ = ("claim", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
+    __slots__ = ("received_up_to", "confirmed_seq", "cursor", "log", "releases", "unreleased_seq")
 
     def __init__(self, log: InflightLog) -> None:
         self.log = log
-        self.claim: int | None = None  # next number of the external system at registration
+        self.received_up_to: int | None = None  # next number of the external system at registration
         self.confirmed_seq = 0
         self.cursor = 0
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
@@ -110,7 +110,7 @@ class ExternalOutput:
 
     def open(self, next_number: int) -> None:
         """Goes on behind what the external system has, which has registered this incarnation."""
-        self.claim = self.confirmed_seq = self.cursor = next_number
+        self.received_up_to = self.confirmed_seq = self.cursor = next_number
         self.log.truncate(next_number)
 
     def append(self, kind: ElementKind, count: int, payload: bytes, requirement: Requirement) -> None:
@@ -121,7 +121,7 @@ class ExternalOutput:
 
     def release(self, links: list[KeeperLink], has_keepers: bool) -> list[Chunk]:
         """Returns the chunks that may leave now."""
-        if self.claim is None or (has_keepers and not links):
+        if self.received_up_to is None or (has_keepers and not links):
             return []
         while self.releases and self._is_free(self.releases[0], links):
             self.unreleased_seq = self.releases.popleft()[0]
@@ -143,8 +143,8 @@ class ExternalOutput:
         self.log.validate()
         ends = [self.unreleased_seq, *[end for end, _ in self.releases]]
         assert ends == sorted(ends) and ends[-1] == self.log.next_seq, (ends, self.log.next_seq)
-        if self.claim is not None:
-            assert self.claim <= self.confirmed_seq, (self.claim, self.confirmed_seq)
+        if self.received_up_to is not None:
+            assert self.received_up_to <= self.confirmed_seq, (self.received_up_to, self.confirmed_seq)
             assert self.log.start_seq <= max(self.cursor, self.confirmed_seq), (self.log.start_seq, self.cursor)
 
     def confirm(self, next_number: int) -> None:

@@ -45,7 +45,7 @@ class Keeper:
             return None
         follows = self.is_ready and message.ordinal == self.next_ordinal
         if not (follows or message.is_whole) or any(map(self.logs.has_gap, message.deltas)):
-            return self.kept(slot)
+            return self.acknowledgement(slot)
         self.next_ordinal = message.ordinal + 1
         for delta in message.deltas:
             self.logs.receive(delta)
@@ -62,9 +62,9 @@ class Keeper:
     def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
         """Returns every log held here to the task's successor, because nobody else may have its causes; to other askers
         only the logs they asked for."""
-        asked = plan.asked_for(asker)
+        asked = plan.logs_requested_by(asker)
         return self.logs.deltas(dict.fromkeys((*asked, *self.logs.replicas)) if asker == self.task else asked)
 
-    def kept(self, slot: SlotId) -> AppendAck:
+    def acknowledgement(self, slot: SlotId) -> AppendAck:
         """Returns an acknowledgement of the lengths of all logs."""
         return AppendAck(self.task, self.incarnation, slot, self.is_ready, self.logs.lengths())

@@ -43,7 +43,7 @@ class OutputGate:
         self.own_log = log_of(task)
         self.logs, self.coverage, self.shell = logs, coverage, shell
         self.needs_keepers = bool(options.keepers)
-        self.outside: ExternalOutput | None = None
+        self.external: ExternalOutput | None = None
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[ThreadId, int, Requirement]] = []  # (thread, log end) of calls with an effect that wait
@@ -57,46 +57,46 @@ class OutputGate:
 
     def open(self, log: InflightLog, view: View) -> None:
         """Registers with the external system that the task has a channel to."""
-        self.outside = ExternalOutput(log)
+        self.external = ExternalOutput(log)
         self.completed_seq = log.next_seq
-        self.shell.open_outside(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
+        self.shell.open_external(self.task, self.incarnation, view.generation, view.job_id, log.next_seq)
 
     @property
     def is_unregistered(self) -> bool:
         """Whether the external system has not answered the registration."""
-        return self.outside is not None and self.outside.claim is None
+        return self.external is not None and self.external.received_up_to is None
 
     @property
-    def claim(self) -> int | None:
+    def received_up_to(self) -> int | None:
         """Number of the next element that the external system lacks, as of the registration; None before it."""
-        return self.outside.claim if self.outside is not None else 0
+        return self.external.received_up_to if self.external is not None else 0
 
     @property
     def confirmed_seq(self) -> int:
         """Number below which the external system has confirmed all output."""
-        return self.outside.confirmed_seq if self.outside is not None else 0
+        return self.external.confirmed_seq if self.external is not None else 0
 
     @property
     def inflight_logs(self) -> list[InflightLog]:
         """In-flight log of the channel to the external system, if there is one."""
-        return [self.outside.log] if self.outside is not None else []
+        return [self.external.log] if self.external is not None else []
 
     def position_in(self, snapshot: Snapshot) -> int:
         """Number below which the external system must have confirmed all output before the snapshot counts."""
-        return dict(snapshot.outputs)[self.outside.log.channel] if self.outside is not None else 0
+        return dict(snapshot.outputs)[self.external.log.channel] if self.external is not None else 0
 
     def append(self, output: Output) -> None:
         """Takes output of the task for the external system."""
-        assert self.outside is not None, output.channel
-        is_known = self.outside.log.next_seq + output.count <= self.outside.confirmed_seq
-        self.outside.append(output.kind, output.count, output.payload, {} if is_known else self.requirement())
+        assert self.external is not None, output.channel
+        is_known = self.external.log.next_seq + output.count <= self.external.confirmed_seq
+        self.external.append(output.kind, output.count, output.payload, {} if is_known else self.requirement())
 
     def on_opened(self, next_number: int, superseded_next: int | None, generation: int) -> None:
         """Takes over what the external system has, which has registered this incarnation.
 
         Warns where an earlier generation has let out more than that: it may leave again, with other content.
         """
-        assert self.outside is not None
+        assert self.external is not None
         if superseded_next is not None and superseded_next > next_number:
             self.shell.warn(
                 f"output {next_number} to {superseded_next - 1} of {self.name} had left before"
@@ -106,19 +106,19 @@ class OutputGate:
                 next=superseded_next,
                 generation=view_name(generation),
             )
-        self.outside.open(next_number)
+        self.external.open(next_number)
         self.pump()
 
     def on_confirmed(self, next_number: int) -> None:
         """Takes over that the external system has all output below ``next_number``."""
-        assert self.outside is not None
-        self.outside.confirm(next_number)
+        assert self.external is not None
+        self.external.confirm(next_number)
 
     def on_completed(self, snapshot: Snapshot) -> None:
         """Forgets output before the checkpoint before this one: no restart goes back behind that."""
-        if self.outside is not None:
+        if self.external is not None:
             oldest_seq, self.completed_seq = self.completed_seq, self.position_in(snapshot)
-            self.shell.forget_outside(self.task, self.incarnation, oldest_seq)
+            self.shell.forget_external(self.task, self.incarnation, oldest_seq)
         if self.journal is not None:
             self.truncate_journal(snapshot.journal_offset_bytes)
 
@@ -140,7 +140,7 @@ class OutputGate:
         for link in self.keepers.values():
             link.mark(log)
 
-    def _kept_logs(self) -> Iterable[LogId]:
+    def _held_logs(self) -> Iterable[LogId]:
         """Returns the logs that keepers have to hold: all, or with ``replicas=f`` the own ones and the uncovered."""
         if self.coverage is None:
             return self.logs.replicas
@@ -150,7 +150,7 @@ class OutputGate:
 
     def requirement(self) -> Requirement:
         """Returns for each log the length it has now, where some keeper has not acknowledged it."""
-        lengths = {log: self.logs.end_bytes(log) for log in self._kept_logs()}
+        lengths = {log: self.logs.end_bytes(log) for log in self._held_logs()}
         if not self.keepers:
             return lengths
         required: Requirement = {}
@@ -163,7 +163,7 @@ class OutputGate:
 
     def pump(self) -> None:
         """Replicates to the keepers, then releases what they have acknowledged."""
-        is_waiting = bool(self.outside is not None or self.calls or (self.journal and self.journal.is_waiting))
+        is_waiting = bool(self.external is not None or self.calls or (self.journal and self.journal.is_waiting))
         if not is_waiting and self.coverage is None:
             return
         for link in self.keepers.values():
@@ -182,24 +182,24 @@ class OutputGate:
 
     def _keep_all(self, link: KeeperLink) -> None:
         # A new keeper gets all: a log may be covered by a keeper that is gone, or goes when this one is ready.
-        link.rewind(self.logs, self._kept_logs() if link.is_ready else None)
+        link.rewind(self.logs, self._held_logs() if link.is_ready else None)
         if link.dirty or not link.is_ready or self.journal is not None:
             self._keep(link, is_whole=True)
 
-    def on_kept(self, kept: AppendAck) -> None:
+    def on_append_ack(self, acknowledgement: AppendAck) -> None:
         """Takes an acknowledgement of a keeper in, and releases what waited for it."""
-        link = self.keepers.get(kept.slot)
-        if link is not None and kept.incarnation == self.incarnation:
-            link.acknowledge(kept)
+        link = self.keepers.get(acknowledgement.slot)
+        if link is not None and acknowledgement.incarnation == self.incarnation:
+            link.acknowledge(acknowledgement)
             if self.coverage is not None:
                 self.coverage.acknowledged(held_by(self.keepers.values()), self.logs)
             self.pump()
 
     def _release_output(self) -> None:
-        if self.outside is None:
+        if self.external is None:
             return
-        for chunk in self.outside.release(list(self.keepers.values()), self.needs_keepers):
-            self.shell.write_outside(
+        for chunk in self.external.release(list(self.keepers.values()), self.needs_keepers):
+            self.shell.write_external(
                 self.task, self.incarnation, chunk.first_seq, chunk.count, chunk.kind, chunk.payload
             )
 
@@ -270,16 +270,16 @@ class OutputGate:
         """Asserts what holds between two events."""
         for link in self.keepers.values():
             link.validate(self.logs)
-        if self.outside is not None:
-            self.outside.validate()
+        if self.external is not None:
+            self.external.validate()
         if self.journal is not None:
             self.journal.validate()
 
     def close(self) -> None:
         """Closes the channel to the external system, because the incarnation has ended."""
-        if self.outside is not None:
-            self.outside.log.close()
-            self.shell.close_outside(self.task, self.incarnation)
+        if self.external is not None:
+            self.external.log.close()
+            self.shell.close_external(self.task, self.incarnation)
 
     def close_journal(self, view: View, is_succeeded_here: bool) -> Delta | None:
         """Closes the journal; returns what it leaves for a successor in this slot."""

@@ -163,14 +163,14 @@ class SourceJournal:
         """Gives the task what every keeper has; nothing where there is no keeper."""
         self._release_to(min((link.acknowledged.get(self.id, 0) for link in links), default=0))
 
-    def _release_to(self, kept_bytes: int) -> None:
+    def _release_to(self, replicated_bytes: int) -> None:
         """Releases what was found as a whole: the task, which has it, cannot tell where in it an offset lies."""
-        if kept_bytes <= self.released_bytes or self.is_stopping:
+        if replicated_bytes <= self.released_bytes or self.is_stopping:
             return
-        given_bytes, self.released_bytes = self.given_bytes, kept_bytes
-        if kept_bytes >= self.found_bytes:
-            self.commands.put(Journalled(self._between(given_bytes, kept_bytes)))
-            self.shell.producers.acknowledge(self.task, self.incarnation, kept_bytes)
+        given_bytes, self.released_bytes = self.given_bytes, replicated_bytes
+        if replicated_bytes >= self.found_bytes:
+            self.commands.put(Journalled(self._between(given_bytes, replicated_bytes)))
+            self.shell.producers.acknowledge(self.task, self.incarnation, replicated_bytes)
             self.open_if_due()
 
     def read(self, read_bytes: int) -> None:

@@ -204,7 +204,7 @@ class LogReader:
         return self._data[at : at + size]
 
 
-def claims_of(log: bytes, inputs_count: int) -> list[int]:
+def elements_covered(log: bytes, inputs_count: int) -> list[int]:
     """Returns, per input, how many elements the steps of ``log`` cover, which its owner has therefore received.
 
     Raises: LogMalformed, if a step names an input that does not exist.

@@ -21,7 +21,7 @@ class Partitioning(StrEnum):
     HASH = "hash"  # by key group
     REBALANCE = "rebalance"  # element k of a task goes to task k mod n
     BROADCAST = "broadcast"  # every element to every task
-    OUTSIDE = "outside"  # to the external system of an immediate sink: one channel per task
+    EXTERNAL = "outside"  # to the external system of an immediate sink: one channel per task
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Edge:
     giver: str = ""
 
     def __post_init__(self) -> None:
-        assert (self.target is None) == (self.partitioning is Partitioning.OUTSIDE), self
+        assert (self.target is None) == (self.partitioning is Partitioning.EXTERNAL), self
 
     @property
     def target_vertex(self) -> int:
@@ -226,7 +226,7 @@ class Plan:
                 found[holder].append(log_of(TaskId(owner)))
         return tuple(tuple(logs) for logs in found)
 
-    def asked_for(self, task: TaskId) -> tuple[LogId, ...]:
+    def logs_requested_by(self, task: TaskId) -> tuple[LogId, ...]:
         """Returns the logs that a successor of the task requests: its own, and with unlimited sharing also those that
         it should hold.
 
@@ -250,7 +250,7 @@ class Plan:
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_source)
 
     @cached_property
-    def kept(self) -> tuple[TaskId, ...]:
+    def with_keepers(self) -> tuple[TaskId, ...]:
         """Tasks that need a keeper because they have external effects or a journal, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].has_effects or self.is_journalled(t))
 

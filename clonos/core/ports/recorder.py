@@ -164,7 +164,7 @@ def key_inside() -> str:
     return blake2b(f"{inside.key}/{inside.count_call()}".encode(), digest_size=16).hexdigest()
 
 
-class ServiceOutsideTask(JobError):
+class ServiceWithoutTask(JobError):
     """Error for a causal service used where the task cannot record it, most likely in a thread of the user's."""
 
     service: str
@@ -194,13 +194,13 @@ def confined_services() -> Iterator[None]:
         _confined = before
 
 
-def check_outside(service: str) -> None:
+def check_confined(service: str) -> None:
     """Checks that a service may use the real world; services call it when they find no task.
 
-    Raises: ServiceOutsideTask, if services are confined here and no external call is being made.
+    Raises: ServiceWithoutTask, if services are confined here and no external call is being made.
     """
     if _confined and _inside.get() is None:
-        raise ServiceOutsideTask(service)
+        raise ServiceWithoutTask(service)
 
 
 def tick_due_ns(last_ns: int, live_ns: int, tick_ns: int) -> int | None:

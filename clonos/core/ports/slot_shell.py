@@ -132,7 +132,7 @@ class SlotShell:
         """Asks for ``ReportReplicated``."""
         self._effects.append(effect.ReportReplicated(task, thread, end_bytes))
 
-    def noted(self, task: TaskId, thread: ThreadId) -> None:
+    def announce_ack(self, task: TaskId, thread: ThreadId) -> None:
         """Asks for ``ConfirmAnnouncement``."""
         self._effects.append(effect.ConfirmAnnouncement(task, thread))
 
@@ -152,23 +152,23 @@ class SlotShell:
         """Asks for ``ReadSnapshots``."""
         self._effects.append(effect.ReadSnapshots(purpose, names))
 
-    def open_outside(
+    def open_external(
         self, task: TaskId, incarnation: Incarnation, generation: int, job_id: str, restored_number: int
     ) -> None:
         """Asks for ``OpenSink``."""
         self._effects.append(effect.OpenSink(task, incarnation, generation, job_id, restored_number))
 
-    def write_outside(
+    def write_external(
         self, task: TaskId, incarnation: Incarnation, first_seq: int, count: int, kind: ElementKind, payload: bytes
     ) -> None:
         """Asks for ``WriteToSink``."""
         self._effects.append(effect.WriteToSink(task, incarnation, first_seq, count, kind, payload))
 
-    def forget_outside(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
+    def forget_external(self, task: TaskId, incarnation: Incarnation, before_number: int) -> None:
         """Asks for ``ForgetSinkOutput``."""
         self._effects.append(effect.ForgetSinkOutput(task, incarnation, before_number))
 
-    def close_outside(self, task: TaskId, incarnation: Incarnation) -> None:
+    def close_external(self, task: TaskId, incarnation: Incarnation) -> None:
         """Asks for ``CloseSink``."""
         self._effects.append(effect.CloseSink(task, incarnation))
 

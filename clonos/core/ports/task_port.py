@@ -82,7 +82,7 @@ class ReplayExtended(NamedTuple):
 
     log: bytes
     is_all: bool = False
-    is_cautious: bool = False
+    is_single_step: bool = False
 
 
 class Stopped(NamedTuple):
@@ -100,7 +100,7 @@ class Activation(NamedTuple):
     """Start of a thread that runs ``incarnation``, or (``is_shadow``) a shadow of it, whose log grows while it runs.
 
     ``log`` begins at ``log_offset_bytes`` and is all that holders had. ``journal`` begins where the snapshot says and
-    is all that keepers had. ``outside_claim`` is the number of the first output that the external system does not have.
+    is all that keepers had. ``external_seq`` is the number of the first output that the external system does not have.
     ``local_folder`` is for temporary files; the shell names it, and it is empty in the simulated world.
     """
 
@@ -110,11 +110,11 @@ class Activation(NamedTuple):
     log: bytes
     log_offset_bytes: int
     generation: int
-    is_cautious: bool
+    is_single_step: bool
     job_id: str
     journal: bytes = b""
     is_shadow: bool = False
-    outside_claim: int = 0
+    external_seq: int = 0
     local_folder: str = ""
 
 

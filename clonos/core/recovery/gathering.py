@@ -45,9 +45,11 @@ def holders_of(plan: Plan, view: View, task: TaskId) -> tuple[Holder, ...]:
     tasks = plan.holders[task]
     found = [Holder(t, False, slot) for t in tasks if (slot := view.placements[t].slot) is not None]
     # Where sharing stops every task has keepers, of its own log and of others that are not covered.
-    kept = (task, *tasks) if plan.replicas is not None else [t for t in plan.kept if t == task or t in tasks]
-    for kept_task in kept:
-        found += keepers_of(view, kept_task)
+    with_keepers = (
+        (task, *tasks) if plan.replicas is not None else [t for t in plan.with_keepers if t == task or t in tasks]
+    )
+    for keeper_task in with_keepers:
+        found += keepers_of(view, keeper_task)
     return tuple(found)
 
 
@@ -78,8 +80,8 @@ def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
     """
     for delta in answer.replicas if plan.replicas is None else ():
         if delta.log == log_of(answer.task) and delta.offset_bytes > base_bytes:
-            said = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
-            raise MessageMalformed(f"slot {answer.slot}", said)
+            problem = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
+            raise MessageMalformed(f"slot {answer.slot}", problem)
 
 
 def collect_reply(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:

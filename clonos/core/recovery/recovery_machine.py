@@ -79,7 +79,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class HandshakesReceived:
     """A receiver has stated; ``is_missing``: another one has not yet."""
 
     is_missing: bool
@@ -111,7 +111,7 @@ class SinkFencedOff:
     incarnation: Incarnation
 
 
-Event = Gathered | Restored | Stated | LogEnded | JournalMissing | SinkFencedOff
+Event = Gathered | Restored | HandshakesReceived | LogEnded | JournalMissing | SinkFencedOff
 
 # ------------------------------------------------------------------ effects
 
@@ -172,7 +172,7 @@ def _connect_when_ready(state: Recovering) -> Next[Recovering | Connecting]:
     return state, ()
 
 
-def _start_when_stated(state: Connecting, event: Stated) -> Next[Connecting | Replaying]:
+def _start_when_connected(state: Connecting, event: HandshakesReceived) -> Next[Connecting | Replaying]:
     if event.is_missing:
         return state, ()
     return Replaying(), (Start(),)
@@ -186,7 +186,7 @@ def _end_log(_state: Replaying | Stalled, event: LogEnded) -> Next[Live | Stalle
     return Live(), (GoLive(),)
 
 
-def _compare_again(state: Stalled, _event: Stated) -> Next[Stalled]:
+def _compare_again(state: Stalled, _event: HandshakesReceived) -> Next[Stalled]:
     return state, (Compare(state.positions),)
 
 
@@ -202,17 +202,17 @@ def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff
 HANDLERS: Table[Step] = {
     (Recovering, Gathered): _gather,
     (Recovering, Restored): _restore,
-    (Recovering, Stated): _stay,  # receivers state as soon as they know the view
-    (Connecting, Stated): _start_when_stated,
+    (Recovering, HandshakesReceived): _stay,  # receivers state as soon as they know the view
+    (Connecting, HandshakesReceived): _start_when_connected,
     (Connecting, Gathered): _stay,
-    (Replaying, Stated): _stay,
+    (Replaying, HandshakesReceived): _stay,
     (Replaying, LogEnded): _end_log,
     (Replaying, JournalMissing): _lose_journal,
-    (Stalled, Stated): _compare_again,
+    (Stalled, HandshakesReceived): _compare_again,
     (Stalled, LogEnded): _end_log,
-    (Live, Stated): _stay,
+    (Live, HandshakesReceived): _stay,
     (Live, LogEnded): _stay,
-    (Lost, Stated): _stay,
+    (Lost, HandshakesReceived): _stay,
     (Lost, LogEnded): _stay,  # it was fenced in mid-replay
     (Lost, JournalMissing): _stay,
     (Connecting, SinkFencedOff): _fence,
@@ -247,8 +247,8 @@ def phase_of(state: State) -> TaskPhase:
 def report_of(task: TaskId, incarnation: Incarnation, lost: Lost) -> LogLost | JournalLost | SinkFenced:
     """Returns what the coordinator is told of a lost incarnation."""
     match lost.cause:
-        case Behind(channel, position, claim):
-            return LogLost(task, incarnation, channel, position, claim)
+        case Behind(channel, position, received_up_to):
+            return LogLost(task, incarnation, channel, position, received_up_to)
         case JournalMissing():
             return JournalLost(task, incarnation)
         case SinkFencedOff(generation, by):

@@ -108,16 +108,16 @@ class Backups:
 
     def _install_standbys(self, view: View, hosted: Collection[TaskId]) -> None:
         # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
-        kept: dict[TaskId, Standby] = {}
+        remaining: dict[TaskId, Standby] = {}
         for placement in view.placements:
             task = placement.task
             if self.slot in placement.standbys:
-                kept[task] = self.standbys.get(task) or self._new_standby(placement)
-                kept[task].apply_view(placement.incarnation, placement.restore)
+                remaining[task] = self.standbys.get(task) or self._new_standby(placement)
+                remaining[task].apply_view(placement.incarnation, placement.restore)
             elif placement.slot == self.slot and task in self.standbys and task not in hosted:
-                kept[task] = self.standbys[task]
-                kept[task].apply_view(placement.incarnation, placement.restore)
-        self.standbys = kept
+                remaining[task] = self.standbys[task]
+                remaining[task].apply_view(placement.incarnation, placement.restore)
+        self.standbys = remaining
 
     def _new_standby(self, placement: Placement) -> Standby:
         task = placement.task
@@ -125,22 +125,22 @@ class Backups:
 
     def _install_shadows(self, view: View, installed: View) -> None:
         """Keeps a shadow while its incarnation has a standby here, and on if the next incarnation lives here."""
-        kept: dict[TaskId, Shadow] = {}
+        remaining: dict[TaskId, Shadow] = {}
         for task, shadow in self.shadows.items():
             placement = view.placements[task]
             if self._succeeds(shadow, placement, view, installed):
                 shadow.seal(placement.incarnation)
             at = placement.slot == self.slot if shadow.is_sealed else self.slot in placement.standbys
             if at and placement.incarnation == shadow.incarnation:
-                kept[task] = shadow
+                remaining[task] = shadow
             else:
                 shadow.close()
-        for task in sorted(self.plan.hot - kept.keys()) if self.context.options.causal_logging else ():
+        for task in sorted(self.plan.hot - remaining.keys()) if self.context.options.causal_logging else ():
             placement = view.placements[task]
             if self.slot in placement.standbys and placement.slot != self.slot:
-                kept[task] = Shadow(self.context, view, placement, self.completed, self._sessions)
-                kept[task].ask()
-        self.shadows = kept
+                remaining[task] = Shadow(self.context, view, placement, self.completed, self._sessions)
+                remaining[task].ask()
+        self.shadows = remaining
 
     def _succeeds(self, shadow: Shadow, placement: Placement, view: View, installed: View) -> bool:
         """Whether the incarnation that follows the shadow's begins here.
@@ -219,7 +219,7 @@ class Backups:
         for task, keeper in self.keepers.items():
             slot = self.view.placements[task].slot
             if keeper.is_ready and slot is not None:
-                self.shell.send(slot, keeper.kept(self.slot))
+                self.shell.send(slot, keeper.acknowledgement(self.slot))
 
     def validate(self) -> None:
         """Asserts what holds between two events."""

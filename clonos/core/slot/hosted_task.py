@@ -64,7 +64,7 @@ class HostedTask:
         options, parts = context.options, (self.logs, self.coverage)
         self.inputs = InputChannels(self.incarnation, *parts, options, self.shell, self.grown)
         self.outputs = OutputChannels(self.incarnation, *parts, self.shell)
-        self.effects = OutputGate(*head, self.plan, options, *parts, self.shell, self.running)
+        self.output_gate = OutputGate(*head, self.plan, options, *parts, self.shell, self.running)
         is_hot = self.task in self.plan.hot
         self.shadow_feeds = ShadowFeeds(*head, is_hot, self.logs, self.shell, options.inflight_memory_bytes)
         self.shadow_feeds.apply_view(placement.standbys)
@@ -96,10 +96,10 @@ class HostedTask:
         """Takes one step of the table, if there is an event, and does what it asks for."""
         if event is None:
             return
-        before, effects = type(self.state), self.recovery.step(event)
+        before, output_gate = type(self.state), self.recovery.step(event)
         if before is not type(self.state):
             self.context.on_status_change()
-        for effect in effects:
+        for effect in output_gate:
             match effect:
                 case recovery_machine.Connect(gathering):
                     self._connect(gathering)
@@ -136,10 +136,10 @@ class HostedTask:
             self.pending.adopt_final(PendingSnapshot(self.snapshot, self.placement.objects, 0))
             self.is_final = True
         self.apply_view(self.view)
-        for statement in self.outputs.take_early():
+        for handshake in self.outputs.take_early():
             with suppress(MessageMalformed):  # the connection that it came by is not known any more
-                self.on_handshake(statement)
-        self.stated()
+                self.on_handshake(handshake)
+        self.check_handshakes()
 
     def adopt_logs(self, found: dict[LogId, Delta]) -> None:
         """Adopts the longest copies as bytes; the own log from the restored offset on."""
@@ -148,7 +148,9 @@ class HostedTask:
         assert own is None or own.offset_bytes <= base, (self.task, own, base)
         self._begin_log(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
         copies = found.pop(journal_of(self.task), None), self._left_journal
-        self.effects.adopt_journal(self.snapshot, *copies, None if self.placement.is_first else self.view.generation)
+        self.output_gate.adopt_journal(
+            self.snapshot, *copies, None if self.placement.is_first else self.view.generation
+        )
         for log, delta in found.items():
             self._begin_log(log, delta.offset_bytes, delta.data)
 
@@ -166,7 +168,7 @@ class HostedTask:
             else:
                 log = InflightLog(channel.id, nexts.get(channel.id, 0), self.context.budget)
             if channel.receiver is None:
-                self.effects.open(log, self.view)
+                self.output_gate.open(log, self.view)
             else:
                 self.outputs.add(channel, log, () if self.coverage is not None else self.plan.shared_on[channel.id])
 
@@ -174,10 +176,10 @@ class HostedTask:
         """Lets the task's thread follow its log: starts it, or gives that of a shadow the rest."""
         own = self.logs.replicas[self.own_log]
         if self.running.is_attached:
-            self.running.follow_rest(own, self.placement.is_cautious)
+            self.running.follow_rest(own, self.placement.is_single_step)
         else:
-            journal, claim = self.effects.recovered_journal, self.effects.claim or 0
-            self.running.start(self.view, self.placement, self.snapshot, self.mirror, own, journal, claim)
+            journal, received_up_to = self.output_gate.recovered_journal, self.output_gate.received_up_to or 0
+            self.running.start(self.view, self.placement, self.snapshot, self.mirror, own, journal, received_up_to)
             self.mirror = None
         self.update_output_budget()
         self.running.flush()
@@ -192,17 +194,21 @@ class HostedTask:
             self.coverage.apply_view(view)
         self.outputs.apply_view(view)
         self.inputs.apply_view(view)
-        self.effects.apply_view(view)
+        self.output_gate.apply_view(view)
         self.update_output_budget()
 
-    def stated(self) -> None:
+    def check_handshakes(self) -> None:
         """Lets the table decide, because a claim has come or a receiver has been replaced."""
-        self.advance(recovery_machine.Stated(self.outputs.lacks_handshake or self.effects.is_unregistered))
+        self.advance(
+            recovery_machine.HandshakesReceived(self.outputs.lacks_handshake or self.output_gate.is_unregistered)
+        )
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
         end_bytes = self.logs.end_bytes(self.own_log)
-        behind, is_awaiting = self.outputs.compare(positions, self.effects.claim, end_bytes, self.found_bytes)
+        behind, is_awaiting = self.outputs.compare(
+            positions, self.output_gate.received_up_to, end_bytes, self.found_bytes
+        )
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
         self.advance(
@@ -230,7 +236,7 @@ class HostedTask:
         """Goes on with the shadow's thread: stands where an incarnation that had replayed so far would stand."""
         assert self.snapshot is not None, self.task
         self.running.take_over(shadow)
-        self.inputs.take_over(shadow.receivings, shadow.needed)
+        self.inputs.take_over(shadow.receivers, shadow.needed)
         self.outputs.truncate(self.snapshot.outputs)  # the slot may not know yet that its checkpoint is complete
         for checkpoint, snapshot in sorted(shadow.reached.items()):
             if checkpoint > self.placement.restore:
@@ -241,31 +247,31 @@ class HostedTask:
 
     def on_batch(self, batch: Batch, payload: bytes | memoryview) -> None:
         """Takes in elements: deltas first, then the elements for the task."""
-        receiving = self.inputs.take_in(batch)
-        if receiving is None:
+        receiver = self.inputs.take_in(batch)
+        if receiver is None:
             return
-        skip = receiving.accept(batch, len(payload))
+        skip = receiver.accept(batch, len(payload))
         if skip is not None:
             self.running.put(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
             self.shadow_feeds.took(batch, skip, payload)
-        self.inputs.grant(receiving)
+        self.inputs.grant(receiver)
 
     def grown(self, log: LogId) -> None:
         """Marks a log that is held here and has grown: it travels with what is sent next."""
         self.outputs.grown(log)
-        self.effects.grown(log)
+        self.output_gate.grown(log)
         self.shadow_feeds.grown(log)
 
     # ------------------------------------------------------------------ sending
 
-    def on_handshake(self, statement: ChannelHandshake) -> None:
+    def on_handshake(self, handshake: ChannelHandshake) -> None:
         """Resumes a channel where the receiver asks."""
-        sending = self.outputs.receive(statement)
-        if sending is not None:
-            was_missing = self.outputs.open_session(sending, statement)
+        sender = self.outputs.receive(handshake)
+        if sender is not None:
+            was_missing = self.outputs.open_session(sender, handshake)
             self.update_output_budget()
             if was_missing:
-                self.stated()
+                self.check_handshakes()
 
     def on_emission(self, emission: Emission) -> None:
         """Takes a step of the task: its log grows first, then what depends on it leaves."""
@@ -276,23 +282,23 @@ class HostedTask:
             self.grown(self.own_log)
         touched: dict[ChannelId, ChannelSender] = {}
         for output in emission.outputs:
-            sending = self.outputs.sendings.get(output.channel)
-            if sending is None:
-                self.effects.append(output)
+            sender = self.outputs.senders.get(output.channel)
+            if sender is None:
+                self.output_gate.append(output)
             else:
-                sending.append(output.kind, output.count, output.checkpoint, output.payload)
-                touched[output.channel] = sending
+                sender.append(output.kind, output.count, output.checkpoint, output.payload)
+                touched[output.channel] = sender
         for consumed in emission.consumed:
             self.inputs.processed(*consumed)
         if emission.snapshot is not None:
             self.take_snapshot(emission.snapshot, emission.prepared, emission.more, emission.whole)
-        for sending in touched.values():
-            self.outputs.pump(sending)
-        self.effects.pump()
+        for sender in touched.values():
+            self.outputs.pump(sender)
+        self.output_gate.pump()
         if self.shadow_feeds.is_hot:
             may_begin = emission.snapshot is not None and isinstance(self.state, recovery_machine.Live)
             self.shadow_feeds.on_emission(emission, self.inputs.received if may_begin else None)
-        self.effects.read_journal(emission.journal_read_bytes)
+        self.output_gate.read_journal(emission.journal_read_bytes)
         self.running.on_emission(emission)
         self.update_output_budget()
 
@@ -302,7 +308,7 @@ class HostedTask:
         if self.is_paused and not self.plan.inputs[self.task]:
             budget_bytes = 0
         self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.running.handled_bytes)
-        self.effects.set_out_of_budget(budget_bytes <= 0)
+        self.output_gate.set_out_of_budget(budget_bytes <= 0)
 
     def pause_sources(self, is_paused: bool) -> None:
         """Takes over whether sources of this slot may read."""
@@ -311,11 +317,11 @@ class HostedTask:
 
     def on_segment_loaded(self, channel: ChannelId) -> None:
         """Goes on with a channel whose segment is in memory again."""
-        sending = self.outputs.sendings.get(channel)
-        if sending is None:
-            self.effects.pump()
+        sender = self.outputs.senders.get(channel)
+        if sender is None:
+            self.output_gate.pump()
         else:
-            self.outputs.pump(sending)
+            self.outputs.pump(sender)
             self.update_output_budget()
 
     # ------------------------------------------------------------------ snapshots
@@ -326,7 +332,7 @@ class HostedTask:
         """Stores a barrier's snapshot under this incarnation, whatever its thread began as."""
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
-        name = self.pending.take(snapshot, parts, self.effects.position_in(snapshot), more)
+        name = self.pending.take(snapshot, parts, self.output_gate.position_in(snapshot), more)
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot, more)
         if whole is not None:
@@ -342,7 +348,7 @@ class HostedTask:
 
     def acknowledge_snapshots(self) -> None:
         """Acknowledges snapshots; a sink's when the external system has confirmed all output before the barrier."""
-        for message in self.pending.acknowledgements(self.task, self.incarnation, self.effects.confirmed_seq):
+        for message in self.pending.acknowledgements(self.task, self.incarnation, self.output_gate.confirmed_seq):
             self.shell.send(COORDINATOR, message)
 
     def on_completed(self, completed: Completed) -> None:
@@ -352,14 +358,14 @@ class HostedTask:
         snapshot = self.pending.complete(completed.checkpoint)
         if snapshot is not None:
             self.outputs.truncate(snapshot.outputs)
-            self.effects.on_completed(snapshot)
+            self.output_gate.on_completed(snapshot)
 
     def on_trigger(self, message: Triggered) -> None:
         """Asks a source for a barrier; the source takes in nothing more where the job stops behind it."""
         if self.running.is_superseded(message):
             return
-        if message.then_pause and self.effects.journal is not None:
-            self.effects.journal.stop()
+        if message.then_pause and self.output_gate.journal is not None:
+            self.output_gate.journal.stop()
         self.running.ask(message)
 
     # ------------------------------------------------------------------ heartbeat and end
@@ -371,14 +377,14 @@ class HostedTask:
         self.reports.tick()
         self.outputs.tick()
         self.inputs.tick()
-        self.effects.tick()
+        self.output_gate.tick()
         self.shadow_feeds.tick()
         self.acknowledge_snapshots()
 
     def validate(self) -> None:
         """Asserts what holds between two events, in each part."""
         assert self.recovery.is_recovering == (self.inputs.view is None), self.state
-        for part in (self.logs, self.inputs, self.outputs, self.effects, self.shadow_feeds, self.pending):
+        for part in (self.logs, self.inputs, self.outputs, self.output_gate, self.shadow_feeds, self.pending):
             part.validate()
         if self.coverage is not None:
             self.coverage.validate(self.logs)
@@ -387,13 +393,13 @@ class HostedTask:
     def close(self, view: View) -> Delta | None:
         """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""
         self.outputs.close()
-        self.effects.close()
-        left = self.effects.close_journal(view, view.placements[self.task].slot == self.context.slot)
+        self.output_gate.close()
+        left = self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
         self.shell.stop_task(self.task, self.thread)
         return left
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
         """Returns the log of ``wanted`` and the replicas that it should hold, as far as they are here; while this task
         recovers, as far as holders have sent them."""
-        logs = self.plan.asked_for(wanted)
+        logs = self.plan.logs_requested_by(wanted)
         return self.recovery.gathered(logs) if self.recovery.is_recovering else self.logs.deltas(logs)

@@ -43,7 +43,7 @@ class HostedThread(CommandQueue):
         mirror: Mirror | None,
         own: Replica,
         journal: bytes,
-        outside_claim: int,
+        external_seq: int,
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
         activation = Activation(
@@ -53,17 +53,17 @@ class HostedThread(CommandQueue):
             bytes(own.data),
             own.start_bytes,
             view.generation,
-            placement.is_cautious,
+            placement.is_single_step,
             view.job_id,
             journal,
-            outside_claim=outside_claim,
+            external_seq=external_seq,
         )
         self.attach(self.shell.start_task(self.task, self.number, activation))
 
-    def follow_rest(self, own: Replica, is_cautious: bool) -> None:
+    def follow_rest(self, own: Replica, is_single_step: bool) -> None:
         """Gives the thread of a shadow the end of the log: it is live behind that."""
         assert own.start_bytes <= self.fed_bytes <= own.end_bytes, self.task
-        self.put(ReplayExtended(bytes(own.data[self.fed_bytes - own.start_bytes :]), True, is_cautious))
+        self.put(ReplayExtended(bytes(own.data[self.fed_bytes - own.start_bytes :]), True, is_single_step))
 
     def flush(self) -> None:
         """Hands over what has waited, the highest barrier last."""

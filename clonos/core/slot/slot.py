@@ -134,15 +134,15 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None:
             hosted.inputs.on_position(position)
 
-    def _on_handshake(self, sender: SlotId, statement: ChannelHandshake, _payload: object) -> None:
-        channel = self.plan.channels[statement.channel]
-        check_lengths(sender, statement.lengths, self.plan)
-        if self.early_messages.holds(sender, statement, self.view.number):
+    def _on_handshake(self, sender: SlotId, handshake: ChannelHandshake, _payload: object) -> None:
+        channel = self.plan.channels[handshake.channel]
+        check_lengths(sender, handshake.lengths, self.plan)
+        if self.early_messages.holds(sender, handshake, self.view.number):
             return
-        check_life(sender, channel.receiving_task, statement.receiver, self.view)
-        hosted = self.life(channel.sender, statement.sender)
+        check_life(sender, channel.receiving_task, handshake.receiver, self.view)
+        hosted = self.life(channel.sender, handshake.sender)
         if hosted is not None:
-            hosted.on_handshake(statement)
+            hosted.on_handshake(handshake)
 
     def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
         """Answers at once, in every state, under the question's view or a later one with the same asker."""
@@ -171,7 +171,7 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None:
             hosted.on_log_reply(answer)
 
-    def _on_keep(self, sender: SlotId, message: AppendLog, payload: object) -> None:
+    def _on_append_log(self, sender: SlotId, message: AppendLog, payload: object) -> None:
         self.backups.on_append_log(sender, message, payload)
 
     def _on_standby_update(self, sender: SlotId, update: StandbyUpdate, payload: bytes | memoryview) -> None:
@@ -180,11 +180,11 @@ class Slot(StorageEvents, LocalEvents):
     def _on_feed(self, sender: SlotId, message: FeedShadow, payload: bytes | memoryview) -> None:
         self.backups.on_feed(sender, message, payload)
 
-    def _on_kept(self, sender: SlotId, message: AppendAck, _payload: object) -> None:
+    def _on_append_ack(self, sender: SlotId, message: AppendAck, _payload: object) -> None:
         check_itself(sender, message.slot)
         hosted = self.life(message.task, message.incarnation)
         if hosted is not None:
-            hosted.effects.on_kept(message)
+            hosted.output_gate.on_append_ack(message)
 
     def _on_feed_ack(self, sender: SlotId, message: FeedAck, _payload: object) -> None:
         check_itself(sender, message.slot)
@@ -197,10 +197,10 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None:
             hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
 
-    def _on_noted(self, _sender: SlotId, noted: AnnounceAck, _payload: object) -> None:
-        hosted = self.life(noted.task, noted.incarnation)
-        if hosted is not None and hosted.reports.on_acknowledged(noted):
-            self.shell.noted(noted.task, hosted.thread)
+    def _on_announce_ack(self, _sender: SlotId, announce_ack: AnnounceAck, _payload: object) -> None:
+        hosted = self.life(announce_ack.task, announce_ack.incarnation)
+        if hosted is not None and hosted.reports.on_acknowledged(announce_ack):
+            self.shell.announce_ack(announce_ack.task, hosted.thread)
 
     def _on_hold(self, _sender: SlotId, _hold: Hold, _payload: object) -> None:
         if self.pressure.hold():
@@ -228,7 +228,7 @@ class Slot(StorageEvents, LocalEvents):
             if hosted not in begun:
                 hosted.apply_view(view)
                 hosted.gather_again(view)
-                hosted.stated()
+                hosted.check_handshakes()
         for speaker, message in self.early_messages.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
                 self._on_message(speaker, message, b"")
@@ -365,9 +365,9 @@ MACHINE: Machine[Slot, Event, None] = Machine(
         (Slot, event.JournalMissed): Slot.on_journal_lost,
         (Slot, event.ProducerDataRead): Slot.on_journal,
         (Slot, event.ProducerFailed): Slot.on_producer_failed,
-        (Slot, event.SinkOpened): Slot.on_outside_opened,
-        (Slot, event.SinkRefused): Slot.on_outside_fenced,
-        (Slot, event.SinkConfirmed): Slot.on_outside_confirmed,
+        (Slot, event.SinkOpened): Slot.on_external_opened,
+        (Slot, event.SinkRefused): Slot.on_external_fenced,
+        (Slot, event.SinkConfirmed): Slot.on_external_confirmed,
         (Slot, event.SnapshotWritten): Slot.on_snapshot_written,
         (Slot, event.WholeStateWritten): Slot.on_whole_written,
         (Slot, event.SnapshotsRead): Slot.on_objects_read,
@@ -387,8 +387,8 @@ FROM_SLOTS: Handlers = {
     ChannelHandshake: Slot._on_handshake,
     LogRequest: Slot._on_log_request,
     LogReply: Slot._on_log_reply,
-    AppendLog: Slot._on_keep,
-    AppendAck: Slot._on_kept,
+    AppendLog: Slot._on_append_log,
+    AppendAck: Slot._on_append_ack,
     StandbyUpdate: Slot._on_standby_update,
     FeedShadow: Slot._on_feed,
     FeedAck: Slot._on_feed_ack,
@@ -400,7 +400,7 @@ FROM_COORDINATOR: Handlers = {
     Trigger: Slot._on_trigger,
     Completed: Slot._on_completed,
     Release: Slot._on_release,
-    AnnounceAck: Slot._on_noted,
+    AnnounceAck: Slot._on_announce_ack,
     Hold: Slot._on_hold,
 }
 """What the coordinator may send."""

@@ -136,8 +136,8 @@ class Story:
         return [self._line(entry) for entry in list(merge(*rings, key=_number))[-STORY_LINES_MAX:]]
 
     def _line(self, entry: Entry) -> str:
-        number, noted_ns, form, *values = entry
-        age_s = (self._now_ns - noted_ns) / 1e9
+        number, recorded_ns, form, *values = entry
+        age_s = (self._now_ns - recorded_ns) / 1e9
         return f"#{number}, {age_s:.1f} s ago: {form.format(*values)}"[:STORY_LINE_CHARACTERS_MAX]
 
     def __str__(self) -> str:

@@ -32,10 +32,13 @@ class TaskReports:
         self.announced_step = AnnounceStep(self.task, self.incarnation, channel, first_seq)
         self.shell.send(COORDINATOR, self.announced_step)
 
-    def on_acknowledged(self, noted: AnnounceAck) -> bool:
+    def on_acknowledged(self, announce_ack: AnnounceAck) -> bool:
         """Returns whether this acknowledges the step that the task waits with."""
         announced = self.announced_step
-        if announced is None or (announced.channel, announced.first_seq) != (noted.channel, noted.first_seq):
+        if announced is None or (announced.channel, announced.first_seq) != (
+            announce_ack.channel,
+            announce_ack.first_seq,
+        ):
             return False
         self.announced_step = None
         return True

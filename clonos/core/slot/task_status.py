@@ -12,7 +12,7 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
     """Returns what the slot reports to the coordinator about a task."""
     is_live = isinstance(hosted.state, recovery_machine.Live)
     phase = TaskPhase.FINAL if hosted.is_final and is_live else recovery_machine.phase_of(hosted.state)
-    logs = hosted.outputs.inflight_logs + hosted.effects.inflight_logs
+    logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
     counters = (
         *(((TaskCounter.RECORDS_IN, hosted.running.records_in),) if hosted.running.records_in is not None else ()),
         (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.own_log)),
@@ -28,7 +28,7 @@ def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:
     """Returns what waits in the task's inputs, if it is known."""
     if isinstance(hosted.state, recovery_machine.Recovering):
         return ()
-    if hosted.effects.journal is not None:
-        return ((TaskCounter.BACKLOG_BYTES, hosted.effects.journal.unread_bytes),)
+    if hosted.output_gate.journal is not None:
+        return ((TaskCounter.BACKLOG_BYTES, hosted.output_gate.journal.unread_bytes),)
     backlog = hosted.inputs.backlog
     return () if backlog is None else ((TaskCounter.BACKLOG_ELEMENTS, backlog),)

@@ -90,7 +90,7 @@ class LocalEvents(ABC):
         """Releases a call with an effect when the keepers have its log."""
         hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
-            hosted.effects.on_await_replicated(event.thread, event.end_bytes)
+            hosted.output_gate.on_await_replicated(event.thread, event.end_bytes)
 
     def on_announce_step(self, event: StepAnnounced) -> None:
         """Tells the coordinator which element a task in single steps is about to take."""
@@ -101,20 +101,20 @@ class LocalEvents(ABC):
     def on_open_journal(self, event: JournalWanted) -> None:
         """Connects a journalled source that is live."""
         hosted = self.thread(event.task, event.thread)
-        if isinstance(hosted, HostedTask) and hosted.effects.journal is not None:
-            hosted.effects.journal.want()
+        if isinstance(hosted, HostedTask) and hosted.output_gate.journal is not None:
+            hosted.output_gate.journal.want()
 
     def on_journal(self, event: ProducerDataRead) -> None:
         """Journals whole records, which the producer cannot send again."""
         hosted = self.life(event.task, event.incarnation)
-        if hosted is not None and hosted.effects.journal is not None:
-            hosted.effects.on_journal_data(event.data)
+        if hosted is not None and hosted.output_gate.journal is not None:
+            hosted.output_gate.on_journal_data(event.data)
 
     def on_producer_failed(self, event: ProducerFailed) -> None:
         """Opens a producer's connection again at the heartbeat, or reports that it cannot be opened."""
         hosted = self.life(event.task, event.incarnation)
-        if hosted is not None and hosted.effects.journal is not None:
-            failed = hosted.effects.journal.on_failed(event.error)
+        if hosted is not None and hosted.output_gate.journal is not None:
+            failed = hosted.output_gate.journal.on_failed(event.error)
             if failed is not None and hosted.reports.failed is None:
                 hosted.reports.fail(failed)
 
@@ -146,24 +146,24 @@ class LocalEvents(ABC):
             if successor is not None:  # that would have gone on from it
                 self.drop_shadow(successor)
 
-    def on_outside_opened(self, event: SinkOpened) -> None:
+    def on_external_opened(self, event: SinkOpened) -> None:
         """Lets a sink's output leave from where its external system has it."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.effects.on_opened(event.next_number, event.superseded_next, hosted.view.generation)
-            hosted.stated()
+            hosted.output_gate.on_opened(event.next_number, event.superseded_next, hosted.view.generation)
+            hosted.check_handshakes()
             self.send_status_if_due()
 
-    def on_outside_fenced(self, event: SinkRefused) -> None:
+    def on_external_fenced(self, event: SinkRefused) -> None:
         """Reports that another incarnation has taken a sink over."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
             hosted.advance(recovery_machine.SinkFencedOff(event.generation, event.by))
             self.send_status_if_due()
 
-    def on_outside_confirmed(self, event: SinkConfirmed) -> None:
+    def on_external_confirmed(self, event: SinkConfirmed) -> None:
         """Forgets output that the external system has."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
-            hosted.effects.on_confirmed(event.next_number)
+            hosted.output_gate.on_confirmed(event.next_number)
             hosted.acknowledge_snapshots()

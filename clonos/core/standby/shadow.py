@@ -66,7 +66,7 @@ class Shadow:
         #: Invariant: a thread has a number and a handle, or neither
         self.fed_bytes = 0  # end of the log that the thread has been given
         #: Invariant: fed_bytes <= end of the own log here
-        self.receivings: dict[ChannelId, ChannelReceiver] = {}
+        self.receivers: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
         self.worked_bytes = self.handled_bytes = self.records_in = 0
         self.reported_bytes = 0  # of what was worked off
@@ -140,7 +140,7 @@ class Shadow:
         starts, nexts = dict(snapshot.inputs), dict(snapshot.outputs)
         for channel in self.plan.inputs[self.task]:
             start = starts.get(channel.id, 0)
-            self.receivings[channel.id] = ChannelReceiver(channel, start, start, window_bytes)
+            self.receivers[channel.id] = ChannelReceiver(channel, start, start, window_bytes)
         for channel in self.plan.outputs[self.task]:
             self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), context.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
@@ -175,18 +175,18 @@ class Shadow:
             self.fed_bytes = own.end_bytes
 
     def _feed(self, message: FeedShadow, payload: bytes | memoryview) -> None:
-        receiving = self.receivings[message.channel]
+        receiver = self.receivers[message.channel]
         end = message.first_seq + message.count
         cost = cost_bytes(message.count, len(payload))
-        if end <= receiving.next_seq:
+        if end <= receiver.next_seq:
             self.skipped_bytes += cost
             return
-        skip = max(message.skip, receiving.next_seq - message.first_seq)
+        skip = max(message.skip, receiver.next_seq - message.first_seq)
         assert self.handle is not None, self.task
-        if message.first_seq + skip != receiving.next_seq:
+        if message.first_seq + skip != receiver.next_seq:
             self.renew()
             return
-        receiving.give(end, cost)
+        receiver.give(end, cost)
         self.handle.put(Delivered(message.channel, message.kind, message.count, skip, message.checkpoint, payload))
 
     # ------------------------------------------------------------------ what its thread tells
@@ -197,7 +197,7 @@ class Shadow:
         for output in emission.outputs:
             self.outputs[output.channel].append(output.kind, output.count, output.checkpoint, output.payload)
         for channel, next_seq, freed_bytes in emission.consumed:
-            self.receivings[channel].processed(next_seq, freed_bytes)
+            self.receivers[channel].processed(next_seq, freed_bytes)
             self.worked_bytes += freed_bytes
         self.handled_bytes += emission.cost_bytes
         self.records_in = emission.records_in or self.records_in
@@ -283,8 +283,8 @@ class Shadow:
         assert self.handle is None or not self.is_refused, self.task
         assert self.handle is None or self.fed_bytes <= self.logs.end_bytes(self.own_log), (self.task, self.fed_bytes)
         self.logs.validate()
-        for receiving in self.receivings.values():
-            receiving.validate()
+        for receiver in self.receivers.values():
+            receiver.validate()
         for log in self.outputs.values():
             log.validate()
 

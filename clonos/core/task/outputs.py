@@ -123,7 +123,7 @@ class OutputPort:
     def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
         """Adds a barrier or the end of the stream for every receiver, but not for an external system."""
         self._encode_gathered()
-        if self.partitioning is Partitioning.OUTSIDE:
+        if self.partitioning is Partitioning.EXTERNAL:
             return
         for index, channel in enumerate(self.channels):
             self._outputs.append(Output(channel, kind, 1, checkpoint, b""))
@@ -141,7 +141,7 @@ class TaskOutputs:
 
     __slots__ = ("_by_port", "_ports", "_positions", "are_columnar")
 
-    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, outside_claim: int = 0) -> None:
+    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, external_seq: int = 0) -> None:
         restored = dict(snapshot.outputs) if snapshot else {}
         by_edge: dict[int, list[Channel]] = {}
         for channel in plan.outputs[task]:
@@ -151,7 +151,7 @@ class TaskOutputs:
         for number, channels in by_edge.items():
             edge = plan.edges[number]
             next_seqs = [restored.get(channel.id, 0) for channel in channels]
-            known_seq = outside_claim if edge.partitioning is Partitioning.OUTSIDE else 0
+            known_seq = external_seq if edge.partitioning is Partitioning.EXTERNAL else 0
             output_port = OutputPort(edge, channels, next_seqs, plan.max_parallelism, known_seq)
             self._ports.append(output_port)
             self._by_port.setdefault(edge.port, []).append(output_port)

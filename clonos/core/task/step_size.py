@@ -31,10 +31,10 @@ class StepSize:
     """Step size of one incarnation. It is not logged, because the log has the length of each step."""
 
     def __init__(
-        self, options: Options, port: TaskPort, is_cautious: bool, *, single_step_ns_max: int = SINGLE_STEP_NS_MAX
+        self, options: Options, port: TaskPort, is_single_step: bool, *, single_step_ns_max: int = SINGLE_STEP_NS_MAX
     ) -> None:
         self._options, self._port, self._single_step_ns_max = options, port, single_step_ns_max
-        self._is_single_step = is_cautious
+        self._is_single_step = is_single_step
         self._announced = 0
         self._first_announced_ns = 0
         self._barriers = 0  # barriers since the first announced element

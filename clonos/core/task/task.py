@@ -56,13 +56,13 @@ class Task:
         snapshot = activation.snapshot
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
-        self.pace = StepSize(options, port, activation.is_cautious)
+        self.pace = StepSize(options, port, activation.is_single_step)
         name = plan.task_name(task)
         self.log = self._open_log(name, activation)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
-        self.outputs = TaskOutputs(plan, task, snapshot, activation.outside_claim)
+        self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
         self.collected = StepCollector(self.outputs, self.log)
         self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
@@ -221,7 +221,7 @@ class Task:
             self.reading.feed(command.data)
         elif isinstance(command, ReplayExtended):
             self.log.extend(command.log, command.is_all)
-            if command.is_cautious:
+            if command.is_single_step:
                 self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)

@@ -65,7 +65,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):
 class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channel_handshake"):
     """Receiver to sender of a channel: opens a session, grants credit, and says what the receiver has received.
 
-    ``claim`` is the sequence number below which the receiver has all elements, or its own log has their steps.
+    ``received_up_to`` is the sequence number below which the receiver has all elements, or its own log has their steps.
     ``credit_bytes`` is granted since the session began, a running total. ``lengths`` names every replica when a session
     begins, and afterwards those that changed.
     """
@@ -76,6 +76,6 @@ class ChannelHandshake(msgspec.Struct, frozen=True, array_like=True, tag="channe
     sender: Incarnation
     session: Count
     next_seq: Count
-    claim: Count
+    received_up_to: Count
     credit_bytes: Count
     lengths: tuple[Length, ...]

@@ -115,7 +115,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
     ``restore``, ``objects`` and ``log_offset_bytes`` belong to the incarnation and do not change during its life.
     ``is_fresh``: the incarnation began with its generation, so its log is empty and it requests no logs.
-    ``is_cautious``: the task runs in single-step mode, with one element per step, and announces each (protocol 6).
+    ``is_single_step``: the task runs in single-step mode, with one element per step, and announces each (protocol 6).
     ``keepers_since`` has, for each keeper, the first of the consecutive views that name it. A keeper that missed a view
     in between begins anew.
     """
@@ -127,7 +127,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
     objects: tuple[ObjectName, ...]
     log_offset_bytes: Count
     is_fresh: bool
-    is_cautious: bool
+    is_single_step: bool
     standbys: tuple[SlotId, ...]
     keepers: tuple[SlotId, ...]
     keepers_since: tuple[ViewNumber, ...] = ()

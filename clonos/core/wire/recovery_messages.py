@@ -46,16 +46,16 @@ class LogReply(msgspec.Struct, frozen=True, array_like=True, tag="log_reply"):
 class LogLost(msgspec.Struct, frozen=True, array_like=True, tag="log_lost"):
     """Task to coordinator: its log ends before what others have received from it, so the generation must end.
 
-    The receiver of ``channel`` has output up to sequence number ``claim``, but the log ends at ``position``. Without a
-    channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a view ends the
-    generation. See: protocol 6, rule 8.
+    The receiver of ``channel`` has output up to sequence number ``received_up_to``, but the log ends at ``position``.
+    Without a channel both are byte offsets of the log itself, of which a holder has a longer copy. Repeated until a
+    view ends the generation. See: protocol 6, rule 8.
     """
 
     task: TaskId
     incarnation: Incarnation
     channel: ChannelId | None
     position: Count
-    claim: Count
+    received_up_to: Count
 
 
 class JournalLost(msgspec.Struct, frozen=True, array_like=True, tag="journal_lost"):

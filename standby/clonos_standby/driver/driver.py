@@ -41,7 +41,7 @@ from clonos.core.coordinator.coordinator_events import (
     SlotGone,
     SlotRefused,
     SlotUnreachable,
-    StopAsked,
+    StopRequested,
     Ticked,
 )
 from clonos.core.model.errors import EnvironmentFault
@@ -159,7 +159,7 @@ class Driver:
 
     def stop(self, drain: bool) -> None:
         """Ends the job: with a final checkpoint if ``drain`` is True, else at once."""
-        self._post(StopAsked(drain, self._clock.now_ns()))
+        self._post(StopRequested(drain, self._clock.now_ns()))
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
         """Returns the answer of ``question``, which is called with the coordinator in its own thread while that

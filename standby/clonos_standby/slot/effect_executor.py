@@ -20,7 +20,7 @@ from clonos.io.local.spill import SpillFolder
 from clonos.io.net.frames import slot_name
 from clonos.io.net.transport import Transport
 from clonos.io.store.store import CheckpointStore
-from clonos.operators.connector_contract import ImmediateSink, OutsideIdentity
+from clonos.operators.connector_contract import ImmediateSink, WriterIdentity
 from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.sink_thread import SinkThread
 from clonos_standby.slot.surroundings import SlotSurroundings
@@ -177,7 +177,7 @@ class EffectExecutor:
         sink = self._image.sink_of(plan.vertex_of[task])
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
-        identity = OutsideIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
+        identity = WriterIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
         opened = SinkThread(self._context, sink, identity, asked.restored_number, task, channel)
         self._sinks[task, asked.incarnation] = opened
         self._threads.append(opened.thread)

@@ -70,7 +70,7 @@ class SlotHost:
             get_ready_for_columns()
         self._options = self._image.options
         self._clock = SlewedClock()
-        self._born_ns = self._heard_ns = time.monotonic_ns()
+        self._born_ns = self._last_message_ns = time.monotonic_ns()
         self._tick_ns = self._options.heartbeat_ms * NANOSECONDS_PER_MS
         self._register_ns = 0
         binding = towards(launch_spec.binding, launch_spec.coordinator_address)
@@ -130,8 +130,8 @@ class SlotHost:
         registration ``slots_wait_ms + orphan_after_ms`` after the start."""
         options = self._options
         if self._transport.is_open(COORDINATOR):
-            self._heard_ns = now_ns
-        elif now_ns - self._heard_ns > options.orphan_after_ms * NANOSECONDS_PER_MS:
+            self._last_message_ns = now_ns
+        elif now_ns - self._last_message_ns > options.orphan_after_ms * NANOSECONDS_PER_MS:
             self._end(f"no coordinator for {options.orphan_after_ms} ms")
         unwanted_ms = options.slots_wait_ms + options.orphan_after_ms
         if not self._slot.view.number and now_ns - self._born_ns > unwanted_ms * NANOSECONDS_PER_MS:

@@ -17,7 +17,7 @@ from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
-from clonos.operators.connector_contract import Feed, PushedSource
+from clonos.operators.connector_contract import ProducerConnection, PushSource
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_standby.slot.surroundings import SlotSurroundings
 
@@ -75,7 +75,7 @@ class JournalThread:
     def __init__(
         self,
         context: SlotSurroundings,
-        source: PushedSource[Any],
+        source: PushSource[Any],
         name: str,
         offset_bytes: int,
         task: TaskId,
@@ -113,7 +113,7 @@ class JournalThread:
 
     def _run_and_report(self) -> None:
         try:
-            with closing(self._source.feed(self._received_bytes)) as feed:
+            with closing(self._source.connect(self._received_bytes)) as feed:
                 self._receive_all(feed)
                 self._await_replication(feed)
         except Exception as error:
@@ -125,7 +125,7 @@ class JournalThread:
             else:
                 self._post(PartFailed(self._describe(error)))
 
-    def _receive_all(self, feed: Feed) -> None:
+    def _receive_all(self, feed: ProducerConnection) -> None:
         """Receives until the producer has no more data, or the incarnation has ended."""
         while not self._is_ended:
             self._acknowledge(feed)
@@ -140,13 +140,13 @@ class JournalThread:
                 self._received_bytes += len(data)
                 self._hand_over(data)
 
-    def _await_replication(self, feed: Feed) -> None:
+    def _await_replication(self, feed: ProducerConnection) -> None:
         """Acknowledges the remaining data, because the producer may wait for it before it disconnects."""
         while not self._is_ended and self._acknowledged_bytes < self._received_bytes:
             self._wait()
             self._acknowledge(feed)
 
-    def _acknowledge(self, feed: Feed) -> None:
+    def _acknowledge(self, feed: ProducerConnection) -> None:
         # The end marker is replicated too, but is not a byte of the producer.
         replicated_bytes = min(self._replicated_bytes, self._received_bytes)
         if replicated_bytes > self._acknowledged_bytes:

@@ -21,7 +21,7 @@ from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, 
 from clonos.core.values.elements import decode_records
 from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
-from clonos.operators.connector_contract import ImmediateSink, Outside, OutsideFenced, OutsideIdentity, forget
+from clonos.operators.connector_contract import ImmediateSink, ImmediateWriter, WriterFenced, WriterIdentity, forget
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -52,7 +52,7 @@ class SinkThread:
         self,
         context: SlotSurroundings,
         sink: ImmediateSink,
-        identity: OutsideIdentity,
+        identity: WriterIdentity,
         restored_number: int,
         task: TaskId,
         channel: ChannelId,
@@ -67,7 +67,7 @@ class SinkThread:
         self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget rows below this number
         self._put_back: _Write | int | None = None
         self._end = Event()
-        self._connection: Outside | None = None
+        self._connection: ImmediateWriter | None = None
         self._is_registered = False
         self._current_range: InputRange | None = None  # the rows that are being written
         self.thread = Thread(target=self._run, name=f"sink {identity.task_name}", daemon=True)
@@ -96,9 +96,9 @@ class SinkThread:
     def _serve_and_report(self) -> None:
         try:
             self._serve()
-        except (_Ended, OutsideFenced) as end:
+        except (_Ended, WriterFenced) as end:
             logger.debug("the sink connection of %s ends: %r", self._identity, end)
-            if isinstance(end, OutsideFenced) and end.by is not None:
+            if isinstance(end, WriterFenced) and end.by is not None:
                 generation, by = end.by
                 self._post(SinkRefused(self._task, self._incarnation, generation, Incarnation(by)))
         except Exception as error:  # noqa: BLE001 connectors may raise anything; the coordinator decides
@@ -161,7 +161,7 @@ class SinkThread:
         for attempt in range(ATTEMPTS_MAX):
             try:
                 return call(self._connected())
-            except (OutsideFenced, _Ended):
+            except (WriterFenced, _Ended):
                 raise
             except Exception as error:
                 is_ours = isinstance(error, ClonosError) and not isinstance(error, EnvironmentFault)
@@ -174,10 +174,10 @@ class SinkThread:
             backoff_s = min(self._backoff_s_max, backoff_s * 2)
         raise AssertionError("the last attempt returns or raises")
 
-    def _connected(self) -> Outside:
+    def _connected(self) -> ImmediateWriter:
         """Returns the connection. A new one is registered, unless the call itself registers and needs the answer."""
         if self._connection is None:
-            self._connection = self._sink.outside()
+            self._connection = self._sink.immediate_writer()
             if self._is_registered:
                 self._connection.register(self._identity, self._restored_number)
         return self._connection

@@ -79,8 +79,8 @@ def _made(random: Random, names: list[str]) -> bytes:
     first = random.randint(1, len(commands))
     for _ in range(MESSAGES_EACH):
         at = random.randint(first, len(steps)) if random.random() < 0.7 else first
-        heard = ["tick"] if random.random() < 0.1 else ["hear", *hostile(random, samples, SENDERS)]
-        steps.insert(at, heard)
+        message = ["tick"] if random.random() < 0.1 else ["hear", *hostile(random, samples, SENDERS)]
+        steps.insert(at, message)
     return msgspec.msgpack.encode([name, *steps])
 
 
@@ -129,9 +129,9 @@ class _Slot(SlotDialogue):
         self.shell = _Shell(old.plan, self.seen)
         self.slot = Slot(old.id, old.plan, old.options, self.shell.new_mirror)
 
-    def hear(self, sender: int, message: Message, payload: bytes = b"") -> None:
+    def deliver(self, sender: int, message: Message, payload: bytes = b"") -> None:
         self.seen.append(as_sent(sender, message, payload))
-        super().hear(sender, message, payload)
+        super().deliver(sender, message, payload)
 
     def take(self, sender: int, message: Message, payload: bytes) -> None:
         """A message of anybody."""
@@ -149,22 +149,22 @@ class _Coordinator(CoordinatorDialogue):
         name, *words = command.split()
         for effect in self._commands[name](words):
             self._check(effect)
-        for slot in self.desk.slots.values():
+        for slot in self.harness.slots.values():
             self.seen.append(as_sent(slot.slot, slot.status(), b""))
             if slot.view.number:
                 self.seen.append(as_sent(slot.slot, slot.view, b""))
-        if self.desk.coordinator.view is not None:
-            for task in self.desk.plan.tasks:
-                place = self.desk.of(task)
+        if self.harness.coordinator.view is not None:
+            for task in self.harness.plan.tasks:
+                place = self.harness.of(task)
                 assert place.slot is not None
-                said = (self.desk.acknowledgement(task, 1), self.desk.failure(task))
-                told = (
+                output = (self.harness.acknowledgement(task, 1), self.harness.failure(task))
+                reported = (
                     AnnounceStep(task, place.incarnation, ChannelId(0), 3),
                     LogLost(task, place.incarnation, None, 3, 4),
                 )
-                self.seen += [as_sent(place.slot, message, b"") for message in (*said, *told)]
+                self.seen += [as_sent(place.slot, message, b"") for message in (*output, *reported)]
                 self.seen.append(
-                    as_sent(place.slot, Suspicion(place.slot, SlotId(2), self.desk.view.number, True), b"")
+                    as_sent(place.slot, Suspicion(place.slot, SlotId(2), self.harness.view.number, True), b"")
                 )
         return []
 
@@ -176,8 +176,8 @@ class _Coordinator(CoordinatorDialogue):
 
     def take(self, sender: int, message: Message, payload: bytes) -> None:
         """A message of anybody, as the driver hands it over."""
-        check_for_coordinator(self.desk.plan, SlotId(sender), message)
-        for effect in self.desk.do(Received(SlotId(sender), message)):  # type: ignore[arg-type]
+        check_for_coordinator(self.harness.plan, SlotId(sender), message)
+        for effect in self.harness.do(Received(SlotId(sender), message)):  # type: ignore[arg-type]
             self._check(effect)
 
 

@@ -146,7 +146,7 @@ def _list(data: bytes) -> None:
 def _feed(data: bytes) -> None:
     with _served(data, speaks_first=True) as port:
         description = sockets.lines(LOOPBACK, port, line_bytes_max=1_000)
-        feed = description.feed(0)
+        feed = description.connect(0)
         try:
             while (lines := feed.receive(1_000)) is not None:
                 description.decode(description.cut(lines))

@@ -32,7 +32,7 @@ from clonos.operators.connector_contract import WriterContext
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.split_source import PositionMalformed, SourceChanged
 from tests.fuzz.target import Target, of_bytes, of_msgpack
-from tests.harnesses.coordinator_harness import Desk, chain_plan
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 from tests.unit.operators.test_source import head
 
 JOB: Final = "job-1"
@@ -61,16 +61,16 @@ def _resumed() -> Target:
         check_resumable(plan, metadata)
         if metadata.job_id != JOB:
             return
-        desk = Desk(plan)
-        desk.begin(resume=metadata, term=2)
-        desk.do(OutputCommitted(metadata.checkpoint))
+        harness = CoordinatorHarness(plan)
+        harness.begin(resume=metadata, term=2)
+        harness.do(OutputCommitted(metadata.checkpoint))
         for number in range(1, 7):
-            desk.register(number, "ab"[number % 2])
-        desk.tick(6_000, step_ms=500)
-        if desk.coordinator.view is not None and desk.pending():
-            desk.acknowledge(desk.pending()[-1])
-            desk.do(MetadataWritten(CheckpointId(desk.coordinator.pending[-1]), WriteOutcome.DURABLE))
-            desk.tick(1_000, step_ms=500)
+            harness.register(number, "ab"[number % 2])
+        harness.tick(6_000, step_ms=500)
+        if harness.coordinator.view is not None and harness.pending():
+            harness.acknowledge(harness.pending()[-1])
+            harness.do(MetadataWritten(CheckpointId(harness.coordinator.pending[-1]), WriteOutcome.DURABLE))
+            harness.tick(1_000, step_ms=500)
 
     samples = [encode_metadata(each) for each in (start, later, final)]
     return Target("resumed metadata", of_msgpack(samples), resume, (MetadataMalformed, PlanChanged), share=2)

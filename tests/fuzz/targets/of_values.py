@@ -141,7 +141,7 @@ def _with_note(error: Exception) -> Exception:
 
 
 def _read_log(data: bytes) -> None:
-    d.claims_of(data, 200)
+    d.elements_covered(data, 200)
     reader = d.LogReader(data, 77)
     while not reader.at_end:
         assert reader.begins_with_whole_step in (True, False)

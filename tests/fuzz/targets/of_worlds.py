@@ -85,11 +85,11 @@ class _World(World):
         if self.random.random() < 0.3:
             receiver = self.random.choice([COORDINATOR, *self.slots])
         try:
-            self._tell(SlotId(sent[0]), receiver, message, sent)
+            self._report(SlotId(sent[0]), receiver, message, sent)
         except MessageMalformed:
             return
 
-    def _tell(self, sender: SlotId, receiver: SlotId, message: Message, sent: Sent) -> None:
+    def _report(self, sender: SlotId, receiver: SlotId, message: Message, sent: Sent) -> None:
         if receiver != COORDINATOR:
             slot = self.slots.get(receiver)
             if slot is not None and not slot.is_dead:

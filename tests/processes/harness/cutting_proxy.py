@@ -24,12 +24,12 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._partner: dict[socket.socket, socket.socket] = {}
-        self._told, self._tell = os.pipe()
+        self._reported, self._report = os.pipe()
         threading.Thread(target=self._run, name=f"proxy to {target}", daemon=True).start()
 
     def cut(self) -> None:
         """Breaks all connections; new ones are let through."""
-        os.write(self._tell, b"x")
+        os.write(self._report, b"x")
 
     def passes(self, data_bytes: int) -> None:
         """Called with the number of bytes that were forwarded, in one direction or the other."""
@@ -37,13 +37,13 @@ class Proxy:
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
         selector.register(self._listener, selectors.EVENT_READ)
-        selector.register(self._told, selectors.EVENT_READ)
+        selector.register(self._reported, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.fileobj is self._listener:
                     self._accept(selector)
-                elif key.fileobj == self._told:
-                    os.read(self._told, 1)
+                elif key.fileobj == self._reported:
+                    os.read(self._reported, 1)
                     for end in list(self._partner):
                         self._close(selector, end)
                 elif key.fileobj in self._partner:

@@ -60,7 +60,7 @@ def is_quiescent(coordinator: Coordinator) -> bool:
     phases = coordinator.phases
     latest = {recovery.task: recovery for recovery in coordinator.recoveries}
     is_live = bool(phases) and set(phases.values()) == {"live"} and all(found.is_over for found in latest.values())
-    return is_live and all(coordinator.keepers_ready(task) for task in coordinator.plan.kept)
+    return is_live and all(coordinator.keepers_ready(task) for task in coordinator.plan.with_keepers)
 
 
 def wait_for_checkpoint(job: RunningJob) -> None:

@@ -44,11 +44,13 @@ class LineServer:
             self._has_ended = has_ended
             self._moved.notify_all()
 
-    def wait_until_all_is_kept(self) -> None:
+    def wait_until_all_is_acknowledged(self) -> None:
         """Waits until the job has said so of all that was let out."""
         with self._moved:
-            kept = self._moved.wait_for(lambda: self.reported_bytes >= len(self._data) or self.complaints, LIMIT_S)
-            assert kept, (self.reported_bytes, len(self._data))
+            is_acknowledged = self._moved.wait_for(
+                lambda: self.reported_bytes >= len(self._data) or self.complaints, LIMIT_S
+            )
+            assert is_acknowledged, (self.reported_bytes, len(self._data))
             assert not self.complaints
 
     # ------------------------------------------------------------------ its threads
@@ -62,7 +64,7 @@ class LineServer:
             self.connections += 1
             with connection:
                 over = threading.Event()  # the other end is gone
-                hearing = threading.Thread(target=self._hear, args=(connection, over), name="line server hears")
+                hearing = threading.Thread(target=self._read_from, args=(connection, over), name="line server hears")
                 try:
                     place = self._begin(connection)
                     hearing.start()
@@ -104,7 +106,7 @@ class LineServer:
                 connection.shutdown(socket.SHUT_WR)
                 return
 
-    def _hear(self, connection: socket.socket, over: threading.Event) -> None:
+    def _read_from(self, connection: socket.socket, over: threading.Event) -> None:
         """Reads acknowledged offsets until the other end closes or dies."""
         try:
             with connection.makefile("rb") as lines:

@@ -54,13 +54,13 @@ class RunningJob:
     provider: RecordingSlots
     folder: Path
     progress: list[Progress] = field(default_factory=list)
-    _told: threading.Condition = field(default_factory=threading.Condition)
+    _reported: threading.Condition = field(default_factory=threading.Condition)
 
-    def hear(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Called in the coordinator's thread."""
-        with self._told:
+        with self._reported:
             self.progress.append(progress)
-            self._told.notify_all()
+            self._reported.notify_all()
 
     def end(self) -> JobDone | JobFailed | StoodDown:
         """Waits for the end."""
@@ -76,13 +76,15 @@ class RunningJob:
             moved.wait(0.01)
         raise AssertionError([*self.progress, self.driver.ask(lambda coordinator: coordinator.phases)])
 
-    def wait_for_told(self, milestone: Milestone, count: int = 1) -> None:
+    def wait_until_reached(self, milestone: Milestone, count: int = 1) -> None:
         """Waits until ``count`` recoveries have reached a milestone."""
-        with self._told:
-            assert self._told.wait_for(lambda: self.count_told(milestone) >= count, LIMIT_S), self.progress
+        with self._reported:
+            assert self._reported.wait_for(lambda: self.count_reached(milestone) >= count, LIMIT_S), self.progress
 
-    def count_told(self, milestone: Milestone) -> int:
-        return sum(isinstance(told, RecoveryEvent) and told.milestone is milestone for told in self.progress)
+    def count_reached(self, milestone: Milestone) -> int:
+        return sum(
+            isinstance(reported, RecoveryEvent) and reported.milestone is milestone for reported in self.progress
+        )
 
     def slot_of(self, task: int) -> SlotId:
         """Slot in which a task lives."""
@@ -165,7 +167,7 @@ def running(
         launch_spec=launch_spec,
         binding=Binding() if tcp else Binding(folder=str(local.path)),
         provider=provide,
-        listener=lambda progress: jobs[0].hear(progress),
+        listener=lambda progress: jobs[0].on_progress(progress),
     )
     driver = Driver(plan)
     jobs.append(RunningJob(driver, providers[0], folder))

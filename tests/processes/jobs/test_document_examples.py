@@ -51,20 +51,20 @@ def _run_job(folder: Path, document: str, name: str, *options: str) -> tuple[str
 
 def test_the_readme_example_counts_the_accepted_words(tmp_path: Path) -> None:
     (tmp_path / "LICENSE").write_text((ROOT / "LICENSE").read_text("utf-8"), "utf-8")
-    said, told = _run_job(tmp_path, "README.md", "wordcount.py")
-    counts = [re.fullmatch(r"([ \d]{3}) (\S+)", line) for line in said.splitlines()]
+    output, reported = _run_job(tmp_path, "README.md", "wordcount.py")
+    counts = [re.fullmatch(r"([ \d]{3}) (\S+)", line) for line in output.splitlines()]
     assert "the" in {count[2] for count in counts if count is not None}
     assert all(count is not None and int(count[1]) >= 20 for count in counts)
-    assert f"wordcount {ENDED}" in told
+    assert f"wordcount {ENDED}" in reported
 
 
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(_example("docs/quick-start.md", "coins.py"), "utf-8")
-    said, told = _run(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
-    killing, summary, counted, tossed = said.splitlines()
+    output, reported = _run(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
+    killing, summary, counted, tossed = output.splitlines()
     assert killing == "killing numbers-toss/0"
     assert summary.startswith(f"coins {ENDED}")
-    assert "1 recovery" in summary, told
+    assert "1 recovery" in summary, reported
     assert counted.removeprefix("counted ") == tossed.removeprefix("tossed  ")
     assert sum(int(number) for number in re.findall(r"\d+", counted)) == 5_000
     _check_metrics(json.loads((tmp_path / "metrics.jsonl").read_text("utf-8").splitlines()[-1]))
@@ -79,16 +79,16 @@ def _check_metrics(line: dict[str, Any]) -> None:
 
 
 def test_the_quick_start_emits_its_totals_when_timers_fire(tmp_path: Path) -> None:
-    said, _ = _run_job(tmp_path, "docs/quick-start.md", "totals.py")
-    assert said == '["ann",42]\n["bob",50]\n'
+    output, _ = _run_job(tmp_path, "docs/quick-start.md", "totals.py")
+    assert output == '["ann",42]\n["bob",50]\n'
 
 
 def test_the_error_output_of_the_quick_start_receives_the_record_that_raised(tmp_path: Path) -> None:
-    said, _ = _run_job(tmp_path, "docs/quick-start.md", "errors.py")
-    assert sorted(said.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
+    output, _ = _run_job(tmp_path, "docs/quick-start.md", "errors.py")
+    assert sorted(output.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
 
 
 def test_a_causal_draw_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
     (tmp_path / "draws.py").write_text(_example("docs/determinism.md", "draws.py"), "utf-8")
-    said, _ = _run(tmp_path, "draws.py", "clonos")
-    assert said == "3000 3000 records, 0 of them differ\n"
+    output, _ = _run(tmp_path, "draws.py", "clonos")
+    assert output == "3000 3000 records, 0 of them differ\n"

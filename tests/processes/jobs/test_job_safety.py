@@ -81,7 +81,7 @@ class Hashing:
         """The whole output."""
         return list(files.read_committed(self.folder / "output"))
 
-    def told(self) -> set[tuple[str, int]]:
+    def reported(self) -> set[tuple[str, int]]:
         """All pairs of seed and hash in the output."""
         return {(row["seed"], row["hash"]) for row in self.rows()}
 
@@ -98,8 +98,8 @@ def test_each_job_draws_its_own_hash_seed_and_a_resume_keeps_it(tmp_path: Path) 
     one.job().run(resume=True)
     other.job().run()
     assert len(one.rows()) == 100
-    ((seed, hashed),) = one.told()
-    ((other_seed, other_hashed),) = other.told()
+    ((seed, hashed),) = one.reported()
+    ((other_seed, other_hashed),) = other.reported()
     assert seed == CheckpointStore(str(one.folder / "store")).find_job().hash_seed
     assert seed not in (other_seed, "0")
     assert hashed != other_hashed

@@ -190,10 +190,10 @@ def test_an_existing_table_without_our_columns_is_warned_of_and_its_repeats_are_
     typed.gate.open_to(201)
     errors = typed.kill_when(lambda: len(typed.stored()) > left + 50, "--resume", checkpoint_every="1h")
     errors += typed.end(300, "--resume")
-    told = [(int(number), int(last) + 1) for number, last in SUPERSEDED.findall(errors)]
-    twice = Counter(range(300)) + sum((Counter(range(*these)) for these in told), Counter())
+    reported = [(int(number), int(last) + 1) for number, last in SUPERSEDED.findall(errors)]
+    twice = Counter(range(300)) + sum((Counter(range(*these)) for these in reported), Counter())
     stored = typed.stored()
-    assert sum(stop - start for start, stop in told) > 50
+    assert sum(stop - start for start, stop in reported) > 50
     assert Counter(n for n, _ in stored) == twice
     # The last report is about the checkpoint that the job continues from.
     draws = dict(stored)

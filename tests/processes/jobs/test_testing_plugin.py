@@ -61,12 +61,12 @@ def run(folder: Path, *arguments: str, tests: str = TESTS) -> str:
 
 
 def test_a_failure_prints_a_command_that_shows_its_smallest_world_again(tmp_path: Path) -> None:
-    said = run(tmp_path, "-k", "hidden or step")
-    assert "1 failed, 1 passed" in said
-    told = re.search(r'pytest "(\S+)" (--clonos-seed \d+ --clonos-faults \S+ --clonos-records \d+)', said)
-    assert told is not None, said
-    again = run(tmp_path, told[1], *told[2].split())
-    complaint = re.search(r"source-map/0 had sent .*", said)
+    output = run(tmp_path, "-k", "hidden or step")
+    assert "1 failed, 1 passed" in output
+    reported = re.search(r'pytest "(\S+)" (--clonos-seed \d+ --clonos-faults \S+ --clonos-records \d+)', output)
+    assert reported is not None, output
+    again = run(tmp_path, reported[1], *reported[2].split())
+    complaint = re.search(r"source-map/0 had sent .*", output)
     assert complaint is not None
     assert complaint[0] in again
 

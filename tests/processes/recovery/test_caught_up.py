@@ -71,10 +71,10 @@ def test_a_live_task_has_caught_up_when_its_backlog_is_processed(tmp_path: Path)
                 os.kill(job.pid_of(TASK), signal.SIGKILL)
                 gate.open_to(PILED_UP)
                 job.wait_for(lambda it: _is_behind(it, "replaying"))
-            job.wait_for_told(Milestone.REPLAYED)
+            job.wait_until_reached(Milestone.REPLAYED)
             job.wait_for(lambda it: _is_behind(it, "live"))
-            assert job.count_told(Milestone.CAUGHT_UP) == 0
-        job.wait_for_told(Milestone.CAUGHT_UP)
+            assert job.count_reached(Milestone.CAUGHT_UP) == 0
+        job.wait_until_reached(Milestone.CAUGHT_UP)
         assert job.driver.ask(lambda it: it.counters[TASK][TaskCounter.BACKLOG_ELEMENTS]) <= 1
         gate.end(PILED_UP)
         assert isinstance(job.end(), JobDone)

@@ -121,13 +121,13 @@ class Siege:
         yield
         self.job.wait_for(lambda it: _is_renewed(it, task, before[task]))
 
-    def strike(self, name: str, point: str) -> None:
+    def inject(self, name: str, point: str) -> None:
         """Kills a task at a point that it reaches itself."""
         pause_point = self.fault_point_server.set_breakpoint(point, name)
         with self.renewing(name):
             pause_point.kill(LIMIT_S)
 
-    def strike_during_alignment(self, name: str) -> None:
+    def inject_during_alignment(self, name: str) -> None:
         """Kills a task while the process function waits for the barrier of a source; that one is held until then.
 
         In this order: of one barrier both are caught, or that source at the one behind it. Were both traps laid at
@@ -145,7 +145,7 @@ class Siege:
             late.release()
             aligning.release()
 
-    def strike_right_after_complete(self, name: str) -> None:
+    def inject_right_after_complete(self, name: str) -> None:
         """Kills a task when its checkpoint is complete, and its standby, or else its own slot, has not been told."""
         task = self.task_of(name)
         home, standby = self.job.driver.ask(lambda it: _slots_of(it, task))
@@ -181,10 +181,10 @@ def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     phases = coordinator.phases
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
     # Without its keeper a task with effects must not die as well: its output could not be restored exactly once.
-    is_kept = all(coordinator.keepers_ready(kept) for kept in coordinator.plan.kept)
+    has_keepers = all(coordinator.keepers_ready(with_keepers) for with_keepers in coordinator.plan.with_keepers)
     # A task that shares a slot with another would be held with it at the next point.
     is_spread = len(coordinator.slots) >= SLOTS
-    return is_calm and is_kept and is_spread and _incarnation(coordinator, task) > before
+    return is_calm and has_keepers and is_spread and _incarnation(coordinator, task) > before
 
 
 @contextmanager
@@ -217,24 +217,24 @@ WITH_AND_WITHOUT = pytest.mark.parametrize("standbys", [0, 1], ids=["without a s
 def test_d19_each_kind_of_task_is_killed_before_the_first_checkpoint(tmp_path: Path, standbys: int) -> None:
     with besieged(tmp_path, _options(standbys, checkpoint_every_ms=3_600_000)) as siege:
         for name in KINDS:
-            siege.strike(name, "emission")
+            siege.inject(name, "emission")
             assert siege.job.driver.ask(lambda it: it.checkpoint) == 0
 
 
-STRIKES: dict[str, Callable[[Siege, str], None]] = {
-    "in mid-epoch": lambda siege, name: siege.strike(name, "emission"),
-    "during alignment": Siege.strike_during_alignment,
-    "between barrier and complete": lambda siege, name: siege.strike(name, "snapshot written"),
-    "right after complete": Siege.strike_right_after_complete,
+INJECTIONS: dict[str, Callable[[Siege, str], None]] = {
+    "in mid-epoch": lambda siege, name: siege.inject(name, "emission"),
+    "during alignment": Siege.inject_during_alignment,
+    "between barrier and complete": lambda siege, name: siege.inject(name, "snapshot written"),
+    "right after complete": Siege.inject_right_after_complete,
 }
 
 
 @WITH_AND_WITHOUT
 def test_d19_each_kind_of_task_is_killed_at_each_point_of_a_checkpoint(tmp_path: Path, standbys: int) -> None:
     with besieged(tmp_path, _options(standbys, checkpoint_every_ms=150)) as siege:
-        for strike in STRIKES.values():
+        for inject in INJECTIONS.values():
             for name in KINDS:
-                strike(siege, name)
+                inject(siege, name)
 
 
 def test_d19_a_view_waits_for_the_checkpoint_that_is_committing_when_a_task_dies(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_d19_a_view_waits_for_the_checkpoint_that_is_committing_when_a_task_dies
             committing = int(begun.wait(LIMIT_S).detail)
             task, before = siege.task_of(PROCESS), siege.job.incarnations()
             siege.kill(PROCESS)
-            siege.job.wait_for_told(Milestone.DETECTED)
+            siege.job.wait_until_reached(Milestone.DETECTED)
             assert siege.job.incarnations() == before
             begun.release()
         assert siege.job.driver.ask(lambda it: _restored(it, task)) >= committing

@@ -84,12 +84,12 @@ def test_d_received_lines_are_output_once_when_the_source_or_its_keeper_dies(tmp
         lines = LinesJob(tmp_path, server.port)
         with running(lines.graph, tmp_path, OPTIONS) as job:
             server.let_out(range(STEP))
-            server.wait_until_all_is_kept()
+            server.wait_until_all_is_acknowledged()
             wait_until_calm(job)
             for pid in processes_of(job, keepers=keepers):
                 os.kill(pid, signal.SIGKILL)
             server.let_out(range(STEP, 2 * STEP))
-            server.wait_until_all_is_kept()
+            server.wait_until_all_is_acknowledged()
             wait_until_calm(job)
             server.let_out(range(2 * STEP, 3 * STEP), has_ended=True)
             assert isinstance(job.end(), JobDone)
@@ -104,12 +104,12 @@ def test_a_source_that_dies_after_its_keeper_was_replaced_recovers_its_whole_jou
         lines = LinesJob(tmp_path, server.port)
         with running(lines.graph, tmp_path, OPTIONS) as job:
             server.let_out(range(STEP))
-            server.wait_until_all_is_kept()
+            server.wait_until_all_is_acknowledged()
             wait_until_calm(job)
             for pid in processes_of(job, keepers=True):
                 os.kill(pid, signal.SIGKILL)
             server.let_out(range(STEP, 2 * STEP))
-            server.wait_until_all_is_kept()  # by a keeper that is new
+            server.wait_until_all_is_acknowledged()  # by a keeper that is new
             for pid in processes_of(job, keepers=False):
                 os.kill(pid, signal.SIGKILL)
             server.let_out(range(2 * STEP, 3 * STEP), has_ended=True)

@@ -47,7 +47,7 @@ def _in_turn(kinds: Iterable[str], every_ms: int, lasts_ms: int, more: str = "")
 
 
 OF_CONNECTIONS = _in_turn(("cut", "half_open", "reset", "delay", "throttle", "slice"), 400, 250, 'victim = "window"\n')
-OF_THE_OUTSIDE = (
+OF_EXTERNAL_SYSTEMS = (
     _in_turn(("service_error", "service_slow", "service_down", "clock_step"), 350, 250)
     + '[[faults]]\nkind = "disk_slow"\nvictim = "window"\nlasts = "400ms"\nat = { seconds = 1.6 }\n'
     + '[[faults]]\nkind = "disk_full"\nvictim = "ask"\nlasts = "600ms"\nat = { seconds = 2.0 }\n'
@@ -123,8 +123,8 @@ def test_connections_disturbed_in_six_ways_lose_no_record_or_the_missing_proxy_i
 def test_a_failing_service_a_set_clock_bad_disks_and_kills_at_fault_points_lose_no_record(
     tmp_path: Path,
 ) -> None:
-    text = SMALL.replace("[options]\n", SPILLING) + OF_THE_OUTSIDE
-    record = ProcessRun(parse_scenarios(text, "outside.toml")[0], 1, tmp_path).run()
+    text = SMALL.replace("[options]\n", SPILLING) + OF_EXTERNAL_SYSTEMS
+    record = ProcessRun(parse_scenarios(text, "writer.toml")[0], 1, tmp_path).run()
     assert not _bad(record)
     assert {injection.kind for injection in record.injections} >= {
         "disk_full",

@@ -49,7 +49,7 @@ def silent_ms(coordinator: Coordinator, task: int) -> float:
     state = coordinator._state
     life = state.lives[coordinator.view.placements[task].hosting_slot]
     assert isinstance(life, Alive), life
-    return (state.awake_ns - life.heard_ns) / NANOSECONDS
+    return (state.awake_ns - life.last_message_ns) / NANOSECONDS
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["ipc", "curve"])

@@ -35,7 +35,7 @@ OPTIONS = Options(checkpoint_every_ms=1_000, heartbeat_ms=50)
 STEP = 150
 """Records of each of the two splits between two kills."""
 
-STRIKES_MAX = 6
+INJECTIONS_MAX = 6
 """A strike behind which nothing was written since the last checkpoint is repeated."""
 
 KEYS = 5
@@ -90,7 +90,7 @@ class WritingJob:
         records = self.reach
         with closing(sqlite3.connect(self.file)) as connection:
             added = connection.execute("SELECT n, draw FROM drawn").fetchall()
-            kept = connection.execute("SELECT key, seen, total FROM counted ORDER BY key").fetchall()
+            rows = connection.execute("SELECT key, seen, total FROM counted ORDER BY key").fetchall()
         drawn = {row["n"]: row["draw"] for row in self.collected.rows}
         assert sorted(drawn) == list(range(2 * records))
         assert Counter(n for n, _ in added) == Counter(range(2 * records))
@@ -98,7 +98,7 @@ class WritingJob:
         totals = Counter[int]()
         for n, draw in drawn.items():
             totals[n % KEYS] += draw
-        assert kept == [(key, 2 * records // KEYS, totals[key]) for key in range(KEYS)]
+        assert rows == [(key, 2 * records // KEYS, totals[key]) for key in range(KEYS)]
 
 
 class Reader:
@@ -183,7 +183,7 @@ def wait_for_rows(job: RunningJob, reader: Reader, count: int) -> None:
     job.wait_for(lambda _: sum(map(len, reader.rows.values())) >= count)
 
 
-def strike(job: RunningJob, victims: Victims) -> bool:
+def inject(job: RunningJob, victims: Victims) -> bool:
     """SIGKILL to all of these at one moment; waits until all is well again. Whether the job has rolled back."""
     generation, before = job.generation, job.incarnations()
 
@@ -202,16 +202,16 @@ def strike(job: RunningJob, victims: Victims) -> bool:
     return job.generation > generation
 
 
-def strike_behind_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Reader, victims: Victims) -> bool:
+def inject_after_a_checkpoint(job: RunningJob, writing: WritingJob, reader: Reader, victims: Victims) -> bool:
     """The same with rows written since the last checkpoint, unless another one completes meanwhile."""
     wait_for_rows(job, reader, 2 * writing.advance())
     wait_for_checkpoint(job)
     reader.settle()
     wait_for_rows(job, reader, 2 * writing.advance() - STEP)
-    return strike(job, victims)
+    return inject(job, victims)
 
 
-def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
+def run_and_inject(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
     """One run in which writers die with their keepers, or all tasks do; returns the reader and the rollback count."""
     writing = WritingJob(folder, kind)
     reader = Reader(writing.file)
@@ -220,9 +220,9 @@ def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
         job.wait_for(is_quiescent)
         pairs = [with_keepers(task) for task in writing.writers[::2]]
         for victims in pairs if whom == "pairs" else [everything] * 2:
-            rolled_back = [strike_behind_a_checkpoint(job, writing, reader, victims)]
-            while not rolled_back[-1] and len(rolled_back) < STRIKES_MAX:
-                rolled_back.append(strike_behind_a_checkpoint(job, writing, reader, victims))
+            rolled_back = [inject_after_a_checkpoint(job, writing, reader, victims)]
+            while not rolled_back[-1] and len(rolled_back) < INJECTIONS_MAX:
+                rolled_back.append(inject_after_a_checkpoint(job, writing, reader, victims))
             assert rolled_back[-1], "a checkpoint has always completed before the processes were killed"
             rollbacks += 1
         writing.gate.end(writing.reach)
@@ -234,7 +234,7 @@ def run_and_strike(folder: Path, kind: str, whom: str) -> tuple[Reader, int]:
 @pytest.mark.timeout(4 * LIMIT_S)
 @pytest.mark.parametrize("kind", ["sqlite", "dbapi"])
 def test_a_writer_that_dies_with_its_keepers_leaves_each_row_in_the_tables_once(tmp_path: Path, kind: str) -> None:
-    reader, rollbacks = run_and_strike(tmp_path, kind, "pairs")
+    reader, rollbacks = run_and_inject(tmp_path, kind, "pairs")
     assert rollbacks == 2
     assert reader.withdrawals > 0
     assert reader.looks > 10
@@ -242,6 +242,6 @@ def test_a_writer_that_dies_with_its_keepers_leaves_each_row_in_the_tables_once(
 
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_a_death_of_all_tasks_leaves_each_row_in_the_tables_once(tmp_path: Path) -> None:
-    reader, rollbacks = run_and_strike(tmp_path, "sqlite", "all")
+    reader, rollbacks = run_and_inject(tmp_path, "sqlite", "all")
     assert rollbacks == 2
     assert reader.withdrawals > 0

@@ -37,7 +37,7 @@ def test_a_service_called_in_a_users_thread_fails_the_job_with_an_error_that_nam
         failed = job.end()
     assert isinstance(failed, JobFailed)
     assert (failed.blame, failed.step) == (Blame.JOB, "aside")
-    assert failed.error.startswith("ServiceOutsideTask: random was used in a slot, but not by the thread of a task")
+    assert failed.error.startswith("ServiceWithoutTask: random was used in a slot, but not by the thread of a task")
 
 
 def test_services_inside_a_recorded_call_are_the_real_ones_in_every_thread(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_stream_that_is_keyed_by_the_key_column_is_accepted() -> None:
     graph, stream = words()
     stream.key_by("word").sink(table("word"))
     plan = compiled(graph)
-    assert {edge.partitioning for edge in plan.edges} == {Partitioning.HASH, Partitioning.OUTSIDE}
+    assert {edge.partitioning for edge in plan.edges} == {Partitioning.HASH, Partitioning.EXTERNAL}
 
 
 def test_a_stream_keyed_by_one_of_several_key_columns_is_accepted() -> None:
@@ -125,8 +125,8 @@ def test_a_keyed_sink_gets_records_without_their_keys() -> None:
     graph.source(Given(rows)).key_by("word").sink(Outbox(), name="rows")
     graph.source(Given("abcabc")).key_by(lambda word: word).sink(Outbox(), name="own-keys")
     finished = run(graph)
-    assert sorted(finished.outside["rows"], key=lambda row: row["n"]) == rows
-    assert sorted(finished.outside["own-keys"]) == sorted("abcabc")
+    assert sorted(finished.written["rows"], key=lambda row: row["n"]) == rows
+    assert sorted(finished.written["own-keys"]) == sorted("abcabc")
 
 
 def test_a_keyed_sink_gets_columns_as_records() -> None:
@@ -134,4 +134,4 @@ def test_a_keyed_sink_gets_columns_as_records() -> None:
     graph = JobGraph("words")
     graph.source(ColumnsGiven(rows)).key_by("word").sink(Outbox(), name="rows")
     finished = run(graph)
-    assert sorted(finished.outside["rows"], key=lambda row: row["n"]) == rows
+    assert sorted(finished.written["rows"], key=lambda row: row["n"]) == rows

@@ -17,7 +17,7 @@ from benchmarks.harness.timestamp_sink import RolledBack, TimestampFile, Torn, e
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import words
 from benchmarks.workloads.paced import Pace, PacedReader
-from clonos import OutsideFenced, OutsideIdentity
+from clonos import WriterFenced, WriterIdentity
 
 
 def _workload(folder: Path) -> words.Workload:
@@ -79,12 +79,12 @@ def test_a_surplus_row_invalidates_the_measurement(tmp_path: Path) -> None:
 def test_a_ledger_accepts_a_row_once_and_reports_a_torn_write(tmp_path: Path) -> None:
     path = file_of(tmp_path, "count/0")
     first = TimestampFile(tmp_path)
-    first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
+    first.register(WriterIdentity("job", "count/0", 1, 1), 0)
     first.write(0, [("a", 1), ("@0.7", 1)])
     second = TimestampFile(tmp_path)
-    assert second.register(OutsideIdentity("job", "count/0", 1, 2), 0).next_number == 2
+    assert second.register(WriterIdentity("job", "count/0", 1, 2), 0).next_number == 2
     assert second.write(1, [("@0.7", 1), ("b", 1)]) == 3
-    with pytest.raises(OutsideFenced):
+    with pytest.raises(WriterFenced):
         first.write(2, [("b", 1)])
     first.close()
     second.close()
@@ -96,10 +96,10 @@ def test_a_ledger_accepts_a_row_once_and_reports_a_torn_write(tmp_path: Path) ->
 
 def test_a_ledger_refuses_a_job_that_was_rolled_back(tmp_path: Path) -> None:
     first = TimestampFile(tmp_path)
-    first.register(OutsideIdentity("job", "count/0", 1, 1), 0)
+    first.register(WriterIdentity("job", "count/0", 1, 1), 0)
     first.close()
     with pytest.raises(RolledBack, match="count/0"):
-        TimestampFile(tmp_path).register(OutsideIdentity("job", "count/0", 2, 2), 0)
+        TimestampFile(tmp_path).register(WriterIdentity("job", "count/0", 2, 2), 0)
 
 
 def test_a_paced_reader_repeats_the_same_lines_from_a_mark(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ from clonos_chaos.attacks.attack_lies import AttackedJob, TaskLocation, lies_to_
 from clonos_chaos.real.runner_watch import MemoryWatch
 from clonos_chaos.scenario.scenario import FaultKind, ScenarioLimits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
-from tests.harnesses.coordinator_harness import Desk, chain_plan
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 from tests.harnesses.slot_dialogue import Dialogue
 from tests.unit.io.net.transports import Station
 
 LIAR = SlotId(1)
 
 
-def _told(message: Message) -> Message:
+def _reported(message: Message) -> Message:
     return codec.decode_message(codec.encode_message(message), "a liar")
 
 
@@ -53,38 +53,38 @@ def test_each_false_message_to_a_slot_is_ignored_or_costs_its_connection() -> No
     refused = meant_nothing = 0
     for lie in lies_to_slot(LIAR, SlotId(2), job):
         try:
-            dialogue.post(MessageReceived(LIAR, _told(lie)))
+            dialogue.post(MessageReceived(LIAR, _reported(lie)))
             meant_nothing += 1
         except MessageMalformed:
             refused += 1
-        assert dialogue.shell.said == [], lie
+        assert dialogue.shell.lines == [], lie
     assert refused > 20
     assert meant_nothing < refused
     assert _heartbeat(dialogue) == before
 
 
 def test_each_false_message_to_a_coordinator_is_ignored_or_costs_its_connection() -> None:
-    desk = Desk(chain_plan(2, has_effects=True))
-    desk.form("ababab", slots=6)
-    desk.complete(1)
-    assignment = [TaskLocation(p.task, p.incarnation, p.slot) for p in desk.view.placements]
-    before = desk.view
+    harness = CoordinatorHarness(chain_plan(2, has_effects=True))
+    harness.form("ababab", slots=6)
+    harness.complete(1)
+    assignment = [TaskLocation(p.task, p.incarnation, p.slot) for p in harness.view.placements]
+    before = harness.view
     refused = 0
     for lie in lies_to_coordinator(LIAR, AttackedJob(assignment, [])):
         if isinstance(lie, Logged | Warned):
             continue  # for the log
         try:
-            desk.say(LIAR, _told(lie))
+            harness.receive(LIAR, _reported(lie))
             assert isinstance(lie, SlotStatus | Suspicion), lie
         except MessageMalformed:
             refused += 1
     assert refused > 20
-    desk.tick(500)
-    assert [(p.task, p.incarnation, p.slot) for p in desk.view.placements] == [
+    harness.tick(500)
+    assert [(p.task, p.incarnation, p.slot) for p in harness.view.placements] == [
         (p.task, p.incarnation, p.slot) for p in before.placements
     ]
-    assert not desk.coordinator.recoveries
-    desk.complete(2)
+    assert not harness.coordinator.recoveries
+    harness.complete(2)
 
 
 def test_a_slot_of_an_attacked_job_hands_its_keys_and_peers_to_the_attacker(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert main(["chaos", "run", "domain", "--simulated", option, str(tmp_path / "file" / "report")]) == 3
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.endswith(f"({tmp_path / 'file'}). Nothing was run.\n")
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.endswith(f"({tmp_path / 'file'}). Nothing was run.\n")
 
 
 def test_the_folder_of_a_report_is_made(tmp_path: Path) -> None:
@@ -65,21 +65,21 @@ def test_a_matrix_case_that_cannot_be_simulated_is_refused_before_any_run(
         "[[faults]]\nat = { seconds = 1 }\n"
     )
     assert main(["chaos", "run", str(scenario), "--simulated"]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "half kind=clock_step: clock_step does not exist in the simulated world" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert "half kind=clock_step: clock_step does not exist in the simulated world" in reported.err
 
 
 def test_runs_before_an_interrupted_one_are_in_the_report(tmp_path: Path) -> None:
     page = tmp_path / "stopped.html"
-    wishes = ScenarioRunOptions(Where.SIMULATED, repeat=3, html_file=page)
+    options = ScenarioRunOptions(Where.SIMULATED, repeat=3, html_file=page)
 
     def stop(record: RunRecord) -> None:
         if record.seed == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_scenarios(read_scenarios(find_scenario("recovery-in-recovery")), wishes, stop)
+        run_scenarios(read_scenarios(find_scenario("recovery-in-recovery")), options, stop)
     assert "2 of 2 runs ended as expected" in page.read_text("utf-8")
 
 

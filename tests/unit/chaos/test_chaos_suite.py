@@ -24,9 +24,9 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _run(wanted: SuiteOptions) -> tuple[bool, list[str], list[RunRecord]]:
-    said: list[str] = []
+    output: list[str] = []
     bad: list[RunRecord] = []
-    return run_chaos_suite(wanted, said.append, bad.append), said, bad
+    return run_chaos_suite(wanted, output.append, bad.append), output, bad
 
 
 def test_each_shipped_scenario_runs_in_each_world_that_supports_it(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_a_resumed_run_starts_after_the_cases_in_the_report(tmp_path: Path) -> N
     assert (worlds["worlds"], worlds["last"], worlds["failed"]) == (1, 1, [])
     with open(tmp_path / RUNS_FILE, "a", encoding="utf-8") as report:
         report.write('{"cut": "sho')
-    is_good, said, bad = _run(replace(wanted, worlds=2, is_resumed=True))
+    is_good, output, bad = _run(replace(wanted, worlds=2, is_resumed=True))
     assert (is_good, bad) == (True, [])
-    assert not any("recovery-in-recovery" in told for told in said)
+    assert not any("recovery-in-recovery" in reported for reported in output)
     assert [(line["seed"], line["worlds"]) for line in _lines(tmp_path)[1:]] == [(1, 1), (2, 1)]
     assert "| seeds 1 to 2 | simulated | 2 | 2 | 0 |" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
 
@@ -75,10 +75,10 @@ def test_a_case_without_java_is_reported_as_neither_passed_nor_failed(
         raise EnvironmentFault("there is no Java here")
 
     monkeypatch.setattr(chaos_suite, "check_java", refuse)
-    is_good, said, _ = _run(SuiteOptions(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
+    is_good, output, _ = _run(SuiteOptions(tmp_path, worlds=0, files=("partition",), in_worlds=(Where.SPARK,)))
     assert is_good
-    assert len(said) == 3
-    assert "not run: partition victim=ask, spark" in said[0]
+    assert len(output) == 3
+    assert "not run: partition victim=ask, spark" in output[0]
     assert "there is no Java here" in (tmp_path / SUMMARY_FILE).read_text("utf-8")
 
 
@@ -91,6 +91,6 @@ def test_a_failed_run_is_reported_and_fails_the_suite(
     monkeypatch.setattr(chaos_suite, "run_once", fail)
     arguments = ["--only", "network", "--in", "processes", "--worlds", "0", "--report", str(tmp_path)]
     assert run_command(arguments) == 1
-    told = capsys.readouterr().out
-    assert "| `network` | processes | 30 | 0 | 30 | 0 | 0 |" in told
-    assert "there is none" in told
+    reported = capsys.readouterr().out
+    assert "| `network` | processes | 30 | 0 | 30 | 0 | 0 |" in reported
+    assert "there is none" in reported

@@ -15,13 +15,13 @@ from clonos_chaos.real.clock_shim import ClockShim, ClockShimMissing
 from clonos_chaos.real.toxiproxy_server import CACHE_VARIABLE
 
 HOUR_MS = 3_600_000
-TELLS = "import sys, time\nfor line in sys.stdin: print(time.time_ns(), time.monotonic_ns(), flush=True)"
+REPORTS = "import sys, time\nfor line in sys.stdin: print(time.time_ns(), time.monotonic_ns(), flush=True)"
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: the shim cannot be made")
 def test_a_process_sees_the_wall_clock_set_and_set_back_and_its_monotonic_time_untouched(tmp_path: Path) -> None:
     clock = ClockShim(tmp_path)
-    command = [sys.executable, "-c", TELLS]
+    command = [sys.executable, "-c", REPORTS]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | clock.environment
     ) as process:

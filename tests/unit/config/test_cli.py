@@ -74,10 +74,10 @@ def test_a_wrong_option_is_reported_in_one_message_that_names_it(
     tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", _file(tmp_path, "one_job.py", ONE), *arguments]) == JOB_AT_FAULT
-    said = capsys.readouterr().err
-    assert said.startswith("clonos: ")
-    assert message in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("clonos: ")
+    assert message in output
+    assert "Traceback" not in output
 
 
 def test_the_demo_refuses_unknown_kills(capsys: pytest.CaptureFixture[str]) -> None:

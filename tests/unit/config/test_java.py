@@ -17,14 +17,14 @@ from clonos.spark.java import JavaUnfit, check_java, major_version
         ("", None),
     ],
 )
-def test_the_version_is_parsed_from_javas_output(said: str, version: int | None) -> None:
-    assert major_version(said) == version
+def test_the_version_is_parsed_from_javas_output(output: str, version: int | None) -> None:
+    assert major_version(output) == version
 
 
-def _java(folder: Path, said: str) -> Path:
+def _java(folder: Path, output: str) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho '{said}' >&2\n", "utf-8")
+    program.write_text(f"#!/bin/sh\necho '{output}' >&2\n", "utf-8")
     program.chmod(0o755)
     return folder
 

@@ -36,8 +36,8 @@ def test_the_jobs_own_module_need_not_be_importable_in_the_slot(
 ) -> None:
     (tmp_path / "birth").write_bytes(pack(_imported(tmp_path, monkeypatch)))
     program = f"import pickle; print(pickle.load(open({str(tmp_path / 'birth')!r}, 'rb'))(7))"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/")
-    assert (said.stdout, said.stderr) == ("42\n", "")
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/")
+    assert (output.stdout, output.stderr) == ("42\n", "")
 
 
 def test_modules_of_python_of_packages_and_of_the_library_are_not_shipped_by_value(
@@ -95,11 +95,11 @@ def test_a_struct_of_the_jobs_own_module_stays_one_class_after_several_pickles(
         "print(one, msgspec.json.encode(one).decode(), wider)"
     )
     files = [str(tmp_path / "birth0"), str(tmp_path / "birth1")]
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program, *files], capture_output=True, text=True, check=False, cwd=ROOT
     )
-    assert said.stderr == ""
-    assert said.stdout == (
+    assert output.stderr == ""
+    assert output.stdout == (
         "Leaf(far_field=4, near='q', rest=[Leaf(far_field=3, near='q', rest=[])])"
         ' {"type":"a leaf","farField":4,"near":"q","rest":[{"type":"a leaf","farField":3,"near":"q","rest":[]}]}'
         " Wide(far_field=1, near='q', rest=[], before=Wide(far_field=0, near='q', rest=[], before=None, width=1),"

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from clonos.connectors import sockets
 from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.sockets import SocketFailed, SocketFeed, SocketLineMalformed, SocketLines
-from clonos.operators.connector_contract import PushedSource, Source
+from clonos.operators.connector_contract import PushSource, Source
 
 WAIT_MS = 5_000
 Pair = tuple[socket.socket, SocketFeed]
 
 
 def connected(listener: socket.socket, offset_bytes: int = 0, **options: Any) -> Pair:
-    feed = sockets.lines("127.0.0.1", listener.getsockname()[1], **options).feed(offset_bytes)
+    feed = sockets.lines("127.0.0.1", listener.getsockname()[1], **options).connect(offset_bytes)
     server = listener.accept()[0]
     server.settimeout(WAIT_MS / 1000)
     return server, feed
@@ -98,7 +98,7 @@ def test_a_server_that_does_not_listen_is_named(listener: socket.socket) -> None
     port = listener.getsockname()[1]
     listener.close()
     with pytest.raises(SocketFailed, match=f"connecting to 127.0.0.1:{port} failed"):
-        sockets.lines("127.0.0.1", port).feed(0)
+        sockets.lines("127.0.0.1", port).connect(0)
 
 
 @given(st.lists(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"\r"))))
@@ -143,5 +143,5 @@ def test_the_description_names_host_and_port() -> None:
 
 def test_a_socket_source_is_pushed_and_cannot_be_re_read() -> None:
     description = sockets.lines("localhost", 9_000)
-    assert isinstance(description, PushedSource)
+    assert isinstance(description, PushSource)
     assert not isinstance(description, Source)

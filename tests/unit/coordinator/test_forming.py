@@ -15,54 +15,54 @@ from clonos.core.coordinator.coordinator_effects import (
     RequestSlots,
     SlotsRefused,
 )
-from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopAsked
+from clonos.core.coordinator.coordinator_events import Begin, SlotGone, StopRequested
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release, View
-from tests.harnesses.coordinator_harness import Desk, chain_plan, of_kind, sent
+from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, of_kind, sent
 
 
 def test_a_job_requests_one_slot_per_task() -> None:
-    assert Desk().begin() == (RequestSlots(6),)
+    assert CoordinatorHarness().begin() == (RequestSlots(6),)
 
 
 def test_a_job_of_one_task_requests_a_second_slot_for_its_backups() -> None:
-    alone = Desk(replace(chain_plan(1), vertices=chain_plan(1).vertices[:1], edges=()))
+    alone = CoordinatorHarness(replace(chain_plan(1), vertices=chain_plan(1).vertices[:1], edges=()))
     assert alone.begin() == (RequestSlots(2),)
-    bare = Desk(alone.plan, Options(standbys=0))
+    bare = CoordinatorHarness(alone.plan, Options(standbys=0))
     assert bare.begin() == (RequestSlots(1),)
 
 
 def test_nothing_is_activated_before_enough_slots_have_registered() -> None:
-    desk = Desk()
-    desk.begin(slots=7)
+    harness = CoordinatorHarness()
+    harness.begin(slots=7)
     for slot in range(1, 7):
-        assert desk.register(slot, "ab"[slot % 2]) == ()
-    effects = desk.register(7, "a")
+        assert harness.register(slot, "ab"[slot % 2]) == ()
+    effects = harness.register(7, "a")
     assert len(sent(effects, View)) == 7
-    assert desk.number == view_number(1, 1)
-    assert desk.view.generation == view_number(1, 1)
-    assert all(p.is_fresh and p.incarnation == desk.number and p.restore == 0 for p in desk.view.placements)
+    assert harness.number == view_number(1, 1)
+    assert harness.view.generation == view_number(1, 1)
+    assert all(p.is_fresh and p.incarnation == harness.number and p.restore == 0 for p in harness.view.placements)
 
 
 def test_a_repeated_registration_counts_once() -> None:
-    desk = Desk()
-    desk.begin(slots=2)
-    desk.register(1, "a")
-    desk.register(1, "a")
-    assert desk.coordinator.phase == "starting"
+    harness = CoordinatorHarness()
+    harness.begin(slots=2)
+    harness.register(1, "a")
+    harness.register(1, "a")
+    assert harness.coordinator.phase == "starting"
 
 
 def test_too_few_slots_at_the_timeout_release_all_and_report_needed_and_present() -> None:
-    desk = Desk(options=Options(slots_wait_ms=2_000))
-    desk.begin()
-    desk.register(1, "a")
-    desk.register(2, "b")
-    for slot in desk.slots.values():
-        desk.say(slot.slot, Register(slot.slot, slot.domain, "h", "", "", b"", "", 1, ()))
-    desk.tick(1_900)
-    effects = desk.tick(100)
+    harness = CoordinatorHarness(options=Options(slots_wait_ms=2_000))
+    harness.begin()
+    harness.register(1, "a")
+    harness.register(2, "b")
+    for slot in harness.slots.values():
+        harness.receive(slot.slot, Register(slot.slot, slot.domain, "h", "", "", b"", "", 1, ()))
+    harness.tick(1_900)
+    effects = harness.tick(100)
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [1, 2]
     (refused,) = of_kind(effects, SlotsRefused)
     assert (refused.needed, refused.got) == (6, 2)
@@ -73,69 +73,69 @@ def test_too_few_slots_at_the_timeout_release_all_and_report_needed_and_present(
 
 
 def test_a_start_waits_for_a_second_domain_while_one_may_come() -> None:
-    desk = Desk()
-    desk.begin(slots=4)
-    effects = [e for slot in range(1, 5) for e in desk.register(slot, "a")]
+    harness = CoordinatorHarness()
+    harness.begin(slots=4)
+    effects = [e for slot in range(1, 5) for e in harness.register(slot, "a")]
     assert of_kind(effects, RequestSlots) == [RequestSlots(2, ("a",))]
-    assert desk.coordinator.phase == "starting"
-    effects = list(desk.register(5, "b"))
-    assert desk.coordinator.phase == "running"
+    assert harness.coordinator.phase == "starting"
+    effects = list(harness.register(5, "b"))
+    assert harness.coordinator.phase == "running"
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [4]  # surplus, from the fullest domain
 
 
 def test_surplus_slots_of_one_domain_are_released_and_others_requested() -> None:
-    desk = Desk(options=Options(lease_ms=60_000))
-    desk.begin(slots=2)
+    harness = CoordinatorHarness(options=Options(lease_ms=60_000))
+    harness.begin(slots=2)
     for slot in (1, 2, 3):
-        desk.register(slot, "a")
-    effects = desk.tick(2_500)
+        harness.register(slot, "a")
+    effects = harness.tick(2_500)
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [3]
     assert of_kind(effects, RequestSlots) == [RequestSlots(1, ("a",))]
 
 
 def test_a_job_with_one_domain_starts_with_a_warning_after_the_wait() -> None:
-    desk = Desk(options=Options(slots_wait_ms=1_000))
-    desk.begin(slots=3)
+    harness = CoordinatorHarness(options=Options(slots_wait_ms=1_000))
+    harness.begin(slots=3)
     for slot in (1, 2, 3):
-        desk.register(slot, "a")
-    effects = desk.tick(1_100)
-    assert desk.coordinator.phase == "running"
+        harness.register(slot, "a")
+    effects = harness.tick(1_100)
+    assert harness.coordinator.phase == "running"
     (alarm,) = of_kind(effects, Alarm)
     assert "too few standbys in another domain" in alarm.text
-    for placement in desk.view.placements:
+    for placement in harness.view.placements:
         assert len(placement.standbys) == 1
         assert placement.slot not in placement.standbys  # in another slot at least
 
 
 def test_a_provider_with_one_domain_causes_no_wait() -> None:
-    desk = Desk()
-    desk.begin(slots=2, can_spread=False)
-    desk.register(1, "a")
-    desk.register(2, "a")
-    assert desk.coordinator.phase == "running"
+    harness = CoordinatorHarness()
+    harness.begin(slots=2, can_spread=False)
+    harness.register(1, "a")
+    harness.register(2, "a")
+    assert harness.coordinator.phase == "running"
 
 
 def test_a_slot_that_ends_while_others_are_awaited_is_requested_again() -> None:
-    desk = Desk()
-    desk.begin(slots=2)
-    desk.register(1, "a")
-    assert of_kind(desk.gone(1), RequestSlots) == [RequestSlots(1)]
-    desk.register(2, "b")
-    assert desk.coordinator.phase == "starting"
+    harness = CoordinatorHarness()
+    harness.begin(slots=2)
+    harness.register(1, "a")
+    assert of_kind(harness.gone(1), RequestSlots) == [RequestSlots(1)]
+    harness.register(2, "b")
+    assert harness.coordinator.phase == "starting"
 
 
 def test_a_slot_that_ends_before_it_registers_is_requested_again() -> None:
-    desk = Desk()
-    desk.begin(slots=2)
-    desk.register(1, "a")
-    desk.do(SlotGone(SlotId(77), "import error"))
-    assert of_kind(desk.tick(100), RequestSlots) == [RequestSlots(1, ("a",))]
+    harness = CoordinatorHarness()
+    harness.begin(slots=2)
+    harness.register(1, "a")
+    harness.do(SlotGone(SlotId(77), "import error"))
+    assert of_kind(harness.tick(100), RequestSlots) == [RequestSlots(1, ("a",))]
 
 
 def test_a_slot_with_other_versions_fails_the_start_with_a_remedy() -> None:
-    desk = Desk()
-    desk.do(Begin(1, "job-1", 1, versions=(("python", "3.11"), ("wire", "1"))))
-    effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("python", "3.12"), ("wire", "1"))))
+    harness = CoordinatorHarness()
+    harness.do(Begin(1, "job-1", 1, versions=(("python", "3.11"), ("wire", "1"))))
+    effects = harness.receive(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("python", "3.12"), ("wire", "1"))))
     assert isinstance(sent(effects, Release)[0][1], Release)
     (failed,) = of_kind(effects, JobFailed)
     assert "python 3.12 instead of 3.11" in failed.reason
@@ -143,9 +143,9 @@ def test_a_slot_with_other_versions_fails_the_start_with_a_remedy() -> None:
 
 
 def test_a_slot_with_another_hash_seed_is_refused_without_revealing_either_seed() -> None:
-    desk = Desk()
-    desk.do(Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
-    effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("hash_seed", "815"),)))
+    harness = CoordinatorHarness()
+    harness.do(Begin(1, "job-1", 1, versions=(("hash_seed", "4711"),)))
+    effects = harness.receive(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("hash_seed", "815"),)))
     (failed,) = of_kind(effects, JobFailed)
     assert "it has another hash_seed" in failed.reason
     assert "PYTHONHASHSEED" in failed.reason
@@ -154,58 +154,58 @@ def test_a_slot_with_another_hash_seed_is_refused_without_revealing_either_seed(
 
 
 def test_a_slot_with_other_versions_is_refused_while_the_job_runs() -> None:
-    desk = Desk()
-    desk.do(Begin(1, "job-1", 2, versions=(("wire", "1"),)))
-    desk.register(1, "a")
-    desk.register(2, "b")
-    effects = desk.say(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("wire", "2"),)))
+    harness = CoordinatorHarness()
+    harness.do(Begin(1, "job-1", 2, versions=(("wire", "1"),)))
+    harness.register(1, "a")
+    harness.register(2, "b")
+    effects = harness.receive(5, Register(SlotId(5), "a", "h", "", "", b"", "", 1, (("wire", "2"),)))
     assert of_kind(effects, JobFailed) == []
     assert [slot for slot, _ in sent(effects, Release)] == [5]
-    assert desk.coordinator.phase == "running"
+    assert harness.coordinator.phase == "running"
 
 
 def _completed_checkpoint() -> CheckpointMetadata:
-    desk = Desk()
-    desk.form()
-    desk.complete(1)
-    return desk.coordinator.completed
+    harness = CoordinatorHarness()
+    harness.form()
+    harness.complete(1)
+    return harness.coordinator.completed
 
 
 def test_a_resume_begins_the_next_generation_at_the_checkpoint() -> None:
     metadata = _completed_checkpoint()
-    desk = Desk()
-    desk.begin(resume=metadata, term=2)
+    harness = CoordinatorHarness()
+    harness.begin(resume=metadata, term=2)
     for slot, domain in enumerate("ababab", 1):
-        desk.register(slot, domain)
-    assert desk.number == view_number(2, 1)
-    assert desk.view.generation == view_number(2, 1)
-    for placement, entry in zip(desk.view.placements, metadata.tasks, strict=True):
+        harness.register(slot, domain)
+    assert harness.number == view_number(2, 1)
+    assert harness.view.generation == view_number(2, 1)
+    for placement, entry in zip(harness.view.placements, metadata.tasks, strict=True):
         assert placement.is_fresh  # a resume is a rollback
         assert (placement.restore, placement.objects) == (1, entry.objects)
         assert placement.log_offset_bytes == entry.log_offset_bytes
-    desk.complete(2)  # numbers go on
-    assert desk.coordinator.completed.generation == view_number(2, 1)
+    harness.complete(2)  # numbers go on
+    assert harness.coordinator.completed.generation == view_number(2, 1)
 
 
 def test_the_generation_of_a_driver_that_died_before_its_first_checkpoint_is_not_reused() -> None:
     metadata = _completed_checkpoint()
     generations = []
     for term in (2, 3):
-        desk = Desk()
-        desk.begin(resume=metadata, term=term)
+        harness = CoordinatorHarness()
+        harness.begin(resume=metadata, term=term)
         for slot, domain in enumerate("ababab", 1):
-            desk.register(slot, domain)
-        generations.append(desk.view.generation)
-        desk.lose_log(0)  # as when an external system has output of the previous driver
-        generations.append(desk.view.generation)
+            harness.register(slot, domain)
+        generations.append(harness.view.generation)
+        harness.lose_log(0)  # as when an external system has output of the previous driver
+        generations.append(harness.view.generation)
     assert generations == sorted(set(generations))
 
 
 def test_a_resume_commits_the_output_of_its_checkpoint_again() -> None:
     metadata = _completed_checkpoint()
     entry = replace_prepared(metadata)
-    desk = Desk()
-    effects = desk.begin(resume=entry, term=2)
+    harness = CoordinatorHarness()
+    effects = harness.begin(resume=entry, term=2)
     (commit,) = of_kind(effects, CommitOutput)
     assert commit.checkpoint == 1
     assert commit.parts[0].parts == (b"part",)
@@ -219,28 +219,28 @@ def replace_prepared(metadata: CheckpointMetadata) -> CheckpointMetadata:
 
 
 def test_a_resume_of_another_plan_is_refused() -> None:
-    desk = Desk(chain_plan(3))
-    effects = desk.begin(resume=_completed_checkpoint(), term=2)
+    harness = CoordinatorHarness(chain_plan(3))
+    effects = harness.begin(resume=_completed_checkpoint(), term=2)
     (failed,) = of_kind(effects, JobFailed)
     assert failed.blame is Blame.JOB
     assert "cannot resume from checkpoint 1: plan" in failed.reason
 
 
 def test_a_resumed_job_that_had_finished_only_commits_its_output() -> None:
-    desk = Desk()
-    desk.form()
-    desk.acknowledge(1, final=True)
-    desk.durable(1)
-    again = Desk()
-    effects = again.begin(resume=desk.coordinator.completed, term=2)
-    assert of_kind(effects, JobDone) == [JobDone(Ending.FINISHED, desk.coordinator.checkpoint)]
+    harness = CoordinatorHarness()
+    harness.form()
+    harness.acknowledge(1, final=True)
+    harness.durable(1)
+    again = CoordinatorHarness()
+    effects = again.begin(resume=harness.coordinator.completed, term=2)
+    assert of_kind(effects, JobDone) == [JobDone(Ending.FINISHED, harness.coordinator.checkpoint)]
     assert of_kind(effects, RequestSlots) == []
 
 
 def test_a_stop_before_the_first_view_releases_all() -> None:
-    desk = Desk()
-    desk.begin(slots=2)
-    desk.register(1, "a")
-    effects = desk.do(StopAsked(drain=True))
+    harness = CoordinatorHarness()
+    harness.begin(slots=2)
+    harness.register(1, "a")
+    effects = harness.do(StopRequested(drain=True))
     assert [e.slot for e in of_kind(effects, ReleaseSlot)] == [1]
     assert of_kind(effects, JobDone)[0].ending is Ending.ABORTED

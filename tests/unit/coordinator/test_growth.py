@@ -18,7 +18,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.model.progress import TaskCounter
 from clonos.core.wire.control_messages import Register, SlotStatus, Trigger
-from tests.harnesses.coordinator_harness import MILLISECOND_NS, Desk, DeskSlot, sent
+from tests.harnesses.coordinator_harness import MILLISECOND_NS, CoordinatorHarness, HarnessSlot, sent
 
 TASKS = 2_000
 HEARTBEAT_NS = 100 * MILLISECOND_NS
@@ -35,19 +35,19 @@ STATUS_LINES_MAX = 100
 """Of a slot's heartbeat, however many tasks there are."""
 
 
-def _wide_desk(**options: int) -> Desk:
+def _wide_harness(**options: int) -> CoordinatorHarness:
     """Four vertices of equal width, a slot for each task."""
     vertices = tuple(Vertex(f"v{i}", TASKS // 4, is_source=i == 0, has_effects=i == 3) for i in range(4))
     edges = tuple(Edge(i, i + 1, Partitioning.FORWARD, 0) for i in range(3))
-    plan = Plan("wide", vertices, (*edges, Edge(3, None, Partitioning.OUTSIDE, 0)))
-    desk = Desk(plan, Options(**options))  # type: ignore[arg-type]
-    desk.begin()
+    plan = Plan("wide", vertices, (*edges, Edge(3, None, Partitioning.EXTERNAL, 0)))
+    harness = CoordinatorHarness(plan, Options(**options))  # type: ignore[arg-type]
+    harness.begin()
     for number in range(1, TASKS + 1):
-        slot = desk.slots[SlotId(number)] = DeskSlot(SlotId(number), f"domain{number % 100}")
-        desk.say(number, Register(slot.slot, slot.domain, f"host{number % 25}", "", "", b"", "", 1, ()))
-    assert desk.coordinator.phase == "running"
-    desk.speak()
-    return desk
+        slot = harness.slots[SlotId(number)] = HarnessSlot(SlotId(number), f"domain{number % 100}")
+        harness.receive(number, Register(slot.slot, slot.domain, f"host{number % 25}", "", "", b"", "", 1, ()))
+    assert harness.coordinator.phase == "running"
+    harness.speak()
+    return harness
 
 
 def _lines_of(work: Callable[[], object]) -> int:
@@ -68,9 +68,9 @@ def _lines_of(work: Callable[[], object]) -> int:
     return count
 
 
-def _tick(desk: Desk) -> tuple[Effect, ...]:
-    desk.now_ns += HEARTBEAT_NS
-    return desk.coordinator.handle(Ticked(desk.now_ns))
+def _tick(harness: CoordinatorHarness) -> tuple[Effect, ...]:
+    harness.now_ns += HEARTBEAT_NS
+    return harness.coordinator.handle(Ticked(harness.now_ns))
 
 
 def test_the_line_counter_counts_loops_and_comprehensions() -> None:
@@ -79,27 +79,27 @@ def test_the_line_counter_counts_loops_and_comprehensions() -> None:
 
 
 def test_a_tick_executes_a_few_lines_per_task() -> None:
-    desk = _wide_desk()
-    assert _lines_of(lambda: _tick(desk)) < TICK_LINES_MAX * TASKS
+    harness = _wide_harness()
+    assert _lines_of(lambda: _tick(harness)) < TICK_LINES_MAX * TASKS
 
 
 def test_a_tick_that_starts_a_checkpoint_executes_a_few_lines_per_task() -> None:
-    desk = _wide_desk(checkpoint_every_ms=50)
+    harness = _wide_harness(checkpoint_every_ms=50)
     effects: list[Effect] = []
-    assert _lines_of(lambda: effects.extend(_tick(desk))) < TRIGGERING_LINES_MAX * TASKS
+    assert _lines_of(lambda: effects.extend(_tick(harness))) < TRIGGERING_LINES_MAX * TASKS
     assert len(sent(effects, Trigger)) == TASKS // 4
 
 
 def test_the_view_after_a_death_executes_a_bounded_number_of_lines_per_task() -> None:
-    desk = _wide_desk()
-    before = desk.number
-    assert _lines_of(lambda: desk.coordinator.handle(SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
-    assert desk.number > before
+    harness = _wide_harness()
+    before = harness.number
+    assert _lines_of(lambda: harness.coordinator.handle(SlotGone(SlotId(100), "killed"))) < VIEW_LINES_MAX * TASKS
+    assert harness.number > before
 
 
 def test_a_heartbeat_executes_the_same_lines_for_any_number_of_tasks() -> None:
-    desk = _wide_desk()
-    desk.slots[SlotId(7)].counters = ((TaskCounter.BACKLOG_ELEMENTS, 5), (TaskCounter.RECORDS_IN, 12))
-    heartbeat = Received(SlotId(7), desk.slots[SlotId(7)].status())
+    harness = _wide_harness()
+    harness.slots[SlotId(7)].counters = ((TaskCounter.BACKLOG_ELEMENTS, 5), (TaskCounter.RECORDS_IN, 12))
+    heartbeat = Received(SlotId(7), harness.slots[SlotId(7)].status())
     assert isinstance(heartbeat.message, SlotStatus)
-    assert _lines_of(lambda: desk.coordinator.handle(heartbeat)) < STATUS_LINES_MAX
+    assert _lines_of(lambda: harness.coordinator.handle(heartbeat)) < STATUS_LINES_MAX

@@ -25,38 +25,38 @@ from clonos.core.model.errors import Blame
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, InputRange, Recourse
-from tests.harnesses.coordinator_harness import Desk, live_chain, of_kind, sent
+from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
 
 
 def test_a_task_that_raised_is_restarted_in_single_step_mode_in_the_same_slot() -> None:
-    desk = live_chain()
-    before = desk.of(3)
-    desk.raise_in(3)
-    after = desk.of(3)
+    harness = live_chain()
+    before = harness.of(3)
+    harness.raise_in(3)
+    after = harness.of(3)
     assert after.incarnation > before.incarnation
     assert after.slot == before.slot
-    assert after.is_cautious
+    assert after.is_single_step
     assert not after.is_fresh
 
 
 def test_an_exception_that_is_repeated_counts_once() -> None:
-    desk = live_chain()
-    failure = desk.failure(3)
-    slot = desk.of(3).hosting_slot
-    desk.tick(5_000)
-    desk.acknowledge(1)  # the view waits
+    harness = live_chain()
+    failure = harness.failure(3)
+    slot = harness.of(3).hosting_slot
+    harness.tick(5_000)
+    harness.acknowledge(1)  # the view waits
     for _ in range(3):
-        desk.say(slot, failure)
-    desk.durable(1)
-    desk.say(slot, failure)
-    assert desk.coordinator.phase == "running"
-    assert len({p.incarnation for p in desk.view.placements}) == 2
+        harness.receive(slot, failure)
+    harness.durable(1)
+    harness.receive(slot, failure)
+    assert harness.coordinator.phase == "running"
+    assert len({p.incarnation for p in harness.view.placements}) == 2
 
 
 def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
-    desk = live_chain()
-    desk.raise_in(3, channel=3, first_seq=10, count=64)
-    effects = desk.raise_in(3, channel=3, first_seq=37, count=1)
+    harness = live_chain()
+    harness.raise_in(3, channel=3, first_seq=10, count=64)
+    effects = harness.raise_in(3, channel=3, first_seq=37, count=1)
     (failed,) = of_kind(effects, JobFailed)
     assert failed.blame is Blame.JOB
     assert (failed.task_name, failed.step, failed.record) == ("map/1", "split", "'x'")
@@ -67,284 +67,292 @@ def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
 
 
 def test_failures_at_different_elements_or_channels_are_not_poison() -> None:
-    desk = live_chain()
-    desk.raise_in(3, channel=3, first_seq=10, count=5)
-    desk.raise_in(3, channel=3, first_seq=15, count=1)
-    desk.raise_in(3, channel=2, first_seq=10, count=5)
-    assert desk.coordinator.phase == "running"
+    harness = live_chain()
+    harness.raise_in(3, channel=3, first_seq=10, count=5)
+    harness.raise_in(3, channel=3, first_seq=15, count=1)
+    harness.raise_in(3, channel=2, first_seq=10, count=5)
+    assert harness.coordinator.phase == "running"
 
 
 def test_a_poison_record_is_recognised_across_a_completed_checkpoint() -> None:
-    desk = live_chain()
-    desk.raise_in(3, first_seq=10, count=5)
-    desk.tick(200)
-    desk.complete(1)
-    assert of_kind(desk.raise_in(3, first_seq=12, count=1), JobFailed)
+    harness = live_chain()
+    harness.raise_in(3, first_seq=10, count=5)
+    harness.tick(200)
+    harness.complete(1)
+    assert of_kind(harness.raise_in(3, first_seq=12, count=1), JobFailed)
 
 
 def test_a_timer_that_raises_the_same_error_twice_is_poison() -> None:
-    desk = live_chain()
-    desk.raise_in(3, count=0)
-    assert of_kind(desk.raise_in(3, count=0), JobFailed)
+    harness = live_chain()
+    harness.raise_in(3, count=0)
+    assert of_kind(harness.raise_in(3, count=0), JobFailed)
 
 
 def test_a_fatal_exception_fails_the_job_at_once() -> None:
-    desk = live_chain()
-    (failed,) = of_kind(desk.raise_in(3, recourse=Recourse.NONE), JobFailed)
+    harness = live_chain()
+    (failed,) = of_kind(harness.raise_in(3, recourse=Recourse.NONE), JobFailed)
     assert failed.error == "ValueError: x"
 
 
-def _unrestorable(desk: Desk, task: int) -> tuple[Effect, ...]:
-    failed = structs.replace(desk.failure(task, recourse=Recourse.STANDBY), blame=Blame.ENVIRONMENT)
-    return desk.say(desk.of(task).hosting_slot, failed)
+def _unrestorable(harness: CoordinatorHarness, task: int) -> tuple[Effect, ...]:
+    failed = structs.replace(harness.failure(task, recourse=Recourse.STANDBY), blame=Blame.ENVIRONMENT)
+    return harness.receive(harness.of(task).hosting_slot, failed)
 
 
 def test_a_task_with_a_damaged_snapshot_continues_in_the_standby_that_holds_its_state() -> None:
-    desk = live_chain()
-    desk.complete(1)
-    desk.tick(100)
-    desk.raise_in(3)
-    before = desk.of(3)
-    effects = _unrestorable(desk, 3)
-    after = desk.of(3)
+    harness = live_chain()
+    harness.complete(1)
+    harness.tick(100)
+    harness.raise_in(3)
+    before = harness.of(3)
+    effects = _unrestorable(harness, 3)
+    after = harness.of(3)
     assert after.slot in before.standbys
     assert after.incarnation > before.incarnation
-    assert not after.is_cautious
-    assert before.slot in desk.view_slots()
+    assert not after.is_single_step
+    assert before.slot in harness.view_slots()
     assert len(after.standbys) == 1
     assert any("continues on a standby" in alarm.text for alarm in of_kind(effects, Alarm))
 
 
 def test_without_such_a_standby_a_damaged_snapshot_fails_the_job_by_name() -> None:
-    desk = live_chain()
-    desk.slots[desk.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
-    desk.complete(1)
-    desk.tick(100)
-    desk.raise_in(3)
-    (failed,) = of_kind(_unrestorable(desk, 3), JobFailed)
+    harness = live_chain()
+    harness.slots[harness.of(3).standbys[0]].standbys_at[TaskId(3)] = CheckpointId(0)
+    harness.complete(1)
+    harness.tick(100)
+    harness.raise_in(3)
+    (failed,) = of_kind(_unrestorable(harness, 3), JobFailed)
     assert failed.blame is Blame.ENVIRONMENT
     assert "ValueError: x" in failed.reason
 
 
 def test_too_many_incarnations_between_two_checkpoints_fail_the_job() -> None:
-    desk = live_chain(failures_per_epoch_max=3)
+    harness = live_chain(failures_per_epoch_max=3)
     failed: list[JobFailed] = []
     for attempt in range(4):
         assert not failed
-        failed = of_kind(desk.raise_in(3, first_seq=100 * attempt), JobFailed)
+        failed = of_kind(harness.raise_in(3, first_seq=100 * attempt), JobFailed)
     assert failed
 
 
 def test_a_completed_checkpoint_resets_the_restart_count() -> None:
-    desk = live_chain(failures_per_epoch_max=3)
+    harness = live_chain(failures_per_epoch_max=3)
     for epoch in range(1, 4):
         for attempt in range(3):
-            desk.raise_in(3, first_seq=1_000 * epoch + 100 * attempt)
-        desk.tick(200)
-        desk.complete(epoch)
-    assert desk.coordinator.phase == "running"
+            harness.raise_in(3, first_seq=1_000 * epoch + 100 * attempt)
+        harness.tick(200)
+        harness.complete(epoch)
+    assert harness.coordinator.phase == "running"
 
 
 def test_two_process_deaths_in_one_epoch_put_the_successor_in_single_step_mode() -> None:
-    desk = live_chain()
-    desk.gone(desk.of(2).hosting_slot)
-    assert not desk.of(2).is_cautious
-    desk.tick(200)
-    desk.gone(desk.of(2).hosting_slot)
-    assert desk.of(2).is_cautious
+    harness = live_chain()
+    harness.gone(harness.of(2).hosting_slot)
+    assert not harness.of(2).is_single_step
+    harness.tick(200)
+    harness.gone(harness.of(2).hosting_slot)
+    assert harness.of(2).is_single_step
 
 
 def test_deaths_during_replay_do_not_lead_to_single_step_mode() -> None:
-    desk = live_chain()
-    for slot in desk.slots.values():
+    harness = live_chain()
+    for slot in harness.slots.values():
         slot.phase = TaskPhase.REPLAYING
-    desk.gone(desk.of(2).hosting_slot)
-    desk.tick(200)
-    desk.gone(desk.of(2).hosting_slot)
-    assert not desk.of(2).is_cautious
+    harness.gone(harness.of(2).hosting_slot)
+    harness.tick(200)
+    harness.gone(harness.of(2).hosting_slot)
+    assert not harness.of(2).is_single_step
 
 
 def test_deaths_count_towards_single_step_mode_for_a_few_epochs() -> None:
-    desk = live_chain()
-    desk.gone(desk.of(2).hosting_slot)
-    desk.tick(200)
-    desk.complete(1)
-    desk.gone(desk.of(2).hosting_slot)
-    assert desk.of(2).is_cautious
+    harness = live_chain()
+    harness.gone(harness.of(2).hosting_slot)
+    harness.tick(200)
+    harness.complete(1)
+    harness.gone(harness.of(2).hosting_slot)
+    assert harness.of(2).is_single_step
     for checkpoint in range(2, 2 + EPOCHS_REMEMBERED):
-        desk.tick(200)
-        desk.complete(checkpoint)
-    desk.gone(desk.of(2).hosting_slot)
-    assert not desk.of(2).is_cautious
+        harness.tick(200)
+        harness.complete(checkpoint)
+    harness.gone(harness.of(2).hosting_slot)
+    assert not harness.of(2).is_single_step
 
 
 def test_incarnations_that_die_before_reporting_live_put_the_successor_in_single_step_mode() -> None:
-    desk = live_chain()
-    for slot in desk.slots.values():
+    harness = live_chain()
+    for slot in harness.slots.values():
         slot.phase = TaskPhase.REPLAYING
     for _ in range(INCARNATIONS_BEFORE_SINGLE_STEP):
-        assert not desk.of(2).is_cautious
-        desk.tick(200)
-        desk.gone(desk.of(2).hosting_slot)
-    assert desk.of(2).is_cautious
+        assert not harness.of(2).is_single_step
+        harness.tick(200)
+        harness.gone(harness.of(2).hosting_slot)
+    assert harness.of(2).is_single_step
 
 
-def _approach(desk: Desk, channel: int, first_seq: int, incarnation: int | None = None) -> tuple[Effect, ...]:
-    life = Incarnation(desk.of(2).incarnation if incarnation is None else incarnation)
-    return desk.say(desk.of(2).hosting_slot, AnnounceStep(TaskId(2), life, ChannelId(channel), first_seq))
+def _announce(
+    harness: CoordinatorHarness, channel: int, first_seq: int, incarnation: int | None = None
+) -> tuple[Effect, ...]:
+    life = Incarnation(harness.of(2).incarnation if incarnation is None else incarnation)
+    return harness.receive(harness.of(2).hosting_slot, AnnounceStep(TaskId(2), life, ChannelId(channel), first_seq))
 
 
 def test_each_announced_step_of_a_single_step_task_is_acknowledged() -> None:
-    desk = live_chain()
+    harness = live_chain()
     for _ in range(2):
-        ((slot, noted),) = sent(_approach(desk, 3, 17), AnnounceAck)
-        assert slot == desk.of(2).hosting_slot
-        assert noted == AnnounceAck(TaskId(2), desk.of(2).incarnation, ChannelId(3), 17)
-    assert _approach(desk, 3, 17, incarnation=77) == ()  # an earlier life
+        ((slot, acknowledgement),) = sent(_announce(harness, 3, 17), AnnounceAck)
+        assert slot == harness.of(2).hosting_slot
+        assert acknowledgement == AnnounceAck(TaskId(2), harness.of(2).incarnation, ChannelId(3), 17)
+    assert _announce(harness, 3, 17, incarnation=77) == ()  # an earlier life
 
 
 def test_repeated_process_deaths_at_one_input_element_are_a_poison_record() -> None:
-    desk = live_chain()
+    harness = live_chain()
     for checkpoint in range(1, DEATHS_OF_POISON):
-        _approach(desk, 3, 17)
-        assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
-        desk.tick(200)
-        desk.complete(checkpoint)  # of a barrier before the element
-    _approach(desk, 3, 17)
-    (failed,) = of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed)
+        _announce(harness, 3, 17)
+        assert of_kind(harness.gone(harness.of(2).hosting_slot), JobFailed) == []
+        harness.tick(200)
+        harness.complete(checkpoint)  # of a barrier before the element
+    _announce(harness, 3, 17)
+    (failed,) = of_kind(harness.gone(harness.of(2).hosting_slot), JobFailed)
     assert failed.blame is Blame.JOB
     assert (failed.task_name, failed.at) == ("map/0", InputRange(ChannelId(3), 17, 1))
     assert "poison record (killed)" in failed.reason
 
 
 def test_process_deaths_at_several_elements_or_in_replay_are_not_a_poison_record() -> None:
-    desk = live_chain()
+    harness = live_chain()
     for first_seq in (17, 17, 18, 17, 17):
-        _approach(desk, 3, first_seq)
-        assert of_kind(desk.gone(desk.of(2).hosting_slot), JobFailed) == []
-        desk.tick(200)
-    desk.gone(desk.of(2).hosting_slot)  # before it came to any element
-    assert desk.coordinator.phase == "running"
+        _announce(harness, 3, first_seq)
+        assert of_kind(harness.gone(harness.of(2).hosting_slot), JobFailed) == []
+        harness.tick(200)
+    harness.gone(harness.of(2).hosting_slot)  # before it came to any element
+    assert harness.coordinator.phase == "running"
 
 
 # ------------------------------------------------------------------ timeline
 
 
 def test_the_timeline_reports_each_milestone_once_and_in_order() -> None:
-    desk = live_chain()
-    slot = desk.slots[desk.of(2).standbys[0]]
-    dead = desk.of(2)
-    told = of_kind(desk.do(SlotGone(dead.hosting_slot, "killed", now_ns=10**12)), RecoveryEvent)
+    harness = live_chain()
+    slot = harness.slots[harness.of(2).standbys[0]]
+    dead = harness.of(2)
+    events = of_kind(harness.do(SlotGone(dead.hosting_slot, "killed", now_ns=10**12)), RecoveryEvent)
     for phase in (TaskPhase.RECOVERING, TaskPhase.CONNECTING, TaskPhase.REPLAYING, TaskPhase.LIVE, TaskPhase.LIVE):
         slot.phase = phase
-        told += of_kind(desk.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(told))), RecoveryEvent)
-    told = [entry for entry in told if entry.task == 2]
-    assert [entry.milestone for entry in told] == list(Milestone)
-    assert told[0].incarnation == dead.incarnation
-    assert {entry.incarnation for entry in told[1:]} == {desk.of(2).incarnation}
-    assert [entry.now_ns for entry in told] == sorted(entry.now_ns for entry in told)
-    assert all(entry.cause == "killed" for entry in told)
-    (recovery,) = [r for r in desk.coordinator.recoveries if r.task == 2]
+        events += of_kind(harness.do(Received(slot.slot, slot.status(), now_ns=10**12 + len(events))), RecoveryEvent)
+    events = [entry for entry in events if entry.task == 2]
+    assert [entry.milestone for entry in events] == list(Milestone)
+    assert events[0].incarnation == dead.incarnation
+    assert {entry.incarnation for entry in events[1:]} == {harness.of(2).incarnation}
+    assert [entry.now_ns for entry in events] == sorted(entry.now_ns for entry in events)
+    assert all(entry.cause == "killed" for entry in events)
+    (recovery,) = [r for r in harness.coordinator.recoveries if r.task == 2]
     assert recovery.is_over
     assert tuple(milestone for milestone, _ in recovery.reached) == tuple(Milestone)
 
 
-def _report(desk: Desk, backlog: int | None, name: TaskCounter = TaskCounter.BACKLOG_ELEMENTS) -> list[Milestone]:
+def _report(
+    harness: CoordinatorHarness, backlog: int | None, name: TaskCounter = TaskCounter.BACKLOG_ELEMENTS
+) -> list[Milestone]:
     """The slot of task 2 sends a heartbeat with this backlog; the milestones that the task has reached by it."""
-    slot = desk.slots[desk.of(2).hosting_slot]
+    slot = harness.slots[harness.of(2).hosting_slot]
     slot.counters = () if backlog is None else ((name, backlog), (TaskCounter.RECORDS_IN, 12))
-    return [told.milestone for told in of_kind(desk.say(slot.slot, slot.status()), RecoveryEvent) if told.task == 2]
+    return [
+        events.milestone
+        for events in of_kind(harness.receive(slot.slot, slot.status()), RecoveryEvent)
+        if events.task == 2
+    ]
 
 
-def _fails(desk: Desk) -> None:
+def _fails(harness: CoordinatorHarness) -> None:
     """The process of task 2 dies; the successor is live at its first heartbeat."""
-    desk.gone(desk.of(2).hosting_slot)
+    harness.gone(harness.of(2).hosting_slot)
 
 
 @pytest.mark.parametrize("name", [TaskCounter.BACKLOG_ELEMENTS, TaskCounter.BACKLOG_BYTES])
 def test_a_task_has_caught_up_when_it_has_no_more_backlog_than_before_the_failure(name: TaskCounter) -> None:
-    desk = live_chain()
+    harness = live_chain()
     for backlog in (3, 7, 0):  # the largest of the last reports counts, so that an empty moment does not
-        _report(desk, backlog, name)
-    _fails(desk)
-    assert _report(desk, 100, name) == [Milestone.GATHERED, Milestone.REPLAYED]
-    assert _report(desk, 8, name) == []
-    assert _report(desk, 7, name) == [Milestone.CAUGHT_UP]
+        _report(harness, backlog, name)
+    _fails(harness)
+    assert _report(harness, 100, name) == [Milestone.GATHERED, Milestone.REPLAYED]
+    assert _report(harness, 8, name) == []
+    assert _report(harness, 7, name) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_has_not_caught_up_while_its_backlog_is_unknown() -> None:
-    desk = live_chain()
-    _report(desk, 5)
-    _fails(desk)
-    assert _report(desk, None) == [Milestone.GATHERED, Milestone.REPLAYED]
-    assert _report(desk, 5) == [Milestone.CAUGHT_UP]
+    harness = live_chain()
+    _report(harness, 5)
+    _fails(harness)
+    assert _report(harness, None) == [Milestone.GATHERED, Milestone.REPLAYED]
+    assert _report(harness, 5) == [Milestone.CAUGHT_UP]
 
 
 def test_old_reports_do_not_count_as_the_backlog_before_a_failure() -> None:
-    desk = live_chain()
+    harness = live_chain()
     for backlog in (100, *[2] * BACKLOGS_REMEMBERED):
-        _report(desk, backlog)
-    _fails(desk)
-    assert Milestone.CAUGHT_UP not in _report(desk, 3)
-    assert _report(desk, 2) == [Milestone.CAUGHT_UP]
+        _report(harness, backlog)
+    _fails(harness)
+    assert Milestone.CAUGHT_UP not in _report(harness, 3)
+    assert _report(harness, 2) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_that_fails_while_catching_up_keeps_the_backlog_target_of_the_first_failure() -> None:
-    desk = live_chain()
-    _report(desk, 5)
-    _fails(desk)
-    assert Milestone.CAUGHT_UP not in _report(desk, 1_000)
-    desk.tick(200)
-    _fails(desk)
-    assert Milestone.CAUGHT_UP not in _report(desk, 900)
-    assert _report(desk, 5) == [Milestone.CAUGHT_UP]
+    harness = live_chain()
+    _report(harness, 5)
+    _fails(harness)
+    assert Milestone.CAUGHT_UP not in _report(harness, 1_000)
+    harness.tick(200)
+    _fails(harness)
+    assert Milestone.CAUGHT_UP not in _report(harness, 900)
+    assert _report(harness, 5) == [Milestone.CAUGHT_UP]
 
 
 def test_a_task_whose_input_has_ended_has_caught_up() -> None:
-    desk = live_chain()
-    _report(desk, 5)
-    _fails(desk)
-    desk.slots[desk.of(2).hosting_slot].phase = TaskPhase.FINAL
-    assert Milestone.CAUGHT_UP in _report(desk, 6)
+    harness = live_chain()
+    _report(harness, 5)
+    _fails(harness)
+    harness.slots[harness.of(2).hosting_slot].phase = TaskPhase.FINAL
+    assert Milestone.CAUGHT_UP in _report(harness, 6)
 
 
 def test_a_task_that_is_still_behind_has_caught_up_when_the_job_ends() -> None:
-    desk = live_chain()
-    _report(desk, 5)
-    _fails(desk)
-    assert Milestone.CAUGHT_UP not in _report(desk, 6)
-    desk.acknowledge(1, final=True)
-    effects = desk.durable(1)
-    assert [(told.milestone, told.task) for told in of_kind(effects, RecoveryEvent)] == [(Milestone.CAUGHT_UP, 2)]
+    harness = live_chain()
+    _report(harness, 5)
+    _fails(harness)
+    assert Milestone.CAUGHT_UP not in _report(harness, 6)
+    harness.acknowledge(1, final=True)
+    effects = harness.durable(1)
+    assert [(events.milestone, events.task) for events in of_kind(effects, RecoveryEvent)] == [(Milestone.CAUGHT_UP, 2)]
     assert isinstance(effects[-1], JobDone)
-    assert all(recovery.is_over for recovery in desk.coordinator.recoveries)
+    assert all(recovery.is_over for recovery in harness.coordinator.recoveries)
 
 
 def test_a_task_that_died_without_a_reported_backlog_has_caught_up_when_it_is_live() -> None:
-    desk = live_chain()
-    _fails(desk)
-    assert Milestone.CAUGHT_UP in _report(desk, 6)
+    harness = live_chain()
+    _fails(harness)
+    assert Milestone.CAUGHT_UP in _report(harness, 6)
 
 
 def test_a_task_that_fails_again_before_it_has_caught_up_has_two_recoveries() -> None:
-    desk = live_chain()
-    desk.gone(desk.of(2).hosting_slot)
-    desk.gone(desk.of(2).hosting_slot)
-    desk.tick(200)
-    recoveries = [r for r in desk.coordinator.recoveries if r.task == 2]
+    harness = live_chain()
+    harness.gone(harness.of(2).hosting_slot)
+    harness.gone(harness.of(2).hosting_slot)
+    harness.tick(200)
+    recoveries = [r for r in harness.coordinator.recoveries if r.task == 2]
     assert [r.is_over for r in recoveries] == [False, True]
     assert recoveries[0].incarnation == recoveries[1].failed
 
 
 def test_the_status_shows_phases_and_counters_of_living_incarnations() -> None:
-    desk = live_chain()
-    desk.slots[desk.of(3).hosting_slot].counters = ((TaskCounter.RECORDS_IN, 12),)
-    desk.tick(100)
-    assert desk.coordinator.counters[desk.of(3).task] == {"records_in": 12}
-    assert desk.coordinator.phases[desk.of(3).task] == "live"
-    assert [register.slot for register in desk.coordinator.slots] == sorted(desk.slots)
-    desk.gone(desk.of(3).hosting_slot)
-    assert desk.of(3).task not in desk.coordinator.counters
+    harness = live_chain()
+    harness.slots[harness.of(3).hosting_slot].counters = ((TaskCounter.RECORDS_IN, 12),)
+    harness.tick(100)
+    assert harness.coordinator.counters[harness.of(3).task] == {"records_in": 12}
+    assert harness.coordinator.phases[harness.of(3).task] == "live"
+    assert [register.slot for register in harness.coordinator.slots] == sorted(harness.slots)
+    harness.gone(harness.of(3).hosting_slot)
+    assert harness.of(3).task not in harness.coordinator.counters
 
 
 def _exposed(effects: tuple[Effect, ...]) -> list[str]:
@@ -353,11 +361,11 @@ def _exposed(effects: tuple[Effect, ...]) -> list[str]:
 
 def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
     for is_alone in (True, False):
-        desk = live_chain(has_effects=True)
-        desk.complete(1)
-        sink = desk.of(4)
+        harness = live_chain(has_effects=True)
+        harness.complete(1)
+        sink = harness.of(4)
         assert sink.keepers
-        effects = desk.gone(sink.hosting_slot) if is_alone else desk.gone(sink.hosting_slot, *sink.keepers)
+        effects = harness.gone(sink.hosting_slot) if is_alone else harness.gone(sink.hosting_slot, *sink.keepers)
         texts = _exposed(effects)
         assert bool(texts) is not is_alone
         if texts:
@@ -366,11 +374,11 @@ def test_only_a_task_that_dies_with_its_keepers_raises_an_alarm() -> None:
 
 
 def test_a_keeper_that_is_not_ready_does_not_count_as_a_replica() -> None:
-    desk = live_chain(has_effects=True)
-    sink = desk.of(4)
-    for slot in desk.slots.values():
+    harness = live_chain(has_effects=True)
+    sink = harness.of(4)
+    for slot in harness.slots.values():
         slot.are_backups_ready = False
-    desk.tick(300)
-    assert "sink/0" not in "".join(_exposed(desk.gone(*sink.keepers)))
-    assert desk.of(4).keepers
-    assert "sink/0" in "".join(_exposed(desk.gone(desk.of(4).hosting_slot)))
+    harness.tick(300)
+    assert "sink/0" not in "".join(_exposed(harness.gone(*sink.keepers)))
+    assert harness.of(4).keepers
+    assert "sink/0" in "".join(_exposed(harness.gone(harness.of(4).hosting_slot)))

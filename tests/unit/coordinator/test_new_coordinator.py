@@ -10,24 +10,24 @@ from clonos.core.model.ids import Incarnation, SlotId, term_of, view_number
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import Register, Release
 from clonos.core.wire.recovery_messages import SinkFenced
-from tests.harnesses.coordinator_harness import Desk, live_chain, of_kind, sent
+from tests.harnesses.coordinator_harness import CoordinatorHarness, live_chain, of_kind, sent
 
 
-def _restart(desk: Desk, silent: tuple[int, ...] = ()) -> Desk:
+def _restart(harness: CoordinatorHarness, silent: tuple[int, ...] = ()) -> CoordinatorHarness:
     """Another coordinator while the slots continue; slots that are not silent report to it."""
-    again = Desk(desk.plan, Options())
+    again = CoordinatorHarness(harness.plan, Options())
     again.do(Ticked(0))
-    again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
-    again.slots = {slot: state for slot, state in desk.slots.items() if slot not in silent}
+    again.do(Begin(2, "job-1", len(harness.slots), harness.coordinator.completed, awaits_slots=True))
+    again.slots = {slot: state for slot, state in harness.slots.items() if slot not in silent}
     again.tick(5_000)
     return again
 
 
 def test_a_new_coordinator_adopts_the_highest_view_that_slots_report() -> None:
-    desk = live_chain()
-    desk.complete(1)
-    before = desk.view
-    again = _restart(desk)
+    harness = live_chain()
+    harness.complete(1)
+    before = harness.view
+    again = _restart(harness)
     assert term_of(again.number) == 2
     assert again.view.generation == before.generation
     assert again.view.placements == before.placements
@@ -35,54 +35,54 @@ def test_a_new_coordinator_adopts_the_highest_view_that_slots_report() -> None:
 
 
 def test_a_new_coordinator_replaces_slots_that_stay_silent_for_a_lease() -> None:
-    desk = live_chain()
-    desk.complete(1)
-    before = desk.view
-    silent = desk.of(2).hosting_slot
-    again = _restart(desk, (silent,))
+    harness = live_chain()
+    harness.complete(1)
+    before = harness.view
+    silent = harness.of(2).hosting_slot
+    again = _restart(harness, (silent,))
     assert [p.task for p in again.view.placements if p.incarnation == again.number] == [2]
     assert again.of(2).restore == 1
     assert again.of(0) == msgspec.structs.replace(before.placements[0], standbys=again.of(0).standbys)
-    late = desk.slots[silent]
-    assert [slot for slot, _ in sent(again.say(silent, late.status()), Release)] == [silent]
+    late = harness.slots[silent]
+    assert [slot for slot, _ in sent(again.receive(silent, late.status()), Release)] == [silent]
 
 
 def test_a_new_coordinator_waits_a_limited_time_for_the_view_of_a_registered_slot() -> None:
-    for heard_ms, is_replaced in ((5_300, False), (10_500, True)):
-        desk = live_chain()
-        desk.complete(1)
-        before = desk.view
-        again = Desk(desk.plan, Options())
+    for message_ms, is_replaced in ((5_300, False), (10_500, True)):
+        harness = live_chain()
+        harness.complete(1)
+        before = harness.view
+        again = CoordinatorHarness(harness.plan, Options())
         again.do(Ticked(0))
-        again.do(Begin(2, "job-1", len(desk.slots), desk.coordinator.completed, awaits_slots=True))
-        again.slots = desk.slots
-        silent = again.slots[desk.of(2).hosting_slot]
+        again.do(Begin(2, "job-1", len(harness.slots), harness.coordinator.completed, awaits_slots=True))
+        again.slots = harness.slots
+        silent = again.slots[harness.of(2).hosting_slot]
         silent.is_deaf = True  # it is heard, but the question by which view never gets there
-        again.tick(heard_ms)
+        again.tick(message_ms)
         silent.is_deaf = False
         again.tick(500)
         assert (again.of(2).incarnation != before.placements[2].incarnation) is is_replaced
 
 
 def test_a_new_coordinator_requests_the_view_of_a_slot_that_registered_without_one() -> None:
-    desk = live_chain()
-    again = Desk(desk.plan, Options())
+    harness = live_chain()
+    again = CoordinatorHarness(harness.plan, Options())
     again.do(Ticked(0))
-    again.do(Begin(2, "job-1", len(desk.slots), awaits_slots=True))
-    for slot, state in desk.slots.items():
-        again.say(slot, Register(slot, state.domain, "h", "", "", b"", "", 1, ()))
-    again.slots = desk.slots
+    again.do(Begin(2, "job-1", len(harness.slots), awaits_slots=True))
+    for slot, state in harness.slots.items():
+        again.receive(slot, Register(slot, state.domain, "h", "", "", b"", "", 1, ()))
+    again.slots = harness.slots
     again.tick(5_300)
-    assert again.view.generation == desk.view.generation
-    assert again.view.placements == desk.view.placements
+    assert again.view.generation == harness.view.generation
+    assert again.view.placements == harness.view.placements
 
 
 def test_a_new_coordinator_without_any_slot_starts_like_a_resume() -> None:
-    desk = live_chain()
-    desk.complete(1)
-    again = Desk(desk.plan, Options())
+    harness = live_chain()
+    harness.complete(1)
+    again = CoordinatorHarness(harness.plan, Options())
     again.do(Ticked(0))
-    assert again.do(Begin(2, "job-1", 2, desk.coordinator.completed, awaits_slots=True)) == ()
+    assert again.do(Begin(2, "job-1", 2, harness.coordinator.completed, awaits_slots=True)) == ()
     effects = again.tick(5_100)
     assert of_kind(effects, RequestSlots) == [RequestSlots(2)]
     again.register(50, "a")
@@ -91,48 +91,50 @@ def test_a_new_coordinator_without_any_slot_starts_like_a_resume() -> None:
 
 
 def test_numbers_given_by_the_old_coordinator_are_not_reused() -> None:
-    desk = live_chain()
-    desk.complete(1)
-    desk.tick(10_000)
-    assert desk.pending() == [2, 3]
-    again = _restart(desk)
+    harness = live_chain()
+    harness.complete(1)
+    harness.tick(10_000)
+    assert harness.pending() == [2, 3]
+    again = _restart(harness)
     for slot in again.slots.values():
         for placement in slot.hosted():
-            again.say(slot.slot, desk.acknowledgement(placement.task, 3))
+            again.receive(slot.slot, harness.acknowledgement(placement.task, 3))
     again.tick(5_100)
     assert again.pending() == [4]
 
 
 def test_a_slot_that_registers_during_takeover_is_a_spare() -> None:
-    desk = live_chain()
-    again = Desk(desk.plan, Options())
+    harness = live_chain()
+    again = CoordinatorHarness(harness.plan, Options())
     again.do(Ticked(0))
     again.do(Begin(2, "job-1", 6, awaits_slots=True))
-    again.slots = dict(desk.slots)
-    again.say(70, Register(SlotId(70), "a", "h", "", "", b"", "", 1, ()))
+    again.slots = dict(harness.slots)
+    again.receive(70, Register(SlotId(70), "a", "h", "", "", b"", "", 1, ()))
     again.tick(5_000)
     assert 70 in again.view_slots()
 
 
 def test_an_old_coordinator_stands_down_when_a_slot_reports_a_later_term() -> None:
-    desk = live_chain()
-    again = _restart(desk)
-    woken = desk.say(1, again.slots[SlotId(1)].status())
+    harness = live_chain()
+    again = _restart(harness)
+    woken = harness.receive(1, again.slots[SlotId(1)].status())
     assert of_kind(woken, StoodDown)
-    assert desk.coordinator.phase == "replaced"
-    assert desk.gone(2) == ()
+    assert harness.coordinator.phase == "replaced"
+    assert harness.gone(2) == ()
 
 
 def test_an_old_coordinator_stands_down_when_a_slot_answers_its_view_with_a_later_one() -> None:
-    desk = live_chain()
-    again = _restart(desk)
-    assert of_kind(desk.say(1, again.view), StoodDown)
+    harness = live_chain()
+    again = _restart(harness)
+    assert of_kind(harness.receive(1, again.view), StoodDown)
 
 
-def _fenced(desk: Desk, generation: int, incarnation: int) -> tuple[Effect, ...]:
+def _fenced(harness: CoordinatorHarness, generation: int, incarnation: int) -> tuple[Effect, ...]:
     """The last task, a sink, says for whom its outside refuses it."""
-    mine = desk.view.placements[-1]
-    return desk.say(mine.hosting_slot, SinkFenced(mine.task, mine.incarnation, generation, Incarnation(incarnation)))
+    mine = harness.view.placements[-1]
+    return harness.receive(
+        mine.hosting_slot, SinkFenced(mine.task, mine.incarnation, generation, Incarnation(incarnation))
+    )
 
 
 def test_a_sink_fenced_by_an_unknown_later_generation_rolls_the_job_back() -> None:
@@ -151,15 +153,15 @@ def test_a_sink_fenced_by_an_unknown_incarnation_is_restarted_alone() -> None:
 
 
 def test_a_coordinator_whose_sink_is_fenced_by_a_later_term_stands_down() -> None:
-    desk = live_chain()
-    assert of_kind(_fenced(desk, desk.view.generation, view_number(2, 1)), StoodDown)
-    assert desk.coordinator.phase == "replaced"
+    harness = live_chain()
+    assert of_kind(_fenced(harness, harness.view.generation, view_number(2, 1)), StoodDown)
+    assert harness.coordinator.phase == "replaced"
 
 
 def test_a_fencing_report_of_a_dead_incarnation_is_ignored() -> None:
-    desk = live_chain()
-    before = desk.view
+    harness = live_chain()
+    before = harness.view
     sink = before.placements[-1]
     fenced = SinkFenced(sink.task, Incarnation(1), view_number(1, 7), Incarnation(view_number(2, 7)))
-    assert desk.say(sink.hosting_slot, fenced) == ()
-    assert desk.view == before
+    assert harness.receive(sink.hosting_slot, fenced) == ()
+    assert harness.view == before

@@ -51,8 +51,8 @@ def test_a_keeper_keeps_its_role_across_a_rollback() -> None:
 
 
 def test_a_new_coordinator_continues_the_keepers_of_the_adopted_view() -> None:
-    heard: View = formed(7).view
-    state = step(Unformed(2, "job-1", heard), ViewChange({}, START, assignment(7, 8), ()))
+    adopted: View = formed(7).view
+    state = step(Unformed(2, "job-1", adopted), ViewChange({}, START, assignment(7, 8), ()))
     assert since(state) == {7: 1, 8: 1}
     assert isinstance(state, Standing)
     assert [number >> 32 for number in state.view.placements[SINK].keepers_since] == [1, 2]

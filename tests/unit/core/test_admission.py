@@ -66,17 +66,17 @@ LONG = Delta(LogId(0), COUNT_MAX, False, b"x")
 LENGTH = Length(LogId(1), 9)
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), (DELTA,))
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 0, (DELTA,))
-STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
+HANDSHAKE = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 1, 0, 0, 0, (LENGTH,))
 QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
 ANSWER = LogReply(TaskId(0), LIFE, number(1), TaskId(1), False, PEER, (DELTA,))
 KEEP = AppendLog(TaskId(0), LIFE, True, (DELTA,))
-KEPT = AppendAck(TaskId(0), LIFE, PEER, True, (LENGTH,))
+APPEND_ACK = AppendAck(TaskId(0), LIFE, PEER, True, (LENGTH,))
 UPDATE = StandbyUpdate(TaskId(0), LIFE, ONE, None, ("a",))
 FOLLOW = FeedShadow(TaskId(1), LIFE, 1, 0, ONE, ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), (DELTA,))
 FOLLOWING = FeedAck(TaskId(0), LIFE, PEER, 1, 0)
 TRIGGER = Trigger(TaskId(0), LIFE, ONE, False)
 COMPLETED = Completed(ONE, 1, tuple((task, LIFE, 0) for task in PLAN.tasks))
-NOTED = AnnounceAck(TaskId(0), LIFE, None, 0)
+ANNOUNCE_ACK = AnnounceAck(TaskId(0), LIFE, None, 0)
 VIEW = view(1, [placement(task, LIFE, 1) for task in PLAN.tasks])
 OLD = Incarnation(0)
 
@@ -86,15 +86,15 @@ LOST = LogLost(TaskId(0), LIFE, None, 0, 0)
 JOURNAL_LOST = JournalLost(TaskId(0), LIFE)
 FENCED = SinkFenced(TaskId(0), LIFE, number(1), Incarnation(number(2)))
 FAILED = TaskFailed(TaskId(0), LIFE, InputRange(None, 0, 1), "", "", "", "", Blame.JOB, Recourse.RETRY)
-APPROACHING = AnnounceStep(TaskId(0), LIFE, None, 0)
-ACCUSATION = Suspicion(PEER, SlotId(1), number(1), True)
+ANNOUNCE_STEP = AnnounceStep(TaskId(0), LIFE, None, 0)
+SUSPICION = Suspicion(PEER, SlotId(1), number(1), True)
 REGISTER = Register(PEER, "d", "h", "", "", b"", "", 1, ())
 
 FOR_SLOTS = (
-    *(BATCH, POSITION, STATEMENT, QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, COMPLETED),
-    *(NOTED, VIEW, Hold(PEER), Release(PEER, "")),
+    *(BATCH, POSITION, HANDSHAKE, QUESTION, ANSWER, KEEP, APPEND_ACK, UPDATE, FOLLOW, FOLLOWING, TRIGGER, COMPLETED),
+    *(ANNOUNCE_ACK, VIEW, Hold(PEER), Release(PEER, "")),
 )
-FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, APPROACHING, ACCUSATION, VIEW)
+FOR_COORDINATORS = (REGISTER, STATUS, SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, ANNOUNCE_STEP, SUSPICION, VIEW)
 
 
 def named(found: object) -> str:
@@ -122,7 +122,10 @@ OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        *((found, "task") for found in (QUESTION, ANSWER, KEEP, KEPT, UPDATE, FOLLOW, FOLLOWING, TRIGGER, NOTED)),
+        *(
+            (found, "task")
+            for found in (QUESTION, ANSWER, KEEP, APPEND_ACK, UPDATE, FOLLOW, FOLLOWING, TRIGGER, ANNOUNCE_ACK)
+        ),
         *((found, "holder") for found in (QUESTION, ANSWER)),
     ],
     ids=lambda found: found if isinstance(found, str) else named(found),
@@ -133,7 +136,7 @@ def test_an_unknown_task_is_malformed_for_a_slot(message: Message, field: str, t
 
 
 @pytest.mark.parametrize("task", OUT_OF_THE_PLAN)
-@pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, APPROACHING], ids=named)
+@pytest.mark.parametrize("message", [SNAPSHOTTED, LOST, JOURNAL_LOST, FENCED, FAILED, ANNOUNCE_STEP], ids=named)
 def test_an_unknown_task_is_malformed_for_a_coordinator(message: Message, task: int) -> None:
     with pytest.raises(MessageMalformed, match=f"names task {task}"):
         check_for_coordinator(PLAN, PEER, msgspec.structs.replace(message, task=task))
@@ -152,15 +155,15 @@ def test_an_unknown_task_is_malformed_for_a_coordinator(message: Message, task: 
         (BATCH, {"deltas": (Delta(journal_of(TaskId(0)), 0, True, b""),)}),
         (POSITION, {"channel": 2}),
         (POSITION, {"deltas": (DELTA, FOREIGN)}),
-        (STATEMENT, {"channel": 2}),
-        (STATEMENT, {"view": 0}),
-        (STATEMENT, {"lengths": (Length(LogId(3), 1),)}),
+        (HANDSHAKE, {"channel": 2}),
+        (HANDSHAKE, {"view": 0}),
+        (HANDSHAKE, {"lengths": (Length(LogId(3), 1),)}),
         (QUESTION, {"view": 0}),
         (QUESTION, {"view": -1}),
         (ANSWER, {"replicas": (Delta(journal_of(TaskId(1)), 0, True, b""),)}),
         (ANSWER, {"replicas": (LONG,)}),
         (KEEP, {"deltas": (FOREIGN,)}),
-        (KEPT, {"lengths": (Length(journal_of(TaskId(1)), 1),)}),
+        (APPEND_ACK, {"lengths": (Length(journal_of(TaskId(1)), 1),)}),
         (FOLLOW, {"first_seq": COUNT_MAX, "count": 1}),
         (FOLLOW, {"deltas": (FOREIGN,)}),
         (VIEW, {"placements": VIEW.placements[:2]}),
@@ -183,7 +186,7 @@ def test_a_journal_is_admitted_together_with_the_logs_of_its_task() -> None:
     journal = Delta(journal_of(TaskId(0)), 0, True, b"bytes")
     check_for_slot(PLAN, PEER, msgspec.structs.replace(KEEP, deltas=(DELTA, journal)))
     check_for_slot(PLAN, PEER, msgspec.structs.replace(ANSWER, replicas=(journal,)))
-    check_for_slot(PLAN, PEER, msgspec.structs.replace(KEPT, lengths=(Length(journal_of(TaskId(0)), 5),)))
+    check_for_slot(PLAN, PEER, msgspec.structs.replace(APPEND_ACK, lengths=(Length(journal_of(TaskId(0)), 5),)))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,7 @@ def test_a_journal_is_admitted_together_with_the_logs_of_its_task() -> None:
         (STATUS, {"keepers": ((TaskId(-1), LIFE),)}),
         (STATUS, {"shadows": (TaskId(3),)}),
         (STATUS, {"slot": SlotId(1)}),
-        (ACCUSATION, {"slot": SlotId(1)}),
+        (SUSPICION, {"slot": SlotId(1)}),
         (REGISTER, {"slot": SlotId(1)}),
         (VIEW, {"placements": VIEW.placements[:2]}),
     ],
@@ -274,7 +277,7 @@ def test_a_checkpoint_completed_too_early_ends_the_session_of_a_receiver_that_la
     ):
         dialogue.run(command)
     dialogue.run("statement b->c credit=1000")
-    assert not dialogue.slot.hosted[TaskId(1)].outputs.sendings[ChannelId(1)].session
+    assert not dialogue.slot.hosted[TaskId(1)].outputs.senders[ChannelId(1)].session
 
 
 def test_a_log_copy_that_begins_after_the_checkpoint_is_malformed() -> None:

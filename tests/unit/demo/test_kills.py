@@ -66,14 +66,14 @@ def test_a_kill_waits_until_checkpoints_completed_without_a_recovery(
     assert kills.look(_status([replace(tasks[0], standbys=0), *tasks[1:]], checkpoint=1)) is None
     assert kills.look(_status(tasks, checkpoint=1)) is None
     assert kills.look(_status(tasks, checkpoint=2)) is None
-    told = kills.look(_status(tasks, checkpoint=3))
-    assert told is not None
-    assert told.startswith("SIGKILL map: ask/0")
+    reported = kills.look(_status(tasks, checkpoint=3))
+    assert reported is not None
+    assert reported.startswith("SIGKILL map: ask/0")
     assert processes[2].wait(10) == -signal.SIGKILL
     assert [process.poll() for process in processes if process is not processes[2]] == [None] * 5
 
 
-def _struck(tasks: list[TaskState]) -> Kills:
+def _injected(tasks: list[TaskState]) -> Kills:
     kills = Kills([KillKind.MAP])
     for checkpoint in (1, 2, 3):
         kills.look(_status(tasks, checkpoint))
@@ -81,18 +81,18 @@ def _struck(tasks: list[TaskState]) -> Kills:
 
 
 def test_a_kill_has_ended_when_its_task_is_live_and_has_caught_up(tasks: list[TaskState]) -> None:
-    kills = _struck(tasks)
+    kills = _injected(tasks)
     moved = [replace(task, incarnation=2, pid=1) if task.name == "ask/0" else task for task in tasks]
     unfinished = RecoveryState("ask/0", 1, 2, "killed", {"detected": 1})
     assert kills.look(_status(tasks)) is None
     assert kills.look(_status(moved, recoveries=(unfinished,))) is None
-    told = kills.look(_status(moved, recoveries=(replace(unfinished, reached=OVER),)))
-    assert told == "recovered ask/0; 5 healthy tasks kept their processes and incarnations"
+    reported = kills.look(_status(moved, recoveries=(replace(unfinished, reached=OVER),)))
+    assert reported == "recovered ask/0; 5 healthy tasks kept their processes and incarnations"
     assert (kills.has_ended, kills.disturbed) == (True, [])
 
 
 def test_a_healthy_task_with_another_process_is_noticed(tasks: list[TaskState]) -> None:
-    kills = _struck(tasks)
+    kills = _injected(tasks)
     moved = [replace(task, incarnation=2) if task.name in ("ask/0", "read/1") else task for task in tasks]
     kills.look(_status(moved))
     assert kills.disturbed == ["read/1"]

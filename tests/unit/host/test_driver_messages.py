@@ -58,8 +58,8 @@ def test_a_flood_of_bad_messages_is_logged_as_a_few_lines_and_a_count(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
     for number in range(1, FLOOD + 1):
-        sender, said = message(number)
-        driver.on_message(SlotId(sender), said, b"")
+        sender, output = message(number)
+        driver.on_message(SlotId(sender), output, b"")
     assert len(caplog.messages) == lines
     assert len(reported) <= lines
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.recorder import confined_services
 from clonos.core.wire.recovery_messages import Recourse
-from clonos.operators.connector_contract import Feed
+from clonos.operators.connector_contract import ProducerConnection
 from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
@@ -52,12 +52,12 @@ class Bench:
 
     def __init__(self, server: socket.socket) -> None:
         self.server = server
-        self.told = JournalInbox()
+        self.reported = JournalInbox()
         graph = JobGraph("pushed")
         source = sockets.lines("127.0.0.1", server.getsockname()[1], acknowledge=True, line_bytes_max=100)
         graph.source(source).sink(blackhole())
         image = graph.compile(Options())
-        self.threads = JournalThreads(lone_surroundings(image, self.told))
+        self.threads = JournalThreads(lone_surroundings(image, self.reported))
 
     def open(self, offset_bytes: int = 0) -> socket.socket:
         """Connects; the server's end, which has heard where to begin."""
@@ -68,7 +68,7 @@ class Bench:
         return connection
 
 
-class TimedFeed(Feed):
+class TimedFeed(ProducerConnection):
     """A connection that is never made, of a connector that uses a service at each turn."""
 
     def __init__(self) -> None:
@@ -93,17 +93,17 @@ class TimedSource:
     def __init__(self) -> None:
         self.feeds: list[TimedFeed] = []
 
-    def feed(self, offset_bytes: int) -> TimedFeed:
+    def connect(self, offset_bytes: int) -> TimedFeed:
         self.feeds.append(TimedFeed())
         return self.feeds[-1]
 
 
 def test_a_connector_may_use_services_in_its_own_thread() -> None:
-    source, told = TimedSource(), JournalInbox()
-    thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
+    source, reported = TimedSource(), JournalInbox()
+    thread = JournalThread(lone_surroundings(small_image(), reported), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     with confined_services():
         thread.thread.start()
-        assert told.next() == ("ProducerDataRead", END_OF_JOURNAL)
+        assert reported.next() == ("ProducerDataRead", END_OF_JOURNAL)
         thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     assert [feed.is_closed for feed in source.feeds] == [True]
@@ -123,11 +123,11 @@ def bench() -> Iterator[Bench]:
 def test_whole_lines_are_delivered_and_the_server_receives_replicated_offsets(bench: Bench) -> None:
     with bench.open(100) as connection:
         connection.sendall(b"one\ntwo\nthr")
-        assert bench.told.journal(8) == b"one\ntwo\n"
+        assert bench.reported.journal(8) == b"one\ntwo\n"
         bench.threads.acknowledge(*LIFE, 104)
         assert connection.recv(100) == b"104\n"
         connection.sendall(b"ee\n")
-        assert bench.told.journal(6) == b"three\n"
+        assert bench.reported.journal(6) == b"three\n"
         bench.threads.acknowledge(*LIFE, 114)
         assert connection.recv(100) == b"114\n"
 
@@ -136,16 +136,16 @@ def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(be
     with bench.open() as connection:
         connection.sendall(b"one\n")
         connection.shutdown(socket.SHUT_WR)
-        assert bench.told.journal(5) == b"one\n" + END_OF_JOURNAL
+        assert bench.reported.journal(5) == b"one\n" + END_OF_JOURNAL
         bench.threads.acknowledge(*LIFE, 5)
         assert connection.recv(100) == b"4\n"
         assert connection.recv(100) == b""
 
 
 def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, source, told = Plan(), TimedSource(), JournalInbox()
+    plan, source, reported = Plan(), TimedSource(), JournalInbox()
     monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
-    thread = JournalThread(lone_surroundings(small_image(), told), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
+    thread = JournalThread(lone_surroundings(small_image(), reported), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     thread.hold(True)
     received_while_held: list[int] = []
 
@@ -158,7 +158,7 @@ def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert plan.is_done
     assert received_while_held == [0, 0]
     assert source.feeds[0].received == 1
-    assert told.next() == ("ProducerDataRead", END_OF_JOURNAL)
+    assert reported.next() == ("ProducerDataRead", END_OF_JOURNAL)
 
 
 def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None:
@@ -166,30 +166,30 @@ def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None
         bench.threads.hold(*LIFE, True)
         connection.sendall(b"one\n")
     bench.threads.hold(*LIFE, False)
-    assert bench.told.journal(5) == b"one\n" + END_OF_JOURNAL
+    assert bench.reported.journal(5) == b"one\n" + END_OF_JOURNAL
 
 
 def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: Bench) -> None:
     with bench.open() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
-    name, error = bench.told.next()
+    name, error = bench.reported.next()
     assert (name, "SocketFailed: " in error) == ("ProducerFailed", True)
     with bench.open(0) as connection:
         connection.sendall(b"one\n")
-        assert bench.told.journal(4) == b"one\n"
+        assert bench.reported.journal(4) == b"one\n"
 
 
 def test_a_server_that_does_not_listen_is_reported(bench: Bench) -> None:
     bench.server.close()
     bench.threads.open(*LIFE, 0)
-    name, error = bench.told.next()
+    name, error = bench.reported.next()
     assert (name, "Start the server that sends the lines" in error) == ("ProducerFailed", True)
 
 
 def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: Bench) -> None:
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
-        name, failed = bench.told.next()
+        name, failed = bench.reported.next()
         assert (name, failed.recourse) == ("PartFailed", Recourse.NONE)
         assert "a line of more than 100 bytes" in failed.error
 
@@ -204,12 +204,12 @@ def test_a_call_for_another_incarnation_is_ignored(bench: Bench) -> None:
     other = (TaskId(0), Incarnation(8))
     with bench.open() as connection:
         connection.sendall(b"one\n")
-        assert bench.told.journal(4) == b"one\n"
+        assert bench.reported.journal(4) == b"one\n"
         bench.threads.hold(*other, True)
         bench.threads.acknowledge(*other, 2)
         bench.threads.close(*other)
         for line in (b"two\n", b"six\n"):  # neither held, also behind what it was about to receive, nor closed
             connection.sendall(line)
-            assert bench.told.journal(4) == line
+            assert bench.reported.journal(4) == line
         bench.threads.acknowledge(*LIFE, 12)
         assert connection.recv(100) == b"12\n"  # nor acknowledged before

@@ -13,7 +13,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.ports.recorder import confined_services
 from clonos.core.values import encode_rows
 from clonos.core.wire.recovery_messages import InputRange, Recourse
-from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from clonos_services import clock
 from clonos_standby.slot import sink_thread
 from clonos_standby.slot.sink_thread import SinkThread
@@ -33,10 +33,10 @@ class Ledger:
         if not is_held:
             self.may_go_on.set()
 
-    def outside(self) -> Ledger:
+    def immediate_writer(self) -> Ledger:
         return self
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         assert self.may_go_on.wait(LIMIT_S)
         self._raise()
         self.registered += 1
@@ -57,10 +57,10 @@ class Ledger:
             raise fault
 
 
-def begin(ledger: Ledger, told: WaitingInbox) -> SinkThread:
-    identity = OutsideIdentity("job-1", "sink/0", 1, 7)
+def begin(ledger: Ledger, reported: WaitingInbox) -> SinkThread:
+    identity = WriterIdentity("job-1", "sink/0", 1, 7)
     return SinkThread(
-        lone_surroundings(small_image(), told),
+        lone_surroundings(small_image(), reported),
         ledger,
         identity,
         0,
@@ -78,13 +78,13 @@ def end(thread: SinkThread) -> None:
 
 
 def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
-    ledger, told = Ledger(), WaitingInbox()
-    thread = begin(ledger, told)
-    assert told.next() == ("SinkOpened", (0, 7, 0, None))
+    ledger, reported = Ledger(), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next() == ("SinkOpened", (0, 7, 0, None))
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
-    assert told.next() == ("SinkConfirmed", (0, 7, 2))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 2))
     thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
-    assert told.next() == ("SinkConfirmed", (0, 7, 3))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 3))
     end(thread)
     assert ledger.rows == ["a", "b", "c"]
     assert ledger.closed == 1
@@ -93,7 +93,7 @@ def test_writes_follow_the_registration_and_are_confirmed_in_order() -> None:
 class TimedLedger(Ledger):
     """Uses a service wherever a connector's code runs."""
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         clock.now()
         return super().register(identity, restored_number)
 
@@ -106,35 +106,35 @@ class TimedLedger(Ledger):
 
 
 def test_a_connector_may_use_services_in_its_own_thread() -> None:
-    ledger, told = TimedLedger(), WaitingInbox()
+    ledger, reported = TimedLedger(), WaitingInbox()
     with confined_services():
-        thread = begin(ledger, told)
+        thread = begin(ledger, reported)
         thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
-        assert [told.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
+        assert [reported.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
         end(thread)
     assert (len(ledger.rows), ledger.closed) == (1, 1)
 
 
 def test_waiting_writes_are_merged_into_one() -> None:
-    ledger, told = Ledger(is_held=True), WaitingInbox()
-    thread = begin(ledger, told)
+    ledger, reported = Ledger(is_held=True), WaitingInbox()
+    thread = begin(ledger, reported)
     for number in range(50):
         thread.write(number, 1, ElementKind.ROWS, encode_rows([number]))
     thread.write(60, 1, ElementKind.ROWS, encode_rows(["behind a gap"]))
     ledger.may_go_on.set()
-    assert told.next()[0] == "SinkOpened"
-    assert told.next() == ("SinkConfirmed", (0, 7, 50))
-    assert told.next()[0] == "SinkConfirmed"
+    assert reported.next()[0] == "SinkOpened"
+    assert reported.next() == ("SinkConfirmed", (0, 7, 50))
+    assert reported.next()[0] == "SinkConfirmed"
     end(thread)
     assert ledger.writes == [(0, list(range(50))), (60, ["behind a gap"])]
 
 
 def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:
-    ledger, told = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), WaitingInbox()
-    thread = begin(ledger, told)
-    assert told.next()[0] == "SinkOpened"
+    ledger, reported = Ledger(ConnectionError("no"), None, TimeoutError("late"), None, None), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
-    assert told.next() == ("SinkConfirmed", (0, 7, 1))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 1))
     end(thread)
     assert ledger.rows == ["a"]
     assert ledger.registered >= 2
@@ -143,15 +143,15 @@ def test_a_failed_call_is_retried_on_a_new_registered_connection() -> None:
 class Superseding(Ledger):
     """Answers the first registration of a generation with what had left before, and later ones without."""
 
-    def register(self, identity: OutsideIdentity, restored_number: int) -> Registration:
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
         answer = super().register(identity, restored_number)
         return Registration(answer.next_number, 9) if self.registered == 1 else answer
 
 
 def test_a_repeated_registration_still_reports_the_rows_already_written() -> None:
-    ledger, told = Superseding(ConnectionError("no")), WaitingInbox()
-    thread = begin(ledger, told)
-    assert told.next() == ("SinkOpened", (0, 7, 0, 9))
+    ledger, reported = Superseding(ConnectionError("no")), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next() == ("SinkOpened", (0, 7, 0, 9))
     end(thread)
 
 
@@ -168,30 +168,30 @@ class Forgetting(Ledger):
 
 
 def test_truncation_is_sent_after_the_writes_so_far() -> None:
-    ledger, told = Forgetting(), WaitingInbox()
+    ledger, reported = Forgetting(), WaitingInbox()
     ledger.may_go_on.clear()
-    thread = begin(ledger, told)
+    thread = begin(ledger, reported)
     thread.forget(0)
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
     thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
     thread.forget(2)
     ledger.may_go_on.set()
-    assert [told.next()[0] for _ in range(3)] == ["SinkOpened", *["SinkConfirmed"] * 2]
+    assert [reported.next()[0] for _ in range(3)] == ["SinkOpened", *["SinkConfirmed"] * 2]
     thread.write(2, 1, ElementKind.ROWS, encode_rows(["c"]))
-    assert told.next() == ("SinkConfirmed", (0, 7, 3))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 3))
     end(thread)
     assert ledger.forgotten == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
-    ledger, told = Forgetting(None, None, EnvironmentFault("busy"), None), WaitingInbox()
-    thread = begin(ledger, told)
+    ledger, reported = Forgetting(None, None, EnvironmentFault("busy"), None), WaitingInbox()
+    thread = begin(ledger, reported)
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.forget(1)
-    assert [told.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
+    assert [reported.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
     thread.write(1, 1, ElementKind.ROWS, encode_rows(["b"]))
-    assert told.next() == ("SinkConfirmed", (0, 7, 2))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 2))
     end(thread)
     assert ledger.forgotten == []
     assert ledger.registered == 2
@@ -199,9 +199,9 @@ def test_an_external_system_that_fails_to_truncate_stays_registered() -> None:
 
 
 def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retriably() -> None:
-    ledger, told = Ledger(*[EnvironmentFault("down")] * 100), WaitingInbox()
-    thread = begin(ledger, told)
-    name, (failed,) = told.next()
+    ledger, reported = Ledger(*[EnvironmentFault("down")] * 100), WaitingInbox()
+    thread = begin(ledger, reported)
+    name, (failed,) = reported.next()
     assert name == "PartFailed"
     assert failed.recourse is Recourse.RETRY
     assert "EnvironmentFault: down" in failed.error
@@ -210,11 +210,11 @@ def test_an_external_system_that_fails_for_too_long_fails_the_incarnation_retria
 
 
 def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_numbers() -> None:
-    ledger, told = Ledger(None, JobError("no such column")), WaitingInbox()
-    thread = begin(ledger, told)
-    assert told.next()[0] == "SinkOpened"
+    ledger, reported = Ledger(None, JobError("no such column")), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next()[0] == "SinkOpened"
     thread.write(0, 2, ElementKind.ROWS, encode_rows(["a", "b"]))
-    name, (failed,) = told.next()
+    name, (failed,) = reported.next()
     assert name == "PartFailed"
     assert failed.recourse is Recourse.NONE
     assert failed.at == InputRange(ChannelId(4), 0, 2)
@@ -223,14 +223,14 @@ def test_rows_that_the_external_system_rejects_fail_the_job_at_once_with_their_n
 
 @pytest.mark.parametrize("by", [None, (2, 7)], ids=["unknown", "known"])
 def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tuple[int, int] | None) -> None:
-    ledger, told = Ledger(None, OutsideFenced("later", by)), WaitingInbox()
-    thread = begin(ledger, told)
-    assert told.next()[0] == "SinkOpened"
+    ledger, reported = Ledger(None, WriterFenced("later", by)), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next()[0] == "SinkOpened"
     thread.write(0, 1, ElementKind.ROWS, encode_rows(["a"]))
     thread.thread.join(LIMIT_S)
     assert not thread.thread.is_alive()
     if by is not None:
-        name, arguments = told.next()
+        name, arguments = reported.next()
         assert (name, arguments[2:]) == ("SinkRefused", by)
-    assert told.is_empty()
+    assert reported.is_empty()
     assert ledger.rows == []

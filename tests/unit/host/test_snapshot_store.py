@@ -98,16 +98,16 @@ def snapshot(checkpoint: int) -> Snapshot:
     return Snapshot(**values)
 
 
-class Desk:
+class StoreHarness:
     """A store, its threads, and what they have told."""
 
     def __init__(self, folder: Path, standby_bytes_max: int = STANDBY_BYTES_MAX) -> None:
         self.store = CheckpointStore(str(folder))
         self.files = self.store.files = FlakyFiles(folder)
-        self.told = WaitingInbox()
+        self.reported = WaitingInbox()
         self.threads = SnapshotStore(
             self.store,
-            lone_surroundings(small_image(), self.told),
+            lone_surroundings(small_image(), self.reported),
             lambda _: Story(),
             backoff_first_s=0.001,
             standby_bytes_max=standby_bytes_max,
@@ -115,68 +115,68 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Any:
-    made = Desk(tmp_path)
+def harness(tmp_path: Path) -> Any:
+    made = StoreHarness(tmp_path)
     yield made
     made.threads.close()
 
 
-def test_a_stored_snapshot_is_read_back(desk: Desk) -> None:
-    desk.threads.write("a/0", snapshot(1), None)
-    assert desk.told.next() == ("SnapshotWritten", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
-    desk.threads.read(STANDBY_READ, ("a/0", "a/0"))
-    name, (token, restored, error) = desk.told.next()
+def test_a_stored_snapshot_is_read_back(harness: StoreHarness) -> None:
+    harness.threads.write("a/0", snapshot(1), None)
+    assert harness.reported.next() == ("SnapshotWritten", ("a/0", standby_payload([encode_snapshot(snapshot(1))]), ""))
+    harness.threads.read(STANDBY_READ, ("a/0", "a/0"))
+    name, (token, restored, error) = harness.reported.next()
     assert (name, token, error) == ("SnapshotsRead", STANDBY_READ, "")
     assert restored == RestoredState(replace(snapshot(1), changes=b"", chain_length=2), Story([b"all", b"all"]))
 
 
-def test_a_store_that_fails_for_a_while_is_retried(desk: Desk) -> None:
-    desk.files.failures = store_thread.ATTEMPTS_MAX - 1
-    desk.threads.write("a/0", snapshot(1), None)
-    assert desk.told.next()[1][2] == ""
-    desk.files.failures = store_thread.ATTEMPTS_MAX - 1
-    desk.threads.read(TASK_READ, ("a/0",))
-    assert desk.told.next()[1][1].mirror == Story([b"all"])
+def test_a_store_that_fails_for_a_while_is_retried(harness: StoreHarness) -> None:
+    harness.files.failures = store_thread.ATTEMPTS_MAX - 1
+    harness.threads.write("a/0", snapshot(1), None)
+    assert harness.reported.next()[1][2] == ""
+    harness.files.failures = store_thread.ATTEMPTS_MAX - 1
+    harness.threads.read(TASK_READ, ("a/0",))
+    assert harness.reported.next()[1][1].mirror == Story([b"all"])
 
 
-def test_a_store_that_fails_for_too_long_is_reported(desk: Desk) -> None:
-    desk.files.failures = store_thread.ATTEMPTS_MAX
-    desk.threads.write("a/0", snapshot(1), None)
-    name, (_, encoded, error) = desk.told.next()
+def test_a_store_that_fails_for_too_long_is_reported(harness: StoreHarness) -> None:
+    harness.files.failures = store_thread.ATTEMPTS_MAX
+    harness.threads.write("a/0", snapshot(1), None)
+    name, (_, encoded, error) = harness.reported.next()
     assert (name, encoded) == ("SnapshotWritten", b"")
     assert "it is flaky" in error
-    desk.files.failures = store_thread.ATTEMPTS_MAX
-    desk.threads.read(TASK_READ, ("a/0",))
-    name, (_, snapshots, error) = desk.told.next()
+    harness.files.failures = store_thread.ATTEMPTS_MAX
+    harness.threads.read(TASK_READ, ("a/0",))
+    name, (_, snapshots, error) = harness.reported.next()
     assert (name, snapshots) == ("SnapshotsRead", None)
     assert "it is flaky" in error
 
 
 @pytest.mark.parametrize("damage", ["lost", "torn"])
-def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(desk: Desk, damage: str) -> None:
-    desk.threads.write("a/0", snapshot(1), None)
-    desk.told.next()
+def test_a_task_whose_snapshot_is_damaged_fails_for_good_and_names_it(harness: StoreHarness, damage: str) -> None:
+    harness.threads.write("a/0", snapshot(1), None)
+    harness.reported.next()
     if damage == "lost":
-        desk.store.delete_objects(["a/0"])
+        harness.store.delete_objects(["a/0"])
     else:
-        desk.files.write("objects/a/0", desk.files.read("objects/a/0")[:-1])
-    desk.threads.read(TASK_READ, ("a/0",))
-    name, (failed,) = desk.told.next()
+        harness.files.write("objects/a/0", harness.files.read("objects/a/0")[:-1])
+    harness.threads.read(TASK_READ, ("a/0",))
+    name, (failed,) = harness.reported.next()
     assert name == "PartFailed"
     assert failed.recourse is Recourse.STANDBY
     assert "objects/a/0" in failed.error
-    desk.threads.read(STANDBY_READ, ("a/0",))
-    assert desk.told.next()[0] == "SnapshotsRead"
+    harness.threads.read(STANDBY_READ, ("a/0",))
+    assert harness.reported.next()[0] == "SnapshotsRead"
 
 
-def test_unreadable_state_fails_its_task_instead_of_the_process(desk: Desk) -> None:
+def test_unreadable_state_fails_its_task_instead_of_the_process(harness: StoreHarness) -> None:
     values = column_of([{"n": 1}])
     unknown = replace(values, kind=99)
     changes = encode_piece((Section("a", column_of([]), column_of(["key"]), unknown),), is_full=True)
-    desk.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
-    threads = SnapshotStore(desk.store, lone_surroundings(small_image(), desk.told), lambda _: StateImage())
+    harness.files.write("objects/a/0", b"".join(seal_pieces([encode_snapshot(replace(snapshot(1), changes=changes))])))
+    threads = SnapshotStore(harness.store, lone_surroundings(small_image(), harness.reported), lambda _: StateImage())
     threads.read(TaskRead(TaskId(0), Incarnation(1)), ("a/0",))
-    name, (failed,) = desk.told.next()
+    name, (failed,) = harness.reported.next()
     threads.close()
     assert (name, failed.recourse) == ("PartFailed", Recourse.STANDBY)
     assert "ValueMalformed: " in failed.error
@@ -192,53 +192,53 @@ def test_a_bug_in_the_store_thread_ends_the_process() -> None:
     thread.close()
 
 
-def test_lazily_encoded_pieces_are_part_of_the_object_and_released_when_it_is_stored(desk: Desk) -> None:
+def test_lazily_encoded_pieces_are_part_of_the_object_and_released_when_it_is_stored(harness: StoreHarness) -> None:
     more = LaterPieces(b"1", b"2")
-    desk.files.failures = 1
-    desk.threads.write("a/0", snapshot(1), more)
-    assert desk.told.next()[1][1] == standby_payload([encode_snapshot(snapshot(1)), b"1", b"2"])
+    harness.files.failures = 1
+    harness.threads.write("a/0", snapshot(1), more)
+    assert harness.reported.next()[1][1] == standby_payload([encode_snapshot(snapshot(1)), b"1", b"2"])
     assert more.is_released
-    desk.threads.read(TASK_READ, ("a/0",))
-    assert desk.told.next()[1][1].mirror == Story([b"all", b"1", b"2"])
+    harness.threads.read(TASK_READ, ("a/0",))
+    assert harness.reported.next()[1][1].mirror == Story([b"all", b"1", b"2"])
 
 
-def test_pieces_are_held_while_the_store_fails(desk: Desk) -> None:
+def test_pieces_are_held_while_the_store_fails(harness: StoreHarness) -> None:
     more = LaterPieces(b"1")
-    desk.files.failures = store_thread.ATTEMPTS_MAX
-    desk.threads.write("a/0", snapshot(1), more)
-    assert desk.told.next()[1][2]
+    harness.files.failures = store_thread.ATTEMPTS_MAX
+    harness.threads.write("a/0", snapshot(1), more)
+    assert harness.reported.next()[1][2]
     assert not more.is_released
 
 
 def test_a_large_snapshot_is_not_sent_to_standbys(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, standby_bytes_max=300)
-    desk.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
-    assert desk.told.next() == ("SnapshotWritten", ("a/0", b"", ""))
-    desk.threads.close()
+    harness = StoreHarness(tmp_path, standby_bytes_max=300)
+    harness.threads.write("a/0", snapshot(1), LaterPieces(b"1" * 200, b"2" * 200, b"3"))
+    assert harness.reported.next() == ("SnapshotWritten", ("a/0", b"", ""))
+    harness.threads.close()
 
 
-def test_a_full_state_is_stored_beside_the_snapshots(desk: Desk) -> None:
+def test_a_full_state_is_stored_beside_the_snapshots(harness: StoreHarness) -> None:
     whole = LaterPieces(b"1", b"2")
-    desk.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
-    assert desk.told.next() == ("WholeStateWritten", ("a/0",))
+    harness.threads.write_whole("a/0", replace(snapshot(1), changes=b""), whole)
+    assert harness.reported.next() == ("WholeStateWritten", ("a/0",))
     assert whole.is_released
-    desk.threads.read(TASK_READ, ("a/0",))
-    assert desk.told.next()[1][1].mirror == Story([b"1", b"2"])
+    harness.threads.read(TASK_READ, ("a/0",))
+    assert harness.reported.next()[1][1].mirror == Story([b"1", b"2"])
 
 
-def test_a_full_state_that_cannot_be_stored_is_dropped(desk: Desk) -> None:
+def test_a_full_state_that_cannot_be_stored_is_dropped(harness: StoreHarness) -> None:
     whole = LaterPieces(b"1")
-    desk.files.failures = 1
-    desk.threads.write_whole("a/0", snapshot(1), whole)
-    desk.threads.write_whole("a/1", snapshot(1), LaterPieces())
-    assert desk.told.next() == ("WholeStateWritten", ("a/1",))
+    harness.files.failures = 1
+    harness.threads.write_whole("a/0", snapshot(1), whole)
+    harness.threads.write_whole("a/1", snapshot(1), LaterPieces())
+    assert harness.reported.next() == ("WholeStateWritten", ("a/1",))
     assert whole.is_released
 
 
 @pytest.mark.parametrize("kind", ["write", "write_whole"])
-def test_a_task_whose_state_cannot_be_encoded_fails(desk: Desk, kind: str) -> None:
-    getattr(desk.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
-    name, (failed,) = desk.told.next()
+def test_a_task_whose_state_cannot_be_encoded_fails(harness: StoreHarness, kind: str) -> None:
+    getattr(harness.threads, kind)("a/0", snapshot(1), LaterPieces(b"1", StateUnsupported("count/state", "a socket")))
+    name, (failed,) = harness.reported.next()
     assert (name, failed.recourse) == ("PartFailed", Recourse.NONE)
     assert "the state count/state cannot be stored: a socket" in failed.error
-    assert not desk.files.exists("objects/a/0")
+    assert not harness.files.exists("objects/a/0")

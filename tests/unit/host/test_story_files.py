@@ -48,7 +48,7 @@ def test_without_a_folder_the_slot_itself_is_stepped() -> None:
     close()
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_the_slot_goes_on(
+def test_a_folder_that_cannot_be_created_is_reported_and_the_slot_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_made_is_told_and_the_slot_goes_on(
     assert "the slot writes no trace" in caplog.text
 
 
-def test_a_disk_that_is_full_ends_the_trace_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_the_trace_and_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = TraceFile(tmp_path / "slot.trace")
 
     class Full:

@@ -194,13 +194,13 @@ def test_b43_sources_pause_above_the_soft_disk_limit_until_a_checkpoint_truncate
     bench.emit((0, PAYLOAD))
     bench.disk.do_all()
     assert bench.is_out_of_budget()
-    assert bench.says_over()
+    assert bench.finishes()
     assert bench.counters["over_soft_limit"] == 1
     assert bench.counters["inflight_disk_bytes"] > 8_000
     bench.complete()
     assert not bench.is_out_of_budget()
     bench.tick()
-    assert not bench.says_over()
+    assert not bench.finishes()
     assert bench.counters["inflight_disk_bytes"] == 0
     assert not bench.budget_failures
 
@@ -264,7 +264,7 @@ def test_a5_logs_held_as_a_keeper_count_towards_the_limits() -> None:
     keep = AppendLog(TaskId(1), LIFE, True, (Delta(log_of(TaskId(1)), 0, True, b"d" * 900),))
     bench.post(MessageReceived(SlotId(11), keep))
     bench.tick()
-    assert bench.says_over()
+    assert bench.finishes()
     assert bench.status.tasks == ()
     more = AppendLog(TaskId(1), LIFE, False, (Delta(log_of(TaskId(1)), 900, False, b"d" * 200),), ordinal=1)
     bench.post(MessageReceived(SlotId(11), more))
@@ -280,7 +280,7 @@ def test_a_task_between_source_and_sink_is_never_paused_by_its_budget() -> None:
     for _ in range(20):
         bench.emit((1, PAYLOAD))
         bench.tick()
-    assert bench.says_over()
+    assert bench.finishes()
     assert not bench.is_out_of_budget()
 
 

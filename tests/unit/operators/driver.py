@@ -65,8 +65,8 @@ class TaskCollector:
         assert rows, "an empty batch was emitted"
         for number in self._edges(port):
             edge = self.run.plan.edges[number]
-            if edge.partitioning is Partitioning.OUTSIDE:
-                self.run.outside.setdefault(self.vertex_name, []).extend(decode_rows(encode_rows(rows)))
+            if edge.partitioning is Partitioning.EXTERNAL:
+                self.run.written.setdefault(self.vertex_name, []).extend(decode_rows(encode_rows(rows)))
                 continue
             for target, part in enumerate(self._parts(number, rows, keys)):
                 if part:
@@ -123,7 +123,7 @@ class Run:
         self.image: JobImage = cloudpickle.loads(cloudpickle.dumps(image))
         self.plan = self.image.plan
         self.clock = clock or Clock()
-        self.outside: dict[str, list[Any]] = {}
+        self.written: dict[str, list[Any]] = {}
         self.prepared: dict[int, list[bytes]] = {}
         self.snapshots: list[list[bytes]] = [[] for _ in self.plan.tasks]
         self.chains: list[OperatorChain] = []
@@ -273,7 +273,7 @@ class GivenReader:
 
 
 class Outbox:
-    """An immediate sink: what reaches it stands in ``Run.outside``."""
+    """An immediate sink: what reaches it stands in ``Run.written``."""
 
-    def outside(self) -> Any:
+    def immediate_writer(self) -> Any:
         raise AssertionError("the driver of the tests keeps what would go there")

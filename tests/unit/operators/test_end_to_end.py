@@ -29,7 +29,7 @@ def test_word_count_counts_every_word_once() -> None:
     graph = JobGraph("wordcount")
     words = graph.source(Given(LINES)).flat_map(str.split).filter(lambda word: word != "dog")
     words.key_by(lambda word: word).count().sink(Outbox())
-    counted: list[tuple[str, int]] = run(graph).outside["count-sink"]
+    counted: list[tuple[str, int]] = run(graph).written["count-sink"]
     assert Counter(word for word, _ in counted) == Counter(word for word in WORDS if word != "dog")
     assert max(count for word, count in counted if word == "the") == 15
     assert sorted(counted) == sorted(set(counted))
@@ -76,7 +76,7 @@ def test_broadcast_reaches_all_tasks_and_rebalance_one_in_turn() -> None:
         graph = JobGraph("spread")
         source = graph.source(Given(range(6)), parallelism=1)
         spread(source).process(Marked, parallelism=3).sink(Outbox())
-        return sorted(run(graph, 1).outside["process-sink"])
+        return sorted(run(graph, 1).written["process-sink"])
 
     assert marked(Stream.rebalance) == [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2), (5, 2)]
     assert marked(Stream.broadcast) == sorted((value, value + 1) for value in range(6) for _ in range(3))
@@ -91,11 +91,11 @@ def test_windows_give_one_result_for_each_key_and_span() -> None:
     job.drain()
     first = list(WORDS[:6])
     job.pass_time(5)
-    results: list[WindowResult[Any, int]] = list(job.outside["window_count-sink"])
+    results: list[WindowResult[Any, int]] = list(job.written["window_count-sink"])
     assert {result.key[0]: result.value for result in results} == Counter(first)
     start = datetime.fromtimestamp(START_NS // 10**9 // 5 * 5, UTC)
     assert {(result.start, result.end) for result in results} == {(start, start + timedelta(seconds=5))}
     job.finish()
-    results = job.outside["window_count-sink"]
+    results = job.written["window_count-sink"]
     assert sum((Counter({result.key[0]: result.value}) for result in results), Counter()) == Counter(WORDS)
     job.close()

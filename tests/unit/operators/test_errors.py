@@ -103,10 +103,10 @@ def build(step: str, errors: Outbox | None) -> JobGraph:
 def test_records_that_raise_go_to_the_error_output_and_the_job_continues(step: str) -> None:
     finished = run(build(step, Outbox()), parallelism=1)
     failed, results = EXPECTED[step]
-    routed: list[RoutedError] = finished.outside.pop("errors")
+    routed: list[RoutedError] = finished.written.pop("errors")
     assert [error.record for error in routed] == failed
     assert routed[0].error.startswith("ValueError: 2 is even")
-    ((_, got),) = finished.outside.items()
+    ((_, got),) = finished.written.items()
     assert [getattr(result, "value", result) for result in got] == results
 
 
@@ -124,12 +124,12 @@ def test_without_an_error_output_the_step_and_the_record_are_named(step: str) ->
 
 def test_a_timer_that_raises_is_sent_to_the_error_output_without_a_record() -> None:
     finished = run(build("timer", Outbox()), parallelism=1)
-    assert [(error.step, error.record) for error in finished.outside["errors"]] == [("timer", None)] * 2
-    assert finished.outside["timer"] == [1, 3, 5]
+    assert [(error.step, error.record) for error in finished.written["errors"]] == [("timer", None)] * 2
+    assert finished.written["timer"] == [1, 3, 5]
 
 
 def test_the_description_of_an_error_is_the_same_in_every_incarnation() -> None:
-    first, second = (run(build("map", Outbox()), parallelism=1).outside["errors"] for _ in range(2))
+    first, second = (run(build("map", Outbox()), parallelism=1).written["errors"] for _ in range(2))
     assert first == second
     assert "object at 0x..." in first[0].error
     assert first[0].traceback.splitlines()[-1].endswith("in odd_only")
@@ -178,9 +178,9 @@ def test_a_stop_iteration_raised_by_user_code_is_an_ordinary_error(step: str, er
         job.close()
         assert (raised.value.at.record, type(raised.value.__cause__)) == ("' '", StopIteration)
     else:
-        outside = run(graph, 1).outside
-        assert [error.record for error in outside.pop("errors")] == [" "]
-        assert [len(rows) for rows in outside.values()] == [2]
+        written = run(graph, 1).written
+        assert [error.record for error in writer.pop("errors")] == [" "]
+        assert [len(rows) for rows in writer.values()] == [2]
 
 
 def test_a_batch_function_that_raises_or_returns_no_batch_is_reported_with_its_step() -> None:
@@ -246,5 +246,5 @@ def test_a_record_that_cannot_be_encoded_is_reported_by_its_text() -> None:
 
     graph = JobGraph("job", errors=Outbox())
     graph.source(Given([1])).map(lambda value: object()).map(fails)
-    errors: list[RoutedError] = run(graph, 1).outside["errors"]
+    errors: list[RoutedError] = run(graph, 1).written["errors"]
     assert [error.record for error in errors] == ["<object object at 0x...>"]

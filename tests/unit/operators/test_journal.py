@@ -112,7 +112,7 @@ def test_the_vertex_of_a_pushed_source_has_one_journalled_task_and_needs_a_keepe
     image = pushed_graph().compile(Options(), parallelism=4)
     source = image.plan.vertices[0]
     assert (source.parallelism, source.is_journalled, source.has_effects) == (1, True, False)
-    assert image.plan.kept == (0,)
+    assert image.plan.with_keepers == (0,)
     assert image.pushed == {0: PUSHED}
     assert image.splits == {"source": ()}
 

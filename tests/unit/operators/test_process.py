@@ -43,7 +43,7 @@ class Numbered:
 def outputs(function: Any, records: list[Any], parallelism: int = 1) -> list[Any]:
     graph = JobGraph("job")
     graph.source(Given(records)).key_by(lambda record: record).process(function).sink(Outbox())
-    (found,) = run(graph, parallelism).outside.values()
+    (found,) = run(graph, parallelism).written.values()
     return found
 
 
@@ -111,12 +111,12 @@ def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> No
     job.read()
     job.drain()
     job.pass_time(5.5)
-    assert job.outside.get("process-sink") is None
+    assert job.written.get("process-sink") is None
     job.pass_time(10)
-    assert job.outside["process-sink"] == [(3, 6), (2, 7), (1, 8), (1, 9), (3, 9)]
+    assert job.written["process-sink"] == [(3, 6), (2, 7), (1, 8), (1, 9), (3, 9)]
     assert job.chains[1].next_timer_ns() == START_NS  # set while others fired: its turn is next
     job.fire()
-    assert job.outside["process-sink"][5:] == [(3, 0)]
+    assert job.written["process-sink"][5:] == [(3, 0)]
     assert job.chains[1].next_timer_ns() is None
     job.close()
 
@@ -124,7 +124,7 @@ def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> No
 def test_without_a_key_the_state_belongs_to_the_task() -> None:
     graph = JobGraph("job")
     graph.source(Given(["a", "b", "c"])).process(Numbered).sink(Outbox())
-    assert run(graph, 1).outside["source-process-sink"] == ["no 1a", "no 2b", "no 3c"]
+    assert run(graph, 1).written["source-process-sink"] == ["no 1a", "no 2b", "no 3c"]
 
 
 def test_a_mutable_default_is_copied_for_each_key() -> None:

@@ -104,16 +104,16 @@ def test_a_job_restored_at_any_barrier_gives_the_same_output(
         if action == "restore":
             # The last changes are taken: changes after them would be lost with the old run; here there are none.
             taken = troubled.barrier(checkpoint)
-            outside = troubled.outside
+            written = troubled.written
             troubled.close()
             troubled = Run(image, taken, troubled.clock)
-            troubled.outside = outside
+            troubled.written = written
         elif action.endswith("barrier"):
             troubled.barrier(checkpoint, full=action.startswith("full"))
     for each in (steady, troubled):
         each.finish(records_max)
         each.close()
-    assert repr(troubled.outside) == repr(steady.outside)
+    assert repr(troubled.written) == repr(steady.written)
 
 
 @settings(max_examples=30, deadline=None)

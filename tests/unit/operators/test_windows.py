@@ -75,7 +75,7 @@ def test_an_aggregate_equals_the_result_of_a_plain_loop(
     source = graph.source(Given(values))
     keyed = source.key_by("key") if by_field else source.key_by(lambda value: value["key"])
     build(keyed.window(Tumbling("1s"))).sink(Outbox(), name="results")
-    results: list[WindowResult[Any, Any]] = next(iter(run(graph, 1).outside.values()), [])
+    results: list[WindowResult[Any, Any]] = next(iter(run(graph, 1).written.values()), [])
     assert {repr(result.key): result.value for result in results} == {
         key: twin(group) for key, group in by_key(values).items()
     }
@@ -91,7 +91,7 @@ def test_windows_over_columns_equal_windows_over_rows(name: str, values: list[di
     graph = JobGraph("job")
     batches = graph.source(ColumnsGiven(values)).map_batches(lambda batch: batch.slice(0))
     build(batches.key_by("key").window(Tumbling("1s"))).sink(Outbox(), name="results")
-    results: list[WindowResult[Any, Any]] = next(iter(run(graph, 2).outside.values()), [])
+    results: list[WindowResult[Any, Any]] = next(iter(run(graph, 2).written.values()), [])
     # Two tasks read, so the order of arrival is another.
     found = {repr(result.key): in_order(result.value) for result in results}
     assert found == {key: in_order(twin(group)) for key, group in by_key(values).items()}
@@ -101,7 +101,7 @@ def test_a_map_after_columns_receives_dicts() -> None:
     graph = JobGraph("job")
     batches = graph.source(ColumnsGiven([{"word": "a", "n": 1}, {"word": "b", "n": 2}]))
     batches.map_batches(lambda batch: batch.select(["word"])).map(lambda row: row["word"]).sink(Outbox())
-    assert run(graph, 1).outside == {"source-map_batches-map-sink": ["a", "b"]}
+    assert run(graph, 1).written == {"source-map_batches-map-sink": ["a", "b"]}
 
 
 def test_a_window_contains_the_records_of_its_span_and_fires_after_it() -> None:
@@ -112,7 +112,7 @@ def test_a_window_contains_the_records_of_its_span_and_fires_after_it() -> None:
         job.read(3)
         job.drain()
         job.pass_time(1)
-    results = job.outside["count"]
+    results = job.written["count"]
     assert [result.key for result in results] == list("abcdef")
     assert {(result.start, result.end) for result in results} == {
         (from_instant(START_NS), from_instant(START_NS) + timedelta(seconds=2))
@@ -130,7 +130,7 @@ def test_windows_due_at_once_fire_in_order_of_start_then_first_arrival() -> None
         job.drain()
         job.clock.now_ns += 1_000_000_000
     job.fire()
-    assert [(result.key, result.value) for result in job.outside["count"]] == [
+    assert [(result.key, result.value) for result in job.written["count"]] == [
         *[("c", 1), ("a", 1), ("b", 1)],
         *[("b", 1), ("c", 1), ("a", 1)],
     ]
@@ -141,7 +141,7 @@ def test_a_running_count_of_columns_counts_every_record() -> None:
     graph = JobGraph("job")
     words = [{"word": word} for word in "abracadabra"]
     graph.source(ColumnsGiven(words)).key_by("word").count().sink(Outbox())
-    counted = run(graph, 2).outside["count-sink"]
+    counted = run(graph, 2).written["count-sink"]
     assert Counter(word for word, _ in counted) == Counter("abracadabra")
     assert sorted(counted) == sorted(set(counted))
 

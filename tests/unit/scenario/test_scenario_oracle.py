@@ -23,8 +23,8 @@ def _outputs() -> tuple[dict[str, list[Row]], list[Row]]:
         asked = {"step": "ask", "path": "", "source": 0, "offset": offset, "status": 200, "key": f"k{offset}"}
         log.append({**asked, "answer": offset + 1_000})
         for path in ("direct", "window"):
-            told = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset, "by_window": 0}
-            rows.append({**drawn, **told, "number": len(rows) + 1, "by_merge": 0, "by_table": 0})
+            reported = {"path": path, "window": "" if path == "direct" else "w", "at_ns": 100 + offset, "by_window": 0}
+            rows.append({**drawn, **reported, "number": len(rows) + 1, "by_merge": 0, "by_table": 0})
     return {"files": [dict(row) for row in rows], "table": [dict(row) for row in rows]}, log
 
 

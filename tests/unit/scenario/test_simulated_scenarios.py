@@ -105,9 +105,9 @@ def test_a_simulated_run_fills_every_field_of_a_report() -> None:
     assert all(read_ns < sink_ns <= record.ended_ns for sink_ns, read_ns in record.findings.rows)
     assert [injection.tasks for injection, _ in record.recoveries_by_injection()]
     assert 0 < max(record.recovery_ms().values()) < 1_000
-    told = record.data()
-    assert [next(iter(one["reached_ms"])) for one in told["recoveries"]] == ["detected", "detected"]
-    assert sum(records for _, records, _, _ in told["curves"]) == 2 * record.findings.records
+    reported = record.data()
+    assert [next(iter(one["reached_ms"])) for one in reported["recoveries"]] == ["detected", "detected"]
+    assert sum(records for _, records, _, _ in reported["curves"]) == 2 * record.findings.records
     assert any(sample.live < 6 for sample in record.samples[10:])
     assert "logs and spill" not in {check.name for check in record.checks}  # a simulated run has no such check
 

@@ -152,8 +152,8 @@ def test_two_handles_with_one_name_share_a_stream() -> None:
     with running(ManualRecorder()):
         both = [random.stream("a").random(), random.stream("a").random()]
     with running(ManualRecorder()):
-        kept = random.stream("a")
-        assert [kept.random(), kept.random()] == both
+        held = random.stream("a")
+        assert [held.random(), held.random()] == both
 
 
 @given(st.lists(st.sampled_from(["first", "second", "epoch"]), max_size=40))
@@ -191,11 +191,11 @@ def test_a_stream_is_a_random_random_and_is_pickled_by_name() -> None:
 
 
 def test_a_numpy_generator_held_by_user_code_is_reseeded_each_epoch() -> None:
-    kept = random.numpy(name="noise")
-    assert isinstance(kept, numpy.random.Generator)
+    held = random.numpy(name="noise")
+    assert isinstance(held, numpy.random.Generator)
     recorder = ManualRecorder()
-    drawn = draws_of(recorder, lambda: kept.normal(size=2).tolist())
-    travelled = cloudpickle.loads(cloudpickle.dumps(kept))
+    drawn = draws_of(recorder, lambda: held.normal(size=2).tolist())
+    travelled = cloudpickle.loads(cloudpickle.dumps(held))
     assert draws_of(recorder.successor(), lambda: travelled.normal(size=2).tolist()) == drawn
     assert len({str(values) for values in drawn}) == len(drawn)
 
@@ -210,8 +210,8 @@ def test_a_generator_that_would_outlive_its_epoch_is_refused() -> None:
 
 def test_numpys_bit_generator_is_seeded_by_the_epoch() -> None:
     with running(ManualRecorder()):
-        kept = random.numpy()
-        first = numpy.random.Generator(kept.bit_generator).random()
+        held = random.numpy()
+        first = numpy.random.Generator(held.bit_generator).random()
     with running(ManualRecorder()):
         assert random.numpy().random() == first
 

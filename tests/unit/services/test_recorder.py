@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.ports.recorder import (
-    ServiceOutsideTask,
+    ServiceWithoutTask,
     Suspended,
     bind,
     confined_services,
@@ -69,9 +69,9 @@ def test_no_task_is_current_during_an_external_call() -> None:
 def test_in_a_slot_a_service_call_outside_a_task_is_refused(use: Callable[[], object]) -> None:
     use()
     with confined_services():
-        with pytest.raises(ServiceOutsideTask, match="not by the thread of a task"):
+        with pytest.raises(ServiceWithoutTask, match="not by the thread of a task"):
             use()
-        with pytest.raises(ServiceOutsideTask, match=r"http\.get"):
+        with pytest.raises(ServiceWithoutTask, match=r"http\.get"):
             http.get("http://127.0.0.1:9/")
         with running(ManualRecorder()):
             use()

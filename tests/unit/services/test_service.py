@@ -267,9 +267,9 @@ def test_calls_made_by_reconcile_have_their_own_keys() -> None:
     keys: list[str] = []
 
     @service
-    def inner(told: str, idempotency_key: str = "") -> str:
+    def inner(reported: str, idempotency_key: str = "") -> str:
         keys.append(idempotency_key)
-        return told
+        return reported
 
     def find(key: str, amount: int) -> int:
         inner("is it there?")

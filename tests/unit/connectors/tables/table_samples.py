@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.tables.table_sink import TableSink
-from clonos.operators.connector_contract import OutsideIdentity
+from clonos.operators.connector_contract import WriterIdentity
 from tests.unit.connectors.tables import strict_driver
 
 JOB = "wordcount-0123456789abcdef"
@@ -36,8 +36,8 @@ MAKERS = [by_path, by_driver, by_strict_driver, by_places]
 Make = Callable[..., TableSink]
 
 
-def identity(incarnation: int, generation: int = 0, index: int = 0) -> OutsideIdentity:
-    return OutsideIdentity(JOB, f"words/{index}", generation, incarnation)
+def identity(incarnation: int, generation: int = 0, index: int = 0) -> WriterIdentity:
+    return WriterIdentity(JOB, f"words/{index}", generation, incarnation)
 
 
 def run(path: Path, sql: str) -> list[Any]:

@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_row_replaces_its_key_and_a_restart_restores_the_previous_row(path: Path, make: Make) -> None:
     sink = make(path, upsert="word")
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     early.register(identity(1, 1), 0)
     early.write(0, [("a", 1), ("b", 1), ("a", 2)])
     assert sorted(words_in(path)) == [("a", 2), ("b", 1)]
@@ -51,15 +51,15 @@ def test_a_row_changed_by_another_writer_is_not_restored(
     path: Path, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = make(path, upsert=["word"])
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [(word, 1) for word in "abcd"])
-    outside.write(4, [(word, 2) for word in "abcd"] + [("e", 1)])
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [(word, 1) for word in "abcd"])
+    writer.write(4, [(word, 2) for word in "abcd"] + [("e", 1)])
     run(path, "UPDATE words SET seen = 90 WHERE word = 'b'")
     run(path, "DELETE FROM words WHERE word = 'c'")
     run(path, "UPDATE words SET seen = 91 WHERE word = 'e'")
-    assert outside.register(identity(2, 2), 4) == (4, None)
-    outside.close()
+    assert writer.register(identity(2, 2), 4) == (4, None)
+    writer.close()
     assert sorted(words_in(path)) == [("a", 1), ("b", 90), ("d", 1), ("e", 91)]
     assert "3 rows of the table words were not restored, because others have changed them" in caplog.messages
 
@@ -68,36 +68,36 @@ def test_a_row_changed_by_another_writer_is_not_restored(
 def test_an_existing_table_with_a_key_needs_no_extra_columns(path: Path, make: Make) -> None:
     run(path, "CREATE TABLE words (word TEXT PRIMARY KEY, seen TEXT, more TEXT DEFAULT 'more')")
     run(path, "INSERT INTO words VALUES ('a', 'old', 'of others'), ('z', 'old', 'of others')")
-    outside = make(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 1)])  # the database makes texts of them
+    writer = make(path, upsert="word").immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1), ("b", 1)])  # the database makes texts of them
     assert run(path, "SELECT * FROM words ORDER BY word") == [
         ("a", "1", "of others"),
         ("b", "1", "more"),
         ("z", "old", "of others"),
     ]
-    assert outside.register(identity(2, 2), 0) == (0, None)
-    outside.close()
+    assert writer.register(identity(2, 2), 0) == (0, None)
+    writer.close()
     assert run(path, "SELECT * FROM words ORDER BY word") == [("a", "old", "of others"), ("z", "old", "of others")]
 
 
 def test_undo_rows_below_the_oldest_checkpoint_are_deleted_and_an_earlier_resume_is_reported(path: Path) -> None:
     sink = by_path(path, upsert="word")
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
     for number in range(10):
-        outside.write(number, [("ab"[number % 2], number)])
-    outside.forget(4)
+        writer.write(number, [("ab"[number % 2], number)])
+    writer.forget(4)
     assert run(path, "SELECT MIN(number), COUNT(*) FROM clonos_previous") == [(4, 6)]
-    assert outside.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
+    assert writer.register(identity(2, 2), 2) == (2, 4)  # numbers 2 and 3 are as they were left
     assert sorted(words_in(path)) == [("a", 2), ("b", 3)]
     assert run(path, "SELECT COUNT(*) FROM clonos_previous") == [(0,)]
-    outside.close()
+    writer.close()
 
 
 def test_a_fenced_incarnation_deletes_no_undo_rows(path: Path) -> None:
     sink = by_path(path, upsert="word")
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     early.register(identity(1, 1), 0)
     early.write(0, [("a", 1), ("a", 2)])
     late.register(identity(2, 2), 1)
@@ -120,46 +120,46 @@ def test_values_are_read_back_unchanged(path: Path) -> None:
             ),
         )
     ):
-        outside = sink.outside()
-        outside.register(identity(1, 1, index=number), 0)
-        outside.write(0, list(values))
-        outside.write(3, [(key, 9.0, b"9", "9") for key in (1, 2, 3)])
-        outside.register(identity(2, 2, index=number), 3)
-        outside.close()
+        writer = sink.immediate_writer()
+        writer.register(identity(1, 1, index=number), 0)
+        writer.write(0, list(values))
+        writer.write(3, [(key, 9.0, b"9", "9") for key in (1, 2, 3)])
+        writer.register(identity(2, 2, index=number), 3)
+        writer.close()
         assert run(path, f"SELECT * FROM {sink.table} ORDER BY key") == values
 
 
 def test_many_keys_are_looked_up_in_batches(path: Path) -> None:
-    outside = by_strict_driver(path, upsert=["word", "seen"]).outside()
-    outside.register(identity(1, 1), 0)
+    writer = by_strict_driver(path, upsert=["word", "seen"]).immediate_writer()
+    writer.register(identity(1, 1), 0)
     rows = [(f"word {number}", number % 3) for number in range(333)]
-    outside.write(0, list(rows))
-    outside.write(333, list(rows))
+    writer.write(0, list(rows))
+    writer.write(333, list(rows))
     assert sorted(words_in(path)) == sorted(rows)
-    outside.register(identity(2, 2), 100)
-    outside.close()
+    writer.register(identity(2, 2), 100)
+    writer.close()
     assert sorted(words_in(path)) == sorted(rows[:100])
 
 
 @pytest.mark.parametrize("key", [None, [1]])
 def test_a_row_with_an_unusable_key_is_refused(path: Path, key: object) -> None:
-    outside = by_driver(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
+    writer = by_driver(path, upsert="word").immediate_writer()
+    writer.register(identity(1, 1), 0)
     with pytest.raises((RowNotWritable, TableRefused)) as refused:
-        outside.write(0, [("a", 1), (key, 1)] if key is None else [("a", 1), (bytearray(b"x"), 1)])
+        writer.write(0, [("a", 1), (key, 1)] if key is None else [("a", 1), (bytearray(b"x"), 1)])
     assert "its key (word)" in str(refused.value)
-    outside.close()
+    writer.close()
     assert words_in(path) == []
 
 
 def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:
     run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
     run(path, "INSERT INTO words VALUES ('a', 1), ('a', 2)")
-    outside = by_path(path, upsert="word").outside()
-    outside.register(identity(1, 1), 0)
+    writer = by_path(path, upsert="word").immediate_writer()
+    writer.register(identity(1, 1), 0)
     with pytest.raises(TableRefused, match="it has several rows whose word is 'a'"):
-        outside.write(0, [("a", 3)])
-    outside.close()
+        writer.write(0, [("a", 3)])
+    writer.close()
 
 
 @pytest.mark.parametrize(

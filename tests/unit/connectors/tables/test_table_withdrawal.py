@@ -12,7 +12,7 @@ import pytest
 
 from clonos.connectors import dbapi, sqlite
 from clonos.connectors.connector_errors import ConnectorMisused, TableUnavailable
-from clonos.operators.connector_contract import OutsideFenced, OutsideIdentity, Registration
+from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.unit.connectors.tables.table_samples import (
     COLUMNS,
     JOB,
@@ -36,12 +36,12 @@ def test_rows_after_the_restored_checkpoint_are_withdrawn_before_new_ones_are_wr
     for number, make in enumerate(MAKERS):
         file = path.with_name(f"{number}.db")
         sink = make(file)
-        early, late = sink.outside(), sink.outside()
+        early, late = sink.immediate_writer(), sink.immediate_writer()
         assert early.register(identity(1, 1), 0) == (0, None)
         assert early.write(0, [("a", 1), ("b", 2), ("c", 3)]) == 3
         assert late.register(identity(2, 2), 1) == (1, None)  # no alarm: nothing is left that may come again
         assert words_in(file) == [("a", 1)]
-        with pytest.raises(OutsideFenced):
+        with pytest.raises(WriterFenced):
             early.write(3, [("of a dead generation", 4)])
         assert late.write(1, [("B", 2)]) == 2
         early.close()
@@ -50,10 +50,10 @@ def test_rows_after_the_restored_checkpoint_are_withdrawn_before_new_ones_are_wr
 
 
 def test_a_row_has_its_job_task_and_number(path: Path) -> None:
-    outside = by_path(path).outside()
-    outside.register(identity(1, 1, index=3), 7)
-    outside.write(7, [("a", 1), ("b", 2)])
-    outside.close()
+    writer = by_path(path).immediate_writer()
+    writer.register(identity(1, 1, index=3), 7)
+    writer.write(7, [("a", 1), ("b", 2)])
+    writer.close()
     found = run(path, "SELECT word, clonos_task, clonos_number FROM words")
     assert found == [("a", f"{JOB}/words/3", 7), ("b", f"{JOB}/words/3", 8)]
     with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE constraint failed: words.clonos_task"):
@@ -62,15 +62,15 @@ def test_a_row_has_its_job_task_and_number(path: Path) -> None:
 
 def test_only_the_rows_of_the_task_that_registers_are_withdrawn(path: Path) -> None:
     sink = by_path(path)
-    first, second, other = sink.outside(), sink.outside(), sink.outside()
-    for outside, who in ((first, identity(1, 1)), (second, identity(1, 1, index=1))):
-        outside.register(who, 0)
-        outside.write(0, [(who.task_name, 1), (who.task_name, 2)])
-    other.register(OutsideIdentity("an earlier start", "words/0", 1, 1), 0)
+    first, second, other = sink.immediate_writer(), sink.immediate_writer(), sink.immediate_writer()
+    for writer, who in ((first, identity(1, 1)), (second, identity(1, 1, index=1))):
+        writer.register(who, 0)
+        writer.write(0, [(who.task_name, 1), (who.task_name, 2)])
+    other.register(WriterIdentity("an earlier start", "words/0", 1, 1), 0)
     other.write(0, [("of an earlier start", 1), ("of an earlier start", 2)])
     assert first.register(identity(2, 2), 1) == (1, None)
-    for outside in (first, second, other):
-        outside.close()
+    for writer in (first, second, other):
+        writer.close()
     expected = [("words/0", 1), ("words/1", 1), ("words/1", 2), ("of an earlier start", 1), ("of an earlier start", 2)]
     assert words_in(path) == expected
 
@@ -79,7 +79,7 @@ def test_another_incarnation_of_the_same_generation_withdraws_nothing(path: Path
     for make in MAKERS:
         file = path.with_name(f"{make.__name__}.db")
         sink = make(file)
-        early, late = sink.outside(), sink.outside()
+        early, late = sink.immediate_writer(), sink.immediate_writer()
         early.register(identity(1, 1), 0)
         early.write(0, [("a", 1), ("b", 2)])
         assert late.register(identity(2, 1), 1) == (2, None)
@@ -94,7 +94,7 @@ def test_a_withdrawal_with_unknown_outcome_is_retried_and_withdraws_once(
     path: Path, fault: str, key: str | None
 ) -> None:
     sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", COLUMNS, upsert=key)
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     early.register(identity(1, 1), 0)
     early.write(0, [("a", 1), ("b", 2), ("a", 3)])
     early.close()
@@ -116,7 +116,7 @@ class Overtaken(sqlite3.Connection):
 
 class OvertakenCursor(sqlite3.Cursor):
     def execute(self, sql: str, parameters: Any = ()) -> OvertakenCursor:
-        if sql.startswith("UPDATE clonos_outside SET generation"):
+        if sql.startswith("UPDATE clonos_registrations SET generation"):
             for happen in Overtaken.meanwhile:
                 happen()
         super().execute(sql, parameters)
@@ -127,8 +127,8 @@ class OvertakenCursor(sqlite3.Cursor):
 def test_an_old_incarnation_that_keeps_writing_does_not_block_the_next_registration(
     path: Path, generation: int
 ) -> None:
-    early = by_driver(path).outside()
-    late = dbapi(lambda: sqlite3.connect(path, factory=Overtaken), "words", COLUMNS).outside()
+    early = by_driver(path).immediate_writer()
+    late = dbapi(lambda: sqlite3.connect(path, factory=Overtaken), "words", COLUMNS).immediate_writer()
     early.register(identity(1, 1), 0)
     early.write(0, [("a", 1)])
     written = [1]
@@ -143,7 +143,7 @@ def test_an_old_incarnation_that_keeps_writing_does_not_block_the_next_registrat
         Overtaken.meanwhile.clear()
     assert len(written) == 2
     assert answer == ((2, None) if generation == 1 else (1, None))
-    with pytest.raises(OutsideFenced):
+    with pytest.raises(WriterFenced):
         early.write(2, [("c", 3)])
     early.close()
     late.close()
@@ -159,7 +159,7 @@ def test_a_table_without_the_columns_is_warned_of_once_at_the_start(
 ) -> None:
     run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
     sink = make(path)
-    first, second = sink.outside(), sink.outside()
+    first, second = sink.immediate_writer(), sink.immediate_writer()
     with caplog.at_level(logging.WARNING, "clonos.slot"):
         first.register(identity(1, 1), 0)
         second.register(identity(1, 1, index=1), 0)
@@ -167,63 +167,63 @@ def test_a_table_without_the_columns_is_warned_of_once_at_the_start(
     assert line.startswith("the table words has no columns clonos_task and clonos_number, so after a rollback or a")
     first.write(0, [("a", 1), ("b", 2)])
     caplog.clear()
-    late = sink.outside()
+    late = sink.immediate_writer()
     assert late.register(identity(2, 1), 0) == (2, None)
     assert not caplog.messages
     assert late.register(identity(3, 2), 1) == (1, 2)
     late.write(1, [("B", 2)])
-    for outside in (first, second, late):
-        outside.close()
+    for writer in (first, second, late):
+        writer.close()
     assert words_in(path) == [("a", 1), ("b", 2), ("B", 2)]
 
 
 def test_an_existing_table_with_the_columns_supports_withdrawal(path: Path) -> None:
     run(path, "CREATE TABLE words (clonos_number BIGINT, word TEXT, Clonos_Task TEXT, seen INTEGER, more TEXT)")
     sink = dbapi(lambda: sqlite3.connect(path), "words", ["word", "seen"])
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 2)])
-    assert outside.register(identity(2, 2), 1) == (1, None)
-    outside.close()
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1), ("b", 2)])
+    assert writer.register(identity(2, 2), 1) == (1, None)
+    writer.close()
     assert words_in(path) == [("a", 1)]
 
 
 def test_rows_from_before_the_columns_were_added_are_reported_by_number(path: Path) -> None:
     run(path, "CREATE TABLE words (word TEXT, seen INTEGER)")
     sink = by_path(path)
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 2)])
-    outside.close()
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1), ("b", 2)])
+    writer.close()
     run(path, "ALTER TABLE words ADD COLUMN clonos_task VARCHAR(255)")
     run(path, "ALTER TABLE words ADD COLUMN clonos_number BIGINT")
-    outside.register(identity(2, 1), 0)
-    outside.write(2, [("c", 3), ("d", 4)])
-    assert outside.register(identity(3, 2), 1) == Registration(1, 2)  # number 1 stays
+    writer.register(identity(2, 1), 0)
+    writer.write(2, [("c", 3), ("d", 4)])
+    assert writer.register(identity(3, 2), 1) == Registration(1, 2)  # number 1 stays
     assert words_in(path) == [("a", 1), ("b", 2)]
-    outside.write(1, [("B", 2), ("C", 3)])
-    outside.close()
+    writer.write(1, [("B", 2), ("C", 3)])
+    writer.close()
 
 
 def test_rows_deleted_by_another_writer_are_reported_as_possible_repeats(path: Path) -> None:
     sink = by_path(path)
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
     run(path, "DELETE FROM words WHERE word = 'c'")
-    assert outside.register(identity(2, 2), 1) == (1, 4)
-    outside.close()
+    assert writer.register(identity(2, 2), 1) == (1, 4)
+    writer.close()
     assert words_in(path) == [("a", 1)]
 
 
 def test_an_unreadable_table_is_never_taken_for_an_empty_one(path: Path) -> None:
     sink = by_path(path)
-    outside = sink.outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1), ("b", 2)])
-    outside.close()
+    writer = sink.immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1), ("b", 2)])
+    writer.close()
     run(path, "ALTER TABLE words RENAME TO elsewhere")
-    late = sink.outside()
+    late = sink.immediate_writer()
     with pytest.raises(TableUnavailable, match="no such table: words"):
         late.register(identity(2, 2), 1)
     run(path, "ALTER TABLE elsewhere RENAME TO words")
@@ -250,24 +250,24 @@ class UnseenCursor(sqlite3.Cursor):
 
 
 def test_an_unreadable_table_is_read_again_before_anything_is_written(path: Path) -> None:
-    outside = dbapi(lambda: sqlite3.connect(path, factory=Unseen), "words", COLUMNS).outside()
-    outside.register(identity(1, 1), 0)
-    outside.write(0, [("a", 1)])
+    writer = dbapi(lambda: sqlite3.connect(path, factory=Unseen), "words", COLUMNS).immediate_writer()
+    writer.register(identity(1, 1), 0)
+    writer.write(0, [("a", 1)])
     Unseen.is_blind = True
     try:
-        outside.register(identity(2, 1), 0)
+        writer.register(identity(2, 1), 0)
         with pytest.raises(TableUnavailable, match="disk I/O error"):
-            outside.write(1, [("b", 2)])
+            writer.write(1, [("b", 2)])
     finally:
         Unseen.is_blind = False
-    outside.write(1, [("b", 2)])
-    outside.close()
+    writer.write(1, [("b", 2)])
+    writer.close()
     assert run(path, "SELECT clonos_number FROM words ORDER BY rowid") == [(0,), (1,)]
 
 
 def test_a_field_with_the_name_of_a_reserved_column_is_refused(path: Path) -> None:
-    outside = sqlite(path, "words").outside()
-    outside.register(identity(1, 1), 0)
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1, 1), 0)
     with pytest.raises(ConnectorMisused, match="a field clonos_number"):
-        outside.write(0, [{"word": "a", "clonos_number": 1}])
-    outside.close()
+        writer.write(0, [{"word": "a", "clonos_number": 1}])
+    writer.close()

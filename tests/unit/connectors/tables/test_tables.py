@@ -18,7 +18,7 @@ from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable,
 from clonos.connectors.tables import table_sink
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
-from clonos.operators.connector_contract import ImmediateSink, OutsideFenced, OutsideIdentity, TransactionalSink
+from clonos.operators.connector_contract import ImmediateSink, TransactionalSink, WriterFenced, WriterIdentity
 from tests.tidy.source import ROOT
 from tests.unit.connectors.tables.table_samples import JOB, Unruly, identity
 
@@ -57,46 +57,46 @@ def test_rows_are_written_in_one_transaction_with_their_number(path: Path, kind:
     sink = (
         sqlite(path, "words", columns) if kind == "sqlite" else dbapi(lambda: sqlite3.connect(path), "words", columns)
     )
-    outside = sink.outside()
-    assert outside.register(identity(1), 0).next_number == 0
-    assert outside.write(0, [Seen("a", 1), {"end": 2, "word": "b"}]) == 2
-    assert outside.write(2, [("c", 3)]) == 3
-    outside.close()
+    writer = sink.immediate_writer()
+    assert writer.register(identity(1), 0).next_number == 0
+    assert writer.write(0, [Seen("a", 1), {"end": 2, "word": "b"}]) == 2
+    assert writer.write(2, [("c", 3)]) == 3
+    writer.close()
     assert rows_in(path) == [("a", 1), ("b", 2), ("c", 3)]
     assert sink.registrations(JOB) == {"words/0": (0, 1, 3)}
     assert sink.registrations("another job") == {}
 
 
 def test_repeated_output_is_dropped_by_number(path: Path) -> None:
-    outside = sqlite(path, "words").outside()
-    outside.register(identity(1), 0)
-    assert outside.write(0, ["a", "b", "c"]) == 3
-    assert outside.write(0, ["a", "b", "c"]) == 3
-    assert outside.write(1, ["b", "c", "d"]) == 4
-    assert outside.write(4, []) == 4
-    outside.close()
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
+    assert writer.write(0, ["a", "b", "c"]) == 3
+    assert writer.write(0, ["a", "b", "c"]) == 3
+    assert writer.write(1, ["b", "c", "d"]) == 4
+    assert writer.write(4, []) == 4
+    writer.close()
     assert rows_in(path) == [("a",), ("b",), ("c",), ("d",)]
 
 
 def test_output_with_a_gap_is_refused(path: Path) -> None:
-    outside = sqlite(path, "words").outside()
-    outside.register(identity(1), 0)
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
     with pytest.raises(InternalError, match="where row 0 is next"):
-        outside.write(1, ["b"])
-    outside.close()
+        writer.write(1, ["b"])
+    writer.close()
 
 
 def test_an_earlier_incarnation_is_fenced_once_a_later_one_has_registered(path: Path) -> None:
     sink = sqlite(path, "words")
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     assert early.register(identity(1), 0).next_number == 0
     assert early.write(0, ["a"]) == 1
     assert late.register(identity(2), 0).next_number == 1
     for _ in range(2):
-        with pytest.raises(OutsideFenced, match="but incarnation 2 of generation 0 is registered") as fenced:
+        with pytest.raises(WriterFenced, match="but incarnation 2 of generation 0 is registered") as fenced:
             early.write(1, ["of a dead life"])
         assert fenced.value.by == (0, 2)
-    with pytest.raises(OutsideFenced):
+    with pytest.raises(WriterFenced):
         early.register(identity(1), 0)
     assert late.write(1, ["b"]) == 2
     assert late.register(identity(2), 0).next_number == 2
@@ -108,13 +108,13 @@ def test_an_earlier_incarnation_is_fenced_once_a_later_one_has_registered(path: 
 def test_a_new_generation_continues_at_the_restored_number_and_reports_rows_already_written(path: Path) -> None:
     make_plain_table(path)
     sink = sqlite(path, "words", ["word"])
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     assert early.register(identity(1), 0) == (0, None)
     assert early.write(0, ["a", "b", "c"]) == 3
     assert late.register(identity(2, generation=1), 1) == (1, 3)
-    with pytest.raises(OutsideFenced):
+    with pytest.raises(WriterFenced):
         early.write(3, ["of a dead generation"])
-    with pytest.raises(OutsideFenced):
+    with pytest.raises(WriterFenced):
         early.register(identity(3), 0)
     assert late.write(1, ["B"]) == 2
     assert late.register(identity(2, generation=1), 1) == (2, None)
@@ -127,25 +127,25 @@ def test_a_new_generation_continues_at_the_restored_number_and_reports_rows_alre
 
 def test_an_incarnation_that_never_registered_writes_nothing(path: Path) -> None:
     sink = sqlite(path, "words")
-    outside = sink.outside()
-    outside.register(identity(1), 0)
+    writer = sink.immediate_writer()
+    writer.register(identity(1), 0)
     connection = sqlite3.connect(path)
-    connection.execute("DELETE FROM clonos_outside")
+    connection.execute("DELETE FROM clonos_registrations")
     connection.commit()
     connection.close()
-    with pytest.raises(OutsideFenced, match="but no incarnation is registered"):
-        outside.write(0, ["a"])
-    outside.close()
+    with pytest.raises(WriterFenced, match="but no incarnation is registered"):
+        writer.write(0, ["a"])
+    writer.close()
 
 
 def test_each_task_of_each_job_has_its_own_numbers(path: Path) -> None:
     sink = sqlite(path, "words")
-    first, second, other = sink.outside(), sink.outside(), sink.outside()
+    first, second, other = sink.immediate_writer(), sink.immediate_writer(), sink.immediate_writer()
     assert [life.register(identity(1, index=n), 0) for n, life in enumerate((first, second))] == [(0, None), (0, None)]
-    assert other.register(OutsideIdentity("another job", "words/0", 0, 7), 0).next_number == 0
+    assert other.register(WriterIdentity("another job", "words/0", 0, 7), 0).next_number == 0
     assert [first.write(0, ["a"]), second.write(0, ["b"]), other.write(0, ["c"])] == [1, 1, 1]
-    for outside in (first, second, other):
-        outside.close()
+    for writer in (first, second, other):
+        writer.close()
     assert sink.registrations(JOB) == {"words/0": (0, 1, 1), "words/1": (0, 1, 1)}
 
 
@@ -158,17 +158,17 @@ def test_every_order_of_writes_repeats_and_deaths_writes_each_row_once(
 ) -> None:
     path = tmp_path_factory.mktemp("tables") / "out.db"
     sink = sqlite(path, "words", ["number"])
-    lives = [sink.outside()]
+    lives = [sink.immediate_writer()]
     written = lives[0].register(identity(0), 0).next_number
     for what, back, count in steps:
         first = max(0, written - back)
         if what in ("replace", "die"):
             if what == "die":
                 lives[-1].close()
-            lives.append(sink.outside())
+            lives.append(sink.immediate_writer())
             assert lives[-1].register(identity(len(lives) - 1), 0).next_number == written
         elif what == "repeat" and len(lives) > 1:
-            with pytest.raises(OutsideFenced):
+            with pytest.raises(WriterFenced):
                 lives[-2].write(first, [-1] * (count + back))
         else:
             written = lives[-1].write(first, list(range(first, written + count)))
@@ -180,13 +180,13 @@ def test_every_order_of_writes_repeats_and_deaths_writes_each_row_once(
 
 @pytest.mark.parametrize("faults", [["before"], ["after"], ["after", "before"]])
 def test_a_commit_with_unknown_outcome_is_retried_and_counts_once(path: Path, faults: list[str]) -> None:
-    outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
-    outside.register(identity(1), 0)
-    assert outside.write(0, ["a"]) == 1
+    writer = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).immediate_writer()
+    writer.register(identity(1), 0)
+    assert writer.write(0, ["a"]) == 1
     Unruly.faults.extend(faults)
-    assert outside.write(1, ["b"]) == 2
+    assert writer.write(1, ["b"]) == 2
     assert not Unruly.faults
-    outside.close()
+    writer.close()
     assert rows_in(path) == [("a",), ("b",)]
 
 
@@ -194,7 +194,7 @@ def test_a_commit_with_unknown_outcome_is_retried_and_counts_once(path: Path, fa
 def test_a_registration_with_unknown_outcome_still_reports_rows_already_written(path: Path, fault: str) -> None:
     make_plain_table(path)
     sink = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"})
-    early, late = sink.outside(), sink.outside()
+    early, late = sink.immediate_writer(), sink.immediate_writer()
     early.register(identity(1), 0)
     early.write(0, ["a", "b"])
     early.close()
@@ -205,57 +205,57 @@ def test_a_registration_with_unknown_outcome_still_reports_rows_already_written(
 
 
 def test_a_database_that_stays_unreachable_is_an_error_and_leaves_no_row(path: Path) -> None:
-    outside = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).outside()
-    outside.register(identity(1), 0)
+    writer = dbapi(lambda: sqlite3.connect(path, factory=Unruly), "words", {"word": "TEXT"}).immediate_writer()
+    writer.register(identity(1), 0)
     Unruly.faults.extend(["before"] * 9)
     try:
         with pytest.raises(TableUnavailable, match="No row is lost or written twice"):
-            outside.write(0, ["a"])
+            writer.write(0, ["a"])
     finally:
         Unruly.faults.clear()
-    assert outside.write(0, ["a"]) == 1
-    outside.close()
+    assert writer.write(0, ["a"]) == 1
+    writer.close()
     assert rows_in(path) == [("a",)]
 
 
 def test_a_row_that_the_table_rejects_rolls_back_its_batch(path: Path) -> None:
-    outside = sqlite(path, "words", {"word": "TEXT UNIQUE"}).outside()
-    outside.register(identity(1), 0)
+    writer = sqlite(path, "words", {"word": "TEXT UNIQUE"}).immediate_writer()
+    writer.register(identity(1), 0)
     with pytest.raises(TableRefused, match=r"UNIQUE constraint failed.*No row of this batch"):
-        outside.write(0, ["a", "b", "a"])
-    assert outside.write(0, ["a", "b"]) == 2
-    outside.close()
+        writer.write(0, ["a", "b", "a"])
+    assert writer.write(0, ["a", "b"]) == 2
+    writer.close()
     assert rows_in(path) == [("a",), ("b",)]
 
 
 def test_a_missing_table_is_created_when_types_are_known(path: Path) -> None:
-    outside = dbapi(lambda: sqlite3.connect(path), "words", ["word"]).outside()
-    outside.register(identity(1), 0)
+    writer = dbapi(lambda: sqlite3.connect(path), "words", ["word"]).immediate_writer()
+    writer.register(identity(1), 0)
     with pytest.raises(TableUnavailable, match="no such table: words"):
-        outside.write(0, ["a"])
-    outside.close()
+        writer.write(0, ["a"])
+    writer.close()
 
 
 def test_a_busy_database_is_waited_for(path: Path) -> None:
     sink = table_sink.SqliteSink(str(path), "words", None, None, busy_ms=1)
-    outside = sink.outside()
-    outside.register(identity(1), 0)
-    outside.write(0, ["a"])
+    writer = sink.immediate_writer()
+    writer.register(identity(1), 0)
+    writer.write(0, ["a"])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(TableUnavailable, match="locked"):
-        outside.write(1, ["b"])
+        writer.write(1, ["b"])
     other.rollback()
     other.close()
-    assert outside.write(1, ["b"]) == 2
-    outside.close()
+    assert writer.write(1, ["b"]) == 2
+    writer.close()
 
 
 def test_values_are_stored_as_types_of_sqlite(path: Path) -> None:
-    outside = sqlite(path, "words").outside()
-    outside.register(identity(1), 0)
-    outside.write(0, [None, True, 1.5, 2**70, b"x", date(2026, 1, 2), UUID(int=1), {"value": [1, "a"]}])
-    outside.close()
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
+    writer.write(0, [None, True, 1.5, 2**70, b"x", date(2026, 1, 2), UUID(int=1), {"value": [1, "a"]}])
+    writer.close()
     assert [row[0] for row in rows_in(path)] == [
         None,
         1,
@@ -280,19 +280,19 @@ def test_a_database_driver_gets_plain_values_unchanged_and_records_as_json(path:
 
 
 def test_a_column_may_have_any_word_as_its_name(path: Path) -> None:
-    outside = sqlite(path, 'group "x"').outside()
-    outside.register(identity(1), 0)
-    outside.write(0, [{"end": 1, "select": 2, 'quo"te': 3}])
-    outside.close()
+    writer = sqlite(path, 'group "x"').immediate_writer()
+    writer.register(identity(1), 0)
+    writer.write(0, [{"end": 1, "select": 2, 'quo"te': 3}])
+    writer.close()
     assert rows_in(path, 'group ""x""') == [(1, 2, 3)]
 
 
 def test_a_row_without_a_column_for_its_field_is_an_error(path: Path) -> None:
-    outside = sqlite(path, "words").outside()
-    outside.register(identity(1), 0)
+    writer = sqlite(path, "words").immediate_writer()
+    writer.register(identity(1), 0)
     with pytest.raises(RowNotWritable, match="there is no column for its b"):
-        outside.write(0, [{"a": 1}, {"a": 1, "b": 2}])
-    outside.close()
+        writer.write(0, [{"a": 1}, {"a": 1, "b": 2}])
+    writer.close()
     assert rows_in(path) == []
 
 
@@ -327,24 +327,24 @@ def test_a_connection_in_autocommit_mode_is_refused() -> None:
     class CommitsAtOnce(sqlite3.Connection):
         autocommit = True
 
-    outside = dbapi(lambda: sqlite3.connect(":memory:", factory=CommitsAtOnce), "words").outside()
+    writer = dbapi(lambda: sqlite3.connect(":memory:", factory=CommitsAtOnce), "words").immediate_writer()
     with pytest.raises(ConnectorMisused, match="has autocommit on"):
-        outside.register(identity(1), 0)
+        writer.register(identity(1), 0)
 
 
 def test_a_pickled_table_sink_still_meets_the_sink_protocol(path: Path) -> None:
     sink: ImmediateSink = cloudpickle.loads(cloudpickle.dumps(sqlite(path, "words")))
     assert isinstance(sink, ImmediateSink)
     assert not isinstance(sink, TransactionalSink)
-    outside = sink.outside()
-    assert outside.register(identity(1), 0).next_number == 0
-    outside.close()
+    writer = sink.immediate_writer()
+    assert writer.register(identity(1), 0).next_number == 0
+    writer.close()
 
 
 KILLED_IN_MID_TRANSACTION = """
 import sqlite3, sys, time
 from clonos.connectors import dbapi
-from clonos.operators.connector_contract import OutsideIdentity
+from clonos.operators.connector_contract import WriterIdentity
 
 class StopsBeforeCommit(sqlite3.Connection):
     stops = False
@@ -359,8 +359,8 @@ def connect():
     connections.append(sqlite3.connect(sys.argv[1], factory=StopsBeforeCommit))
     return connections[-1]
 
-outside = dbapi(connect, "words", {"word": "TEXT"}).outside()
-outside.register(OutsideIdentity(sys.argv[2], "words/0", 0, 1), 0)
+outside = dbapi(connect, "words", {"word": "TEXT"}).immediate_writer()
+outside.register(WriterIdentity(sys.argv[2], "words/0", 0, 1), 0)
 outside.write(0, ["a"])
 connections[-1].stops = True
 outside.write(1, ["b", "c"])
@@ -380,7 +380,7 @@ def test_a_process_killed_in_mid_transaction_leaves_no_row_of_it(path: Path) -> 
         assert child.stdout is not None
         assert child.stdout.readline() == "rows are written, the commit is not\n"
         child.kill()
-    successor = dbapi(lambda: sqlite3.connect(path), "words", {"word": "TEXT"}).outside()
+    successor = dbapi(lambda: sqlite3.connect(path), "words", {"word": "TEXT"}).immediate_writer()
     assert successor.register(identity(2), 0).next_number == 1
     assert successor.write(1, ["b", "c"]) == 3
     successor.close()

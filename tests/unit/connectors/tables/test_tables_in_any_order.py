@@ -50,28 +50,31 @@ def test_every_sequence_of_writes_deaths_and_rollbacks_leaves_the_rows_of_the_mo
 ) -> None:
     memory = sqlite3.connect(":memory:", factory=InMemory, isolation_level=None)
     sink = make(memory, key)
-    outside = sink.outside()
+    writer = sink.immediate_writer()
     life, generation = 1, 1
-    outside.register(identity(life, generation), 0)
+    writer.register(identity(life, generation), 0)
     counting: list[tuple[str, int]] = []  # rows that count, by number
-    kept = [0, 0]  # how many there were at the two checkpoints that are kept
+    previous = [0, 0]  # how many there were at the two checkpoints that are kept
     for serial, (what, numbers) in enumerate(steps):
         if what == "write":
             rows = [("abcd"[number], 10 * serial + place) for place, number in enumerate(numbers)]
-            outside.write(len(counting), list(rows))
+            writer.write(len(counting), list(rows))
             counting += rows
         elif what == "checkpoint":
-            outside.forget(kept[1])
-            kept = [kept[1], max(kept[1], len(counting) - numbers[0])]  # a barrier may lie in the midst of a write
+            writer.forget(previous[1])
+            previous = [
+                previous[1],
+                max(previous[1], len(counting) - numbers[0]),
+            ]  # a barrier may lie in the midst of a write
         else:
-            outside.close()
-            outside = sink.outside()
+            writer.close()
+            writer = sink.immediate_writer()
             life += 1
             if what == "roll back":
                 generation += 1
-                kept = [kept[0], kept[numbers[0]]]
-                del counting[kept[1] :]
-            assert outside.register(identity(life, generation), kept[1]) == (len(counting), None)
+                previous = [previous[0], previous[numbers[0]]]
+                del counting[previous[1] :]
+            assert writer.register(identity(life, generation), previous[1]) == (len(counting), None)
         assert_holds(memory, counting, key)
     sqlite3.Connection.close(memory)
 

@@ -23,24 +23,24 @@ class Consumer:
     """A receiver that works off ``bytes_per_tick`` of a queue that its sender keeps full, if it is so ``hasty``."""
 
     def __init__(self) -> None:
-        self.receiving = ChannelReceiver(CHANNEL, 0, 0, MAX_BYTES)
+        self.receiver = ChannelReceiver(CHANNEL, 0, 0, MAX_BYTES)
 
     def ticks(self, count: int, bytes_per_tick: int, hasty: bool = True) -> int:
         """The window after some heartbeats."""
-        receiving = self.receiving
+        receiver = self.receiver
         for _ in range(count):
             left = bytes_per_tick
             while left:
-                receiving.grant()
-                receiving.stated_bytes = receiving.granted_bytes
-                come = min(receiving.granted_bytes - receiving.session_bytes, MAX_BYTES if hasty else left)
-                receiving.session_bytes += come
-                receiving.queued_bytes += come
-                freed = min(left, receiving.queued_bytes, max(1, bytes_per_tick // 5))
-                receiving.freed(freed)
+                receiver.grant()
+                receiver.announced_credit_bytes = receiver.granted_bytes
+                come = min(receiver.granted_bytes - receiver.session_bytes, MAX_BYTES if hasty else left)
+                receiver.session_bytes += come
+                receiver.queued_bytes += come
+                freed = min(left, receiver.queued_bytes, max(1, bytes_per_tick // 5))
+                receiver.freed(freed)
                 left -= freed
-            receiving.adapt(HEARTBEAT_MS, DELAY_MS)
-        return receiving.window_bytes
+            receiver.adapt(HEARTBEAT_MS, DELAY_MS)
+        return receiver.window_bytes
 
 
 @pytest.mark.parametrize("bytes_per_tick", [1_000, 100_000])
@@ -55,7 +55,7 @@ def test_the_slowest_receiver_keeps_a_window_of_one_message() -> None:
 
 def test_a_receiver_that_waits_for_input_gets_a_larger_window_up_to_the_maximum() -> None:
     consumer = Consumer()
-    assert consumer.receiving.window_bytes == WINDOW_BYTES_FIRST
+    assert consumer.receiver.window_bytes == WINDOW_BYTES_FIRST
     assert consumer.ticks(20, 50 * MAX_BYTES) == MAX_BYTES
 
 
@@ -85,7 +85,7 @@ def test_a_task_that_waits_for_output_budget_is_woken_once() -> None:
 
 
 def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
-    pace = StepSize(Options(step_records_first=64), Life(work(), 1), is_cautious=False)
+    pace = StepSize(Options(step_records_first=64), Life(work(), 1), is_single_step=False)
     assert pace.limit(UNLIMITED, 1_000) == 64
     pace.produced(64, 6_400)
     assert pace.limit(5_000, 1_000) == 50
@@ -105,7 +105,7 @@ class Costly(Life):
 
 def test_a_step_targets_its_cost_and_four_times_that_for_columns() -> None:
     port = Costly(work(), 1)
-    pace = StepSize(Options(step_cost_us=5_000), port, is_cautious=False)
+    pace = StepSize(Options(step_cost_us=5_000), port, is_single_step=False)
     began_ns = pace.begin()
     port.spent_ns += 100_000
     pace.measure(10, began_ns)

@@ -53,7 +53,7 @@ def test_a_gap_in_the_elements_opens_a_new_session_at_the_receivers_position() -
     pair.deliver()
     pair.forward.popleft()  # lost
     pair.deliver()
-    assert (pair.accepted, pair.receiving.session) == ([b"a"], 2)
+    assert (pair.accepted, pair.receiver.session) == ([b"a"], 2)
     pair.settle()
     assert pair.accepted == [b"a", b"b", b"c"]
 
@@ -95,7 +95,7 @@ def test_a_partly_known_batch_is_cut() -> None:
     pair.new_sender(2)
     pair.produce(b"x", count=6)  # elements 2..7, the first three are known
     pair.settle()
-    assert (len(pair.accepted), pair.receiving.next_seq) == (8, 8)
+    assert (len(pair.accepted), pair.receiver.next_seq) == (8, 8)
 
 
 def test_a_late_handshake_of_an_earlier_session_is_ignored() -> None:
@@ -105,22 +105,22 @@ def test_a_late_handshake_of_an_earlier_session_is_ignored() -> None:
     pair.back.popleft()
     pair.deliver_handshake()
     pair.produce(b"a")
-    pair.hear(late)
-    assert pair.sending.session == 2
+    pair.accept(late)
+    assert pair.sender.session == 2
     assert [m.session for m, _ in pair.forward] == [2]
 
 
 def test_an_overtaken_handshake_lowers_neither_position_nor_credit() -> None:
     pair = opened()
-    early = pair.receiving.statement(number(1), Incarnation(1), ())
+    early = pair.receiver.handshake(number(1), Incarnation(1), ())
     pair.produce(b"a", b"b")
     pair.deliver(2)
     pair.consume(2)
     pair.state()
-    pair.hear(pair.back.pop())
-    credit = pair.sending.credit_bytes
-    pair.hear(early)
-    assert (pair.sending.claim, pair.sending.credit_bytes) == (2, credit)
+    pair.accept(pair.back.pop())
+    credit = pair.sender.credit_bytes
+    pair.accept(early)
+    assert (pair.sender.received_up_to, pair.sender.credit_bytes) == (2, credit)
 
 
 # ------------------------------------------------------------------ deltas
@@ -226,8 +226,8 @@ def test_g42_credit_lost_at_a_disconnect_is_restored_by_the_next_handshake() -> 
 def test_g42_a_replaying_task_receives_its_whole_next_step_beyond_the_window() -> None:
     pair = opened(window_bytes=100)
     pair.produce(*[b"x" * 90] * 20)
-    pair.receiving.needed_seq = 20  # and it consumes nothing before all are there
-    if pair.receiving.grant():
+    pair.receiver.needed_seq = 20  # and it consumes nothing before all are there
+    if pair.receiver.grant():
         pair.state()
     for _ in range(100):
         while pair.back:
@@ -245,7 +245,7 @@ def test_credit_counts_from_the_sessions_beginning() -> None:
     pair.renew()
     assert pair.back[-1].credit_bytes == 300
     pair.deliver_handshake()
-    assert (pair.sending.sent_bytes, pair.sending.credit_bytes) == (0, 300)
+    assert (pair.sender.sent_bytes, pair.sender.credit_bytes) == (0, 300)
 
 
 def test_barriers_use_credit_and_heartbeats_do_not() -> None:
@@ -260,25 +260,25 @@ def test_barriers_use_credit_and_heartbeats_do_not() -> None:
 def test_the_backlog_is_the_unsent_part_of_a_live_session() -> None:
     pair = opened(window_bytes=100)
     pair.produce(b"x" * 1000, b"y" * 500)
-    assert pair.sending.unsent_bytes == 500
-    pair.sending.apply_view(Incarnation(9))
-    assert pair.sending.unsent_bytes == 0
+    assert pair.sender.unsent_bytes == 500
+    pair.sender.apply_view(Incarnation(9))
+    assert pair.sender.unsent_bytes == 0
     pair.produce(b"z" * 500)
-    assert pair.sending.unsent_bytes == 0  # its receiver is down: no back-pressure
+    assert pair.sender.unsent_bytes == 0  # its receiver is down: no back-pressure
 
 
 # ------------------------------------------------------------------ positions and incarnations
 
 
 def test_the_received_position_is_the_maximum_of_arrived_and_logged_elements() -> None:
-    pair = ChannelPair(next_seq=3, claim=10)
-    assert (pair.back[0].next_seq, pair.back[0].claim) == (3, 10)
+    pair = ChannelPair(next_seq=3, received_up_to=10)
+    assert (pair.back[0].next_seq, pair.back[0].received_up_to) == (3, 10)
     pair.deliver_handshake()
-    assert pair.sending.claim == 10
+    assert pair.sender.received_up_to == 10
     pair.produce(*[b"x"] * 9)
     pair.settle()
     pair.renew()
-    assert pair.back[0].claim == 12
+    assert pair.back[0].received_up_to == 12
 
 
 def test_a_dead_receivers_position_holds_until_its_successor_sends_a_lower_one() -> None:
@@ -288,9 +288,9 @@ def test_a_dead_receivers_position_holds_until_its_successor_sends_a_lower_one()
     pair.state()
     pair.deliver_handshake()
     pair.new_receiver(1)
-    assert (pair.sending.claim, pair.sending.session) == (3, 0)
+    assert (pair.sender.received_up_to, pair.sender.session) == (3, 0)
     pair.deliver_handshake()
-    assert pair.sending.claim == 1
+    assert pair.sender.received_up_to == 1
     pair.settle()
     assert pair.accepted == [b"a", b"b", b"c"]
 
@@ -302,7 +302,7 @@ def test_a_replaying_sender_sends_from_the_receivers_position() -> None:
     pair.new_sender(0)
     pair.produce(*[bytes((i,)) for i in range(3)])
     pair.settle()
-    assert (pair.renewals, pair.sending.unsent_bytes, pair.sending.log.next_seq) == (2, 0, 3)
+    assert (pair.renewals, pair.sender.unsent_bytes, pair.sender.log.next_seq) == (2, 0, 3)
     pair.heartbeat()
     pair.settle()
     assert pair.renewals == 2  # its heartbeat names what the receiver has

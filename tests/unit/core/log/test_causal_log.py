@@ -24,7 +24,7 @@ class Twin:
         self.start = 0
 
     @property
-    def kept(self) -> bytes:
+    def held(self) -> bytes:
         return self.written[self.start :]
 
 
@@ -82,7 +82,7 @@ def test_a2_consumers_that_lag_repeat_and_lose_deltas_hold_the_content_of_a_plai
     for logs in holders:
         assert take(logs, owner.delta(OWNER, logs.end_bytes(OWNER)))
         logs.truncate(OWNER, twin.start)
-        assert (data_of(logs), logs.end_bytes(OWNER)) == (twin.kept, len(twin.written))
+        assert (data_of(logs), logs.end_bytes(OWNER)) == (twin.held, len(twin.written))
 
 
 @settings(deadline=None)

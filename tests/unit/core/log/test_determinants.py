@@ -125,9 +125,9 @@ def test_a6_a_step_names_any_input(index: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2_000)), max_size=40))
 def test_received_positions_are_the_sums_of_the_steps_of_each_input(steps: list[tuple[int, int]]) -> None:
     log = b"".join(d.step(index, count) + d.numbers(d.CLOCK, count) for index, count in steps)
-    assert d.claims_of(log, 4) == [sum(n for i, n in steps if i == index) for index in range(4)]
+    assert d.elements_covered(log, 4) == [sum(n for i, n in steps if i == index) for index in range(4)]
 
 
 def test_a_step_of_an_unknown_input_is_malformed() -> None:
     with pytest.raises(LogMalformed, match="input 4"):
-        d.claims_of(d.step(4, 1), 4)
+        d.elements_covered(d.step(4, 1), 4)

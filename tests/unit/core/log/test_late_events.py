@@ -70,11 +70,11 @@ def test_events_of_an_ended_incarnation_are_ignored(event: str, life: tuple[Task
     dialogue.run("slot 2")
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
     dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")
-    dialogue.shell.said.clear()
+    dialogue.shell.lines.clear()
     dialogue.post(LATE[event](*life))
-    assert dialogue.shell.said == []
-    said_at_the_heartbeat = dialogue.run("tick")
-    assert said_at_the_heartbeat == _undisturbed()
+    assert dialogue.shell.lines == []
+    sent_at_the_heartbeat = dialogue.run("tick")
+    assert sent_at_the_heartbeat == _undisturbed()
 
 
 def _undisturbed() -> list[str]:

@@ -77,7 +77,7 @@ def test_a4_a_shuffle_shares_the_log_of_every_sender_with_every_receiver() -> No
 def test_a_channel_to_an_external_system_has_no_log_holder() -> None:
     plan = chain_of(2)
     assert plan.shared_on == ((0,), ())
-    assert plan.kept == (1,)
+    assert plan.with_keepers == (1,)
     assert plan.sources == (0,)
 
 
@@ -93,6 +93,6 @@ def test_a6_a_plan_may_have_forty_thousand_tasks_and_more_than_127_outputs_per_t
 
 def test_each_task_has_one_external_channel_without_a_receiving_task() -> None:
     vertices = (Vertex("a", 3, is_source=True, has_effects=True),)
-    plan = Plan("sink", vertices, (Edge(0, None, Partitioning.OUTSIDE, 0),))
+    plan = Plan("sink", vertices, (Edge(0, None, Partitioning.EXTERNAL, 0),))
     assert [(c.sender, c.receiver) for c in plan.channels] == [(0, None), (1, None), (2, None)]
     assert plan.inputs == ((), (), ())

@@ -30,19 +30,19 @@ STATES: tuple[r.State, ...] = (
 EVENTS: tuple[r.Event, ...] = (
     r.Gathered(DONE),
     r.Restored(),
-    r.Stated(False),
+    r.HandshakesReceived(False),
     r.LogEnded(POSITIONS, None, False),
     r.JournalMissing(),
     FENCED,
 )
 
 STAYS = {
-    (r.Recovering, r.Stated),
+    (r.Recovering, r.HandshakesReceived),
     (r.Connecting, r.Gathered),
-    (r.Replaying, r.Stated),
-    (r.Live, r.Stated),
+    (r.Replaying, r.HandshakesReceived),
+    (r.Live, r.HandshakesReceived),
     (r.Live, r.LogEnded),
-    (r.Lost, r.Stated),
+    (r.Lost, r.HandshakesReceived),
     (r.Lost, r.LogEnded),
     (r.Lost, r.JournalMissing),
     (r.Lost, r.SinkFencedOff),
@@ -50,10 +50,10 @@ STAYS = {
 MOVES = {
     (r.Recovering, r.Gathered),
     (r.Recovering, r.Restored),
-    (r.Connecting, r.Stated),
+    (r.Connecting, r.HandshakesReceived),
     (r.Replaying, r.LogEnded),
     (r.Replaying, r.JournalMissing),
-    (r.Stalled, r.Stated),
+    (r.Stalled, r.HandshakesReceived),
     (r.Stalled, r.LogEnded),
     (r.Connecting, r.SinkFencedOff),
     (r.Replaying, r.SinkFencedOff),
@@ -87,8 +87,8 @@ def test_a_task_needs_log_and_state_in_either_order() -> None:
 
 
 def test_replay_begins_when_every_receiver_has_sent_its_handshake() -> None:
-    assert r.step(r.Connecting(), r.Stated(True)) == (r.Connecting(), ())
-    assert r.step(r.Connecting(), r.Stated(False)) == (r.Replaying(), (r.Start(),))
+    assert r.step(r.Connecting(), r.HandshakesReceived(True)) == (r.Connecting(), ())
+    assert r.step(r.Connecting(), r.HandshakesReceived(False)) == (r.Replaying(), (r.Start(),))
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ def test_g36_at_the_end_of_its_log_a_task_goes_live_is_lost_or_waits_for_a_recei
 def test_a_stalled_task_compares_again_with_every_handshake() -> None:
     for is_missing in (False, True):
         stalled = r.Stalled(POSITIONS)
-        assert r.step(stalled, r.Stated(is_missing)) == (stalled, (r.Compare(POSITIONS),))
+        assert r.step(stalled, r.HandshakesReceived(is_missing)) == (stalled, (r.Compare(POSITIONS),))
 
 
 def test_a_lost_task_stays_lost_after_any_handshake() -> None:
     lost = r.Lost(BEHIND)
-    assert r.step(lost, r.Stated(False)) == (lost, ())
+    assert r.step(lost, r.HandshakesReceived(False)) == (lost, ())
 
 
 @pytest.mark.parametrize("state", STATES[1:5], ids=r.phase_of)

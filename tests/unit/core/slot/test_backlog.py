@@ -29,7 +29,7 @@ class Receiver(Bench):
         self.begin()
 
     def session(self, channel: ChannelId) -> int:
-        return self.slot.hosted[self.task].inputs.receivings[channel].session
+        return self.slot.hosted[self.task].inputs.receivers[channel].session
 
     def send(self, channel: ChannelId, count: int) -> None:
         """The sender sends ``count`` elements."""

@@ -73,7 +73,7 @@ def test_a_trace_without_a_whole_header_is_refused(end: int) -> None:
 
 def test_a_machine_that_goes_another_way_is_noticed_at_the_event_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = bytes(traced().trace)
-    monkeypatch.setattr(OutputChannels, "pump", lambda self, sending: None)
+    monkeypatch.setattr(OutputChannels, "pump", lambda self, sender: None)
     with pytest.raises(TraceDiffers, match=r"event 4 of the trace \(StepEmitted\)"):
         replay(trace)
 

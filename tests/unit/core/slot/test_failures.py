@@ -40,18 +40,18 @@ def _failed_at(index: int | None) -> StepFailed:
     ids=["first", "last", "behind the step", "not known"],
 )
 def test_a_failure_names_its_element_when_the_chain_knows_it(index: int | None, expected: InputRange) -> None:
-    told = describe_failure(_task(STEP), _failed_at(index))
-    assert told.at == expected
-    assert (told.task, told.incarnation, told.step, told.record) == (*LIFE, "split", "'bad'")
-    assert told.error == "ValueError: no such word"
-    assert "ValueError: no such word" in told.traceback
+    reported = describe_failure(_task(STEP), _failed_at(index))
+    assert reported.at == expected
+    assert (reported.task, reported.incarnation, reported.step, reported.record) == (*LIFE, "split", "'bad'")
+    assert reported.error == "ValueError: no such word"
+    assert "ValueError: no such word" in reported.traceback
 
 
 @pytest.mark.parametrize("at", [STEP, None])
 def test_a_failure_outside_of_user_code_names_the_current_step(at: InputRange | None) -> None:
-    told = describe_failure(_task(at), KeyError("x"))
-    assert told.at == at
-    assert (told.step, told.record, told.error) == ("", "", "KeyError: 'x'")
+    reported = describe_failure(_task(at), KeyError("x"))
+    assert reported.at == at
+    assert (reported.step, reported.record, reported.error) == ("", "", "KeyError: 'x'")
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_a_failure_outside_of_user_code_names_the_current_step(at: InputRange | 
 def test_a_job_error_is_fatal_and_an_environment_error_is_not(
     error: Exception, recourse: Recourse, blame: Blame
 ) -> None:
-    told = failure_of(*LIFE, error)
-    assert (told.recourse, told.blame) == (recourse, blame)
-    assert told.at is None
-    for said in Recourse:
-        assert failure_of(*LIFE, error, said).recourse is said
+    reported = failure_of(*LIFE, error)
+    assert (reported.recourse, reported.blame) == (recourse, blame)
+    assert reported.at is None
+    for recourse in Recourse:
+        assert failure_of(*LIFE, error, recourse).recourse is recourse
 
 
 def test_the_text_of_a_failure_has_a_length_limit() -> None:
-    told = failure_of(*LIFE, ValueError("x" * 200_000), place=FailurePlace(record="r" * 200_000))
-    assert (len(told.error), len(told.record)) == (ERROR_CHARACTERS_MAX, ERROR_CHARACTERS_MAX)
-    assert len(told.traceback) == TRACEBACK_CHARACTERS_MAX
+    reported = failure_of(*LIFE, ValueError("x" * 200_000), place=FailurePlace(record="r" * 200_000))
+    assert (len(reported.error), len(reported.record)) == (ERROR_CHARACTERS_MAX, ERROR_CHARACTERS_MAX)
+    assert len(reported.traceback) == TRACEBACK_CHARACTERS_MAX
     assert failure_of(*LIFE, ValueError("x"), with_traceback=False).traceback == ""

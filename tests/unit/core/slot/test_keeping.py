@@ -50,9 +50,9 @@ def grow(link: KeeperLink, logs: CausalLogs, log: LogId, data: bytes) -> None:
 
 def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
     link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
-    kept = keeper.keep(whole(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(whole(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert link.is_ready
     return link, logs, keeper
 
@@ -69,10 +69,10 @@ def test_a_new_keeper_receives_every_log_of_the_task_and_acknowledges_every_leng
     link, logs, keeper = KeeperLink(HERE), held(sink=b"sss", map_=b"mmmm"), Keeper(SINK_TASK, LIFE)
     message = whole(link, logs)
     assert not link.satisfies({})
-    kept = keeper.keep(message, HERE)
-    assert kept == AppendAck(SINK_TASK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(message, HERE)
+    assert acknowledgement == AppendAck(SINK_TASK, LIFE, HERE, True, (Length(SINK, 3), Length(MAP, 4)))
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert link.satisfies({SINK: 3, MAP: 4})
     assert not link.satisfies({SINK: 4})
 
@@ -82,9 +82,9 @@ def test_a_keeper_is_sent_only_the_logs_that_grew() -> None:
     grow(link, logs, SINK, b"S")
     message = more(link, logs)
     assert [(d.log, d.offset_bytes, d.data) for d in message.deltas] == [(SINK, 3, b"S")]
-    kept = keeper.keep(message, HERE)
-    assert kept is not None
-    assert kept.lengths == (Length(SINK, 4),)
+    acknowledgement = keeper.keep(message, HERE)
+    assert acknowledgement is not None
+    assert acknowledgement.lengths == (Length(SINK, 4),)
 
 
 def test_unacknowledged_entries_are_resent_at_the_heartbeat() -> None:
@@ -92,9 +92,9 @@ def test_unacknowledged_entries_are_resent_at_the_heartbeat() -> None:
     grow(link, logs, SINK, b"S")
     more(link, logs)  # lost
     grow(link, logs, SINK, b"T")
-    kept = keeper.keep(more(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)  # a gap: it says how far it is
+    acknowledgement = keeper.keep(more(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)  # a gap: it says how far it is
     assert (link.is_ready, link.satisfies({SINK: 4})) == (True, False)
     again = keeper.keep(whole(link, logs), HERE)
     assert again is not None
@@ -116,13 +116,13 @@ def test_a_keeper_whose_first_message_was_lost_is_not_ready_though_later_ones_le
     whole(link, logs)  # lost
     logs.truncate(SINK, 3)
     grow(link, logs, SINK, b"S")
-    kept = keeper.keep(more(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(more(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert (keeper.is_ready, link.is_ready, link.satisfies({SINK: 4})) == (False, False, False)
-    kept = keeper.keep(whole(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(whole(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert link.satisfies({SINK: 4, MAP: 4})
 
 
@@ -134,9 +134,9 @@ def test_a_keeper_that_has_missed_a_message_takes_no_entry_without_its_causes() 
     grow(link, logs, SINK, b"S")
     keeper.keep(more(link, logs), HERE)
     assert keeper.logs.end_bytes(SINK) == 3
-    kept = keeper.keep(whole(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(whole(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert link.satisfies({SINK: 4, MAP: 5})
 
 
@@ -145,13 +145,13 @@ def test_a_restarted_keeper_withdraws_its_acknowledgements() -> None:
     link, logs, _ = ready()
     keeper = Keeper(SINK_TASK, LIFE)
     grow(link, logs, SINK, b"S")
-    kept = keeper.keep(more(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(more(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert not link.satisfies({SINK: 3})
-    kept = keeper.keep(whole(link, logs), HERE)
-    assert kept is not None
-    link.acknowledge(kept)
+    acknowledgement = keeper.keep(whole(link, logs), HERE)
+    assert acknowledgement is not None
+    link.acknowledge(acknowledgement)
     assert link.satisfies({SINK: 4, MAP: 4})
     assert bytes(keeper.logs.replicas[MAP].data) == b"mmmm"
 
@@ -172,11 +172,11 @@ def test_despite_message_loss_every_acknowledged_entry_is_held(seed: int) -> Non
             case "heartbeat":
                 to_keeper.append(whole(link, logs))
                 if keeper.is_ready:
-                    to_task.append(keeper.kept(HERE))
+                    to_task.append(keeper.acknowledgement(HERE))
             case "keep" if to_keeper:
-                kept = keeper.keep(to_keeper.pop(0), HERE)
-                assert kept is not None
-                to_task.append(kept)
+                acknowledgement = keeper.keep(to_keeper.pop(0), HERE)
+                assert acknowledgement is not None
+                to_task.append(acknowledgement)
             case "acknowledge" if to_task:
                 link.acknowledge(to_task.pop(0))
             case "lose":
@@ -187,7 +187,7 @@ def test_despite_message_loss_every_acknowledged_entry_is_held(seed: int) -> Non
                 logs.truncate(task, rng.randint(end // 2, end))
             case "anew" if rng.random() < 0.1:
                 keeper, to_keeper, to_task = Keeper(SINK_TASK, LIFE), [], []
-                link.acknowledge(keeper.kept(HERE))
+                link.acknowledge(keeper.acknowledgement(HERE))
         if link.is_ready:
             for task, end in link.acknowledged.items():
                 assert keeper.logs.end_bytes(task) >= end
@@ -217,14 +217,14 @@ def released(end: ExternalOutput, *lengths: Requirement, has_keepers: bool = Tru
     return [chunk.payload for chunk in end.release(links_at(*lengths), has_keepers)]
 
 
-def outside_at(next_number: int, next_seq: int = 0) -> ExternalOutput:
+def external_at(next_number: int, next_seq: int = 0) -> ExternalOutput:
     end = ExternalOutput(inflight_log(next_seq))
     end.open(next_number)
     return end
 
 
 def test_output_is_released_in_order_up_to_the_lowest_acknowledgement_of_the_keepers() -> None:
-    end = outside_at(0)
+    end = external_at(0)
     for number in (1, 2, 3):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number})
     assert released(end, {SINK: 0}, {SINK: 3}) == []
@@ -234,7 +234,7 @@ def test_output_is_released_in_order_up_to_the_lowest_acknowledgement_of_the_kee
 
 
 def test_a_sink_whose_keeper_is_missing_releases_no_output() -> None:
-    end = outside_at(0)
+    end = external_at(0)
     end.append(ElementKind.ROWS, 1, b"1", {})
     assert released(end) == []
     assert released(end, has_keepers=False) == [b"1"]
@@ -249,7 +249,7 @@ def test_no_output_is_released_before_the_external_system_registered_the_incarna
 
 
 def test_output_that_the_external_system_holds_is_dropped_by_number_without_a_keeper() -> None:
-    end = outside_at(3)
+    end = external_at(3)
     for number in range(5):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {SINK: number + 10})
     assert released(end, {SINK: 0}) == []
@@ -258,13 +258,13 @@ def test_output_that_the_external_system_holds_is_dropped_by_number_without_a_ke
 
 
 def test_a_chunk_that_the_external_system_holds_in_part_is_sent_whole_with_its_first_number() -> None:
-    end = outside_at(2)
+    end = external_at(2)
     end.append(ElementKind.ROWS, 4, b"0123", {})
     assert [(c.first_seq, c.count) for c in end.release(links_at({}), True)] == [(0, 4)]
 
 
 def test_confirmed_output_is_dropped() -> None:
-    end = outside_at(0)
+    end = external_at(0)
     for number in range(4):
         end.append(ElementKind.ROWS, 1, b"%d" % number, {})
     released(end, {})
@@ -275,5 +275,5 @@ def test_confirmed_output_is_dropped() -> None:
 
 @pytest.mark.parametrize("next_number", [0, 4])
 def test_output_before_the_restored_number_is_never_requested(next_number: int) -> None:
-    end = outside_at(4, next_seq=4) if next_number else outside_at(0)
+    end = external_at(4, next_seq=4) if next_number else external_at(0)
     assert released(end, {}) == []

@@ -48,7 +48,7 @@ from tests.harnesses.slot_dialogue import Dialogue
 LIFE = Incarnation(number(1))
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
 POSITION = Position(ChannelId(0), LIFE, LIFE, 1, 0, 0, 5, ())
-STATEMENT = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
+HANDSHAKE = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, ())
 QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
 
 
@@ -62,17 +62,17 @@ def living_slot() -> Dialogue:
 
 def test_every_valid_message_of_a_peer_is_processed() -> None:
     dialogue = living_slot()
-    inputs, sending = (
+    inputs, sender = (
         dialogue.slot.hosted[TaskId(1)].inputs,
-        dialogue.slot.hosted[TaskId(1)].outputs.sendings[ChannelId(1)],
+        dialogue.slot.hosted[TaskId(1)].outputs.senders[ChannelId(1)],
     )
     dialogue.post(MessageReceived(SlotId(1), POSITION))
     assert inputs.backlog == 5
     dialogue.post(MessageReceived(SlotId(1), msgspec.structs.replace(BATCH, ordinal=1), b"x"))
-    dialogue.post(MessageReceived(SlotId(3), STATEMENT))
-    assert (sending.session, sending.credit_bytes) == (2, 77)
+    dialogue.post(MessageReceived(SlotId(3), HANDSHAKE))
+    assert (sender.session, sender.credit_bytes) == (2, 77)
     dialogue.post(MessageReceived(SlotId(1), QUESTION))
-    assert dialogue.shell.said == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
+    assert dialogue.shell.lines == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_every_valid_message_of_a_peer_is_processed() -> None:
         (BATCH, {"kind": ElementKind.BARRIER, "count": 2, "checkpoint": 1}),
         (BATCH, {"kind": ElementKind.BARRIER}),
         (POSITION, {"channel": 99}),
-        (STATEMENT, {"channel": -2}),
-        (STATEMENT, {"channel": 2}),
+        (HANDSHAKE, {"channel": -2}),
+        (HANDSHAKE, {"channel": 2}),
         (QUESTION, {"task": 3}),
         (QUESTION, {"task": -1}),
     ],
@@ -129,7 +129,7 @@ FOLLOW = FeedShadow(
     TaskId(0), LIFE, 0, 0, CheckpointId(0), ChannelId(0), 0, ElementKind.ROWS, 0, 0, CheckpointId(0), ()
 )
 ANSWER = LogReply(TaskId(1), LIFE, number(1), TaskId(2), False, SlotId(3), ())
-KEPT = AppendAck(TaskId(1), LIFE, SlotId(3), True, ())
+APPEND_ACK = AppendAck(TaskId(1), LIFE, SlotId(3), True, ())
 FOLLOWING = FeedAck(TaskId(1), LIFE, SlotId(3), 1, 0)
 
 
@@ -143,7 +143,7 @@ def test_a_coordinator_message_from_a_slot_is_malformed(message: Message) -> Non
         dialogue = living_slot()
         with pytest.raises(MessageMalformed, match=f"slot {sender} .* may not send {named(message)} to a slot"):
             dialogue.post(MessageReceived(SlotId(sender), message))
-        assert dialogue.shell.said == []
+        assert dialogue.shell.lines == []
         assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
 
 
@@ -154,20 +154,20 @@ def test_a_message_for_the_coordinator_is_malformed_in_a_slot(message: Message) 
             living_slot().post(MessageReceived(SlotId(sender), message))
 
 
-@pytest.mark.parametrize("message", [BATCH, POSITION, STATEMENT, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
+@pytest.mark.parametrize("message", [BATCH, POSITION, HANDSHAKE, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
 def test_a_message_about_a_task_that_the_sending_slot_does_not_host_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which runs in slot"):
         dialogue.post(MessageReceived(SlotId(77), message, b"x"))
-    assert dialogue.shell.said == []
+    assert dialogue.shell.lines == []
 
 
-@pytest.mark.parametrize("message", [ANSWER, KEPT, FOLLOWING], ids=named)
+@pytest.mark.parametrize("message", [ANSWER, APPEND_ACK, FOLLOWING], ids=named)
 def test_a_reply_in_the_name_of_another_slot_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for slot 3"):
         dialogue.post(MessageReceived(SlotId(77), message, b"x"))
-    assert dialogue.shell.said == []
+    assert dialogue.shell.lines == []
     dialogue.post(MessageReceived(SlotId(3), message, b"x"))
 
 
@@ -179,9 +179,9 @@ def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() ->
 
 
 @pytest.mark.parametrize("kept", [slice(2), slice(0), slice(1, 3)])
-def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(kept: slice) -> None:
+def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(selection: slice) -> None:
     dialogue = living_slot()
-    placements = dialogue.slot.view.placements[kept]
+    placements = dialogue.slot.view.placements[selection]
     with pytest.raises(MessageMalformed, match=r"the coordinator is malformed: View names . placements"):
         dialogue.post(MessageReceived(COORDINATOR, View(number(9), 1, "job", (), placements)))
     assert dialogue.run("tick")[-1].endswith("view 1, completed 0: b.1 replaying")
@@ -209,7 +209,7 @@ def test_more_log_lengths_than_logs_are_malformed() -> None:
     lengths = tuple(Length(LogId(n % 3), 0) for n in range(7))
     with pytest.raises(MessageMalformed, match="7 lengths of logs of 3 tasks"):
         living_slot().post(
-            MessageReceived(SlotId(3), msgspec.structs.replace(STATEMENT, lengths=lengths, view=number(9)))
+            MessageReceived(SlotId(3), msgspec.structs.replace(HANDSHAKE, lengths=lengths, view=number(9)))
         )
 
 
@@ -224,17 +224,17 @@ def test_a_holder_outside_the_plan_is_malformed() -> None:
 def test_of_early_messages_the_latest_per_sender_and_subject_is_stored() -> None:
     dialogue = living_slot()
     for n in range(2, 10_050):
-        dialogue.post(MessageReceived(SlotId(3), msgspec.structs.replace(STATEMENT, view=number(n))))
-    latest = msgspec.structs.replace(STATEMENT, view=number(10_049))
+        dialogue.post(MessageReceived(SlotId(3), msgspec.structs.replace(HANDSHAKE, view=number(n))))
+    latest = msgspec.structs.replace(HANDSHAKE, view=number(10_049))
     assert dialogue.slot.early_messages.take() == [(SlotId(3), latest)]
 
 
 def test_the_number_of_early_messages_is_limited() -> None:
     dialogue = living_slot()
-    early = msgspec.structs.replace(STATEMENT, view=number(2))
+    early = msgspec.structs.replace(HANDSHAKE, view=number(2))
     for sender in range(5, 5 + EARLY_MESSAGES_MAX + 1):
         dialogue.post(MessageReceived(SlotId(sender), early))
-    later = msgspec.structs.replace(STATEMENT, view=number(3))
+    later = msgspec.structs.replace(HANDSHAKE, view=number(3))
     dialogue.post(MessageReceived(SlotId(5), later))
     found = dialogue.slot.early_messages.take()
     assert found[0] == (SlotId(5), later)
@@ -243,6 +243,6 @@ def test_the_number_of_early_messages_is_limited() -> None:
 
 def test_a_false_message_that_arrived_before_its_view_does_not_change_it() -> None:
     dialogue = living_slot()
-    dialogue.post(MessageReceived(SlotId(77), msgspec.structs.replace(STATEMENT, view=number(2))))
+    dialogue.post(MessageReceived(SlotId(77), msgspec.structs.replace(HANDSHAKE, view=number(2))))
     dialogue.run("view 2  a 1@1  b 1@2  c 1@3")
     assert dialogue.run("tick")[-1].endswith("view 2, completed 0: b.1 replaying")

@@ -62,14 +62,14 @@ def test_the_story_keeps_no_payload_alive() -> None:
 
 
 @pytest.mark.parametrize("channel", [-1, 99, 1 << 40])
-def test_an_event_that_names_what_there_is_not_is_told_among_those_of_no_task(channel: int) -> None:
-    told = story.Story(living().slot.plan)
+def test_an_event_that_names_an_unknown_task_is_recorded_among_those_of_no_task(channel: int) -> None:
+    reported = story.Story(living().slot.plan)
     handshake = ChannelHandshake(ChannelId(channel), number(1), LIFE, LIFE, 1, 0, 0, 0, ())
-    told.note(MessageReceived(SlotId(3), handshake))
+    reported.note(MessageReceived(SlotId(3), handshake))
     batch = Batch(ChannelId(channel), LIFE, LIFE, 7, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
-    told.note(MessageReceived(SlotId(3), batch))
-    assert len(told.lines()) == 2
-    assert told.lines(TaskId(0)) == told.lines(TaskId(1)) == []
+    reported.note(MessageReceived(SlotId(3), batch))
+    assert len(reported.lines()) == 2
+    assert reported.lines(TaskId(0)) == reported.lines(TaskId(1)) == []
 
 
 def test_an_internal_error_has_the_story_as_its_note(monkeypatch: pytest.MonkeyPatch) -> None:

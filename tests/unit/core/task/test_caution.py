@@ -11,7 +11,7 @@ from tests.unit.core.task.test_task_replay import work
 from tests.unit.core.task.test_task_steps import sent, source, union
 
 
-def approached(life: Life) -> list[str]:
+def announced(life: Life) -> list[str]:
     return [event for event in life.events if event.startswith("approaches")]
 
 
@@ -26,37 +26,37 @@ def test_a_single_step_task_announces_each_element_until_the_second_barrier_afte
         sent(2, rows("c")),
         *everywhere(2),
         sent(1, rows("d", "e")),
-        start=Start(is_cautious=True),
+        start=Start(is_single_step=True),
     ).run()
-    assert approached(life) == ["approaches 0 of 1", "approaches 1 of 1", "approaches 1 of 2"]
+    assert announced(life) == ["approaches 0 of 1", "approaches 1 of 1", "approaches 1 of 2"]
     assert life.story == ["a", "b", "b1", "c", "b2", "d", "e"]
 
 
 def test_barriers_before_any_element_do_not_end_single_step_mode() -> None:
-    life = union(*everywhere(1), *everywhere(2), sent(1, rows("a", "b")), start=Start(is_cautious=True)).run()
-    assert approached(life) == ["approaches 2 of 1", "approaches 3 of 1"]
+    life = union(*everywhere(1), *everywhere(2), sent(1, rows("a", "b")), start=Start(is_single_step=True)).run()
+    assert announced(life) == ["approaches 2 of 1", "approaches 3 of 1"]
 
 
 def test_a_single_step_source_announces_the_number_of_its_next_record() -> None:
-    life = source(start=Start(is_cautious=True), records=3).run()
-    assert approached(life) == ["approaches 0 of None", "approaches 1 of None", "approaches 2 of None"]
+    life = source(start=Start(is_single_step=True), records=3).run()
+    assert announced(life) == ["approaches 0 of None", "approaches 1 of None", "approaches 2 of None"]
 
 
 def test_a_task_outside_single_step_mode_announces_nothing() -> None:
-    assert approached(union(sent(1, rows("a", "b"))).run()) == []
+    assert announced(union(sent(1, rows("a", "b"))).run()) == []
 
 
 def test_single_step_mode_ends_after_thousands_of_single_elements() -> None:
     life = Life(work(), 1)
-    size = StepSize(Options(), life, is_cautious=True, single_step_ns_max=1 << 60)
+    size = StepSize(Options(), life, is_single_step=True, single_step_ns_max=1 << 60)
     for number in range(SINGLE_STEP_ELEMENTS_MAX + 100):
         size.announce_step(None, number)
-    assert len(approached(life)) == SINGLE_STEP_ELEMENTS_MAX
+    assert len(announced(life)) == SINGLE_STEP_ELEMENTS_MAX
     assert size.limit(UNLIMITED, 100) > 1
 
 
 def test_single_step_mode_ends_after_a_second_of_single_elements() -> None:
-    life = source(start=Start(is_cautious=True), records=SINGLE_STEP_ELEMENTS_MAX).run()
+    life = source(start=Start(is_single_step=True), records=SINGLE_STEP_ELEMENTS_MAX).run()
     # Each reading advances its clock by about 1 ms, and each element reads it a few times.
-    assert SINGLE_STEP_NS_MAX / 20_000_000 < len(approached(life)) < SINGLE_STEP_NS_MAX / 500_000
+    assert SINGLE_STEP_NS_MAX / 20_000_000 < len(announced(life)) < SINGLE_STEP_NS_MAX / 500_000
     assert life.task.is_final

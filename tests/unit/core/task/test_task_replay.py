@@ -62,7 +62,7 @@ JOIN = Plan(
         Edge(2, 3, Partitioning.HASH, 0),
         Edge(2, 4, Partitioning.REBALANCE, 0),
         Edge(2, 5, Partitioning.BROADCAST, 0),
-        Edge(2, None, Partitioning.OUTSIDE, 0),
+        Edge(2, None, Partitioning.EXTERNAL, 0),
     ),
 )
 WORK = TaskId(3)

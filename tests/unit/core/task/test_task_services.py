@@ -53,26 +53,26 @@ INPUT = [*rows(*range(6)), *barrier(1), *rows(*range(6, 12)), *barrier(2), *rows
 
 def line(
     *uses: Use,
-    outside: Callable[[Any, str], object] = lambda row, key: key,
+    external_call: Callable[[Any, str], object] = lambda row, key: key,
     tick_ms: int = 0,
     draws_at_timers: bool = True,
 ) -> Job:
     """A task with one input and one output."""
 
     def new_chain(_: Random) -> RecordingChain:
-        return RecordingChain(uses, outside, draws_at_timers=draws_at_timers)
+        return RecordingChain(uses, external_call, draws_at_timers=draws_at_timers)
 
     return Job(LINE, WORK, new_chain, {0: INPUT}, options=Options(step_records_first=2, clock_tick_ms=tick_ms))
 
 
-def told(life: Life) -> list[Any]:
+def reported(life: Life) -> list[Any]:
     """The rows of the output, in order."""
     return [ast.literal_eval(content) for kind, _, content in life.outputs.get(1, []) if content]  # type: ignore[call-overload]
 
 
 def drawn(life: Life) -> dict[Any, Any]:
     """Values drawn for each row of the input."""
-    return {row[0]: row[4] for row in told(life) if isinstance(row[0], int)}
+    return {row[0]: row[4] for row in reported(life) if isinstance(row[0], int)}
 
 
 def cuts(job: Job, first: Life, behind: int | None = None) -> list[Life]:
@@ -110,7 +110,7 @@ def test_c12_timers_replay_at_the_start_the_end_and_several_at_one_position() ->
 
 def test_c12_timers_of_one_instant_fire_in_the_order_in_which_they_were_set() -> None:
     life = Life(line(timer), 3).run()
-    fired = [(row[2], row[3]) for row in told(life) if row[0] == "fired"]
+    fired = [(row[2], row[3]) for row in reported(life) if row[0] == "fired"]
     assert len(fired) > 10
     assert fired == sorted(fired)
 
@@ -119,7 +119,7 @@ def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
     job = line(timer)
     first = Life(job, 3).run()
     again = Life(job, -1000, Start(first.log)).run()  # its clock is far ahead: every timer would be due
-    assert told(again) == told(first)
+    assert reported(again) == reported(first)
 
 
 # ------------------------------------------------------------------ clock and random numbers
@@ -129,7 +129,7 @@ def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() 
     for tick_ms in (0, 3):
         job = line(clock, exact_clock, tick_ms=tick_ms)
         for life in cuts(job, Life(job, 2).run()):
-            instants = [row[4] for row in told(life) if isinstance(row[0], int)]
+            instants = [row[4] for row in reported(life) if isinstance(row[0], int)]
             assert instants == sorted(instants)
             assert instants[0] > 0
 
@@ -145,7 +145,7 @@ def test_c13_the_clock_continues_from_the_snapshots_timestamp() -> None:
 def test_c13_a_step_has_one_timestamp_and_each_exact_read_its_own() -> None:
     first = Life(line(clock), 2).run()
     steps = list(first.task.chain.batches)  # type: ignore[attr-defined]
-    instants = [row[4] for row in told(first) if isinstance(row[0], int)]
+    instants = [row[4] for row in reported(first) if isinstance(row[0], int)]
     for count in steps:
         assert len(set(instants[:count])) == 1
         del instants[:count]
@@ -171,12 +171,12 @@ def test_c13_random_numbers_repeat_in_each_incarnation_and_differ_per_epoch_and_
 def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
     answers = Random(0)
 
-    def outside(row: Any, key: str) -> object:
+    def external_call(row: Any, key: str) -> object:
         if answers.random() < 0.5:
             raise Refused(str(answers.random()))
         return answers.random()
 
-    job = line(ask, outside=outside)
+    job = line(ask, external_call=external_call)
     first = Life(job, 2).run()
     assert {type(value) for value in drawn(first).values()} == {tuple, float}
     for life in cuts(job, first):
@@ -189,11 +189,11 @@ def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
 def test_c14_a_repeated_call_has_the_same_key() -> None:
     keys: dict[Any, set[str]] = {}
 
-    def outside(row: Any, key: str) -> object:
+    def external_call(row: Any, key: str) -> object:
         keys.setdefault(row, set()).add(key)
         return None
 
-    job = line(ask, outside=outside)
+    job = line(ask, external_call=external_call)
     cuts(job, Life(job, 2).run())
     assert [len(found) for found in keys.values()] == [1] * 14
     assert len(set.union(*keys.values())) == 14
@@ -236,14 +236,14 @@ def effects_in_order(life: Life) -> None:
     ]
     made = [event for event in life.events if event.startswith("call")]
     assert len(made) <= len(intents)
-    kept = -1
+    end_bytes = -1
     waiting = intents[len(intents) - len(made) :]
     for event in life.events:
         word, argument = event.split()
         if word == "kept":
-            kept = int(argument)
+            end_bytes = int(argument)
         elif word == "call":
-            assert kept >= waiting.pop(0), life.events
+            assert end_bytes >= waiting.pop(0), life.events
 
 
 def test_g47_an_effect_waits_until_the_keeper_has_its_intent() -> None:
@@ -257,11 +257,11 @@ def test_g47_an_effect_in_doubt_is_repeated_only_if_idempotent() -> None:
     for use, times in ((pay, 1), (pay_idempotent, 2)):
         made: list[tuple[Any, str]] = []
 
-        def outside(row: Any, key: str, made: list[tuple[Any, str]] = made) -> object:
+        def external_call(row: Any, key: str, made: list[tuple[Any, str]] = made) -> object:
             made.append((row, key))
             return "paid"
 
-        job = line(use, outside=outside)
+        job = line(use, external_call=external_call)
         first = Life(job, 2).run()
         tags, ends = tags_of(first.log), ends_of_entries(first.log)
         for place, end in enumerate(ends[1:]):

@@ -343,11 +343,11 @@ def failure(life: Life) -> TaskFailed:
 def test_a_failure_names_the_element_by_channel_and_number_with_step_and_record() -> None:
     made = Job(UNION, TaskId(3), lambda _: Raising((nothing,)))
     script = [sent(1, rows("a", "b", "c")), sent(1, rows("d", "bad", "e"))]
-    told = failure(Scripted(made, script))
-    assert told.at == InputRange(ChannelId(1), 4, 1)
-    assert (told.step, told.record, told.error) == ("split", "'bad'", "ValueError: no such word")
-    assert (told.blame, told.recourse) == (Blame.JOB, Recourse.RETRY)
-    assert "no such word" in told.traceback
+    reported = failure(Scripted(made, script))
+    assert reported.at == InputRange(ChannelId(1), 4, 1)
+    assert (reported.step, reported.record, reported.error) == ("split", "'bad'", "ValueError: no such word")
+    assert (reported.blame, reported.recourse) == (Blame.JOB, Recourse.RETRY)
+    assert "no such word" in reported.traceback
 
 
 def test_g49_a_poison_record_of_a_source_has_the_same_number_in_incarnations_of_different_restores() -> None:
@@ -359,7 +359,7 @@ def test_g49_a_poison_record_of_a_source_has_the_same_number_in_incarnations_of_
     job = Job(READER, TaskId(0), new_chain, options=Options(step_records_first=1))
     first = Scripted(job, [])
     first.arrivals = [None, None, trigger(1)]
-    told = failure(first)
+    reported = failure(first)
     again = failure(Scripted(job, [], Start(b"", first.snapshots, first.snapshots[0].log_offset_bytes)))
     assert first.snapshots[0].records_in == 2
-    assert told.at == again.at == InputRange(None, 4, 1)
+    assert reported.at == again.at == InputRange(None, 4, 1)

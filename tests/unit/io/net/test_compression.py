@@ -70,7 +70,7 @@ def test_compression_is_skipped_for_some_payloads_after_an_incompressible_one() 
         (Compression.ALWAYS, "ipc:///tmp/a/data", "ipc:///tmp/b/data", True),
     ],
 )
-def test_channels_to_other_hosts_are_compressed_unless_the_option_says_otherwise(
+def test_channels_to_other_hosts_are_compressed_unless_the_option_is_never(
     compress: Compression, own: str, peer: str, applies: bool
 ) -> None:
     assert applies_between(compress, own, peer) is applies

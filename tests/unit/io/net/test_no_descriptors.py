@@ -16,7 +16,7 @@ from clonos.core.wire.control_messages import Suspicion
 from tests.unit.io.net.transports import poll_turns, poll_until
 
 
-def accusation(number: int) -> Suspicion:
+def suspicion(number: int) -> Suspicion:
     return Suspicion(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
@@ -48,9 +48,9 @@ def test_a_first_connection_is_opened_once_descriptors_are_available(
     one.knows(other)
     other.knows(one)
     with caplog.at_level(logging.WARNING), no_descriptor_left():
-        one.send(other, accusation(1))
+        one.send(other, suspicion(1))
         poll_turns(20, one, other)
-        one.send(other, accusation(2))
+        one.send(other, suspicion(2))
     assert not one.gone
     poll_until(lambda: len(other.received) == 2, one, other)
     assert [message.slot for _, message, _ in other.received] == [1, 2]
@@ -61,7 +61,7 @@ def test_a_broken_connection_is_reopened_once_descriptors_are_available(stations
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_until(lambda: other.received, one, other)
     again = other.address_again()
     other.close()
@@ -73,7 +73,7 @@ def test_a_broken_connection_is_reopened_once_descriptors_are_available(stations
     try:
         revived.knows(one)
         poll_until(lambda: one.back, one, revived)
-        one.send(revived, accusation(2))
+        one.send(revived, suspicion(2))
         poll_until(lambda: revived.received, one, revived)
     finally:
         revived.close()
@@ -83,11 +83,11 @@ def test_a_broken_connection_is_reopened_once_descriptors_are_available(stations
 def test_an_invalid_address_does_not_end_the_transport(stations: Any, address: str) -> None:
     one, other = stations(1), stations(2)
     one.transport.add_peer(other.transport.address._replace(control_address=address))
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_turns(20, one)
     one.transport.add_peer(other.transport.address)
     other.knows(one)
-    one.send(other, accusation(2))
+    one.send(other, suspicion(2))
     poll_until(lambda: other.received, one, other)
 
 
@@ -97,5 +97,5 @@ def test_more_than_a_thousand_sockets_can_be_opened(stations: Any) -> None:
     peers = [other.transport.address._replace(slot=SlotId(10 + number)) for number in range(400)]  # three sockets each
     for peer in peers:
         one.transport.add_peer(peer)
-        one.send(peer.slot, accusation(peer.slot))
+        one.send(peer.slot, suspicion(peer.slot))
     poll_until(lambda: len(other.received) == len(peers), one, other)

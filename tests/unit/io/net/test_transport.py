@@ -30,7 +30,7 @@ from tests.unit.io.net.transports import (
 MODES = ["ipc", "tcp", "curve"]
 
 
-def accusation(number: int) -> Suspicion:
+def suspicion(number: int) -> Suspicion:
     return Suspicion(SlotId(number), SlotId(0), ViewNumber(0), False)
 
 
@@ -49,11 +49,11 @@ def test_messages_arrive_in_order_on_each_plane_with_their_payloads(stations: An
     other.knows(one)
     for number in range(200):
         one.send(other, batch(number), b"payload %d" % number)
-        one.send(other, accusation(number))
+        one.send(other, suspicion(number))
     poll_until(lambda: len(other.received) == 400, one, other)
     on_data = [(sender, message, payload) for sender, message, payload in other.received if payload]
     assert on_data == [(1, batch(number), b"payload %d" % number) for number in range(200)]
-    assert [message for _, message, payload in other.received if not payload] == [accusation(n) for n in range(200)]
+    assert [message for _, message, payload in other.received if not payload] == [suspicion(n) for n in range(200)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -71,10 +71,10 @@ def test_a_payload_of_many_pieces_arrives_whole(stations: Any, mode: str) -> Non
 
 def test_a_message_to_the_same_slot_arrives_in_the_next_poll(stations: Any) -> None:
     one = stations(1)
-    one.send(one, accusation(7), b"x")
+    one.send(one, suspicion(7), b"x")
     assert not one.received
     one.transport.poll(10_000, one)
-    assert one.received == [(1, accusation(7), b"x")]
+    assert one.received == [(1, suspicion(7), b"x")]
 
 
 def test_a_message_of_a_slot_that_is_not_in_the_view_is_dropped(stations: Any) -> None:
@@ -82,11 +82,11 @@ def test_a_message_of_a_slot_that_is_not_in_the_view_is_dropped(stations: Any) -
     fenced.knows(other)
     known.knows(other)
     other.knows(fenced, known)
-    fenced.send(other, accusation(1))
+    fenced.send(other, suspicion(1))
     poll_until(lambda: other.received, fenced, other)
     other.transport.retain_peers({SlotId(3)})
-    fenced.send(other, accusation(2))
-    known.send(other, accusation(3))
+    fenced.send(other, suspicion(2))
+    known.send(other, suspicion(3))
     poll_until(lambda: len(other.received) == 2, fenced, other, known)
     poll_until_all_is_seen(fenced, other.slot, fenced, other, known)
     assert [message.slot for _, message, _ in other.received] == [1, 3]
@@ -95,12 +95,12 @@ def test_a_message_of_a_slot_that_is_not_in_the_view_is_dropped(stations: Any) -
 def test_a_key_that_is_not_in_the_view_cannot_connect_until_it_is(stations: Any) -> None:
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
-    early.send(other, accusation(1))
+    early.send(other, suspicion(1))
     poll_until_turned_away(early, other)
     assert not other.received
     other.knows(early)
     poll_until(lambda: other.received, early, other)
-    assert other.received == [(1, accusation(1), b"")]
+    assert other.received == [(1, suspicion(1), b"")]
 
 
 def test_a_slot_cannot_send_in_the_name_of_another(stations: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_slot_cannot_send_in_the_name_of_another(stations: Any) -> None:
     other.knows(honest, liar)
     liar.knows(other)
     liar.transport.identity = honest.slot
-    liar.send(other, accusation(1))
+    liar.send(other, suspicion(1))
     poll_until_all_is_seen(liar, other.slot, liar, other)
     assert not other.received
 
@@ -120,7 +120,7 @@ def test_an_unknown_peer_may_only_register_with_the_coordinator(stations: Any) -
     register = Register(
         SlotId(5), "domain", "host", "data", "control", stranger.transport.public_key, "token", 1, (("wire", "1"),)
     )
-    stranger.send(COORDINATOR, accusation(1))
+    stranger.send(COORDINATOR, suspicion(1))
     stranger.send(COORDINATOR, register)
     poll_until(lambda: coordinator.received, coordinator, stranger)
     assert coordinator.received == [(5, register, b"")]
@@ -155,7 +155,7 @@ def test_a_peer_that_ends_is_reported_gone_and_its_return_reported(stations: Any
     one, other = stations(1, mode), stations(2, mode)
     one.knows(other)
     other.knows(one)
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_until(lambda: other.received, one, other)
     again = other.address_again()
     other.close()
@@ -165,18 +165,18 @@ def test_a_peer_that_ends_is_reported_gone_and_its_return_reported(stations: Any
     try:
         revived.knows(one)
         poll_until(lambda: one.back, one, revived)
-        one.send(revived, accusation(2))
+        one.send(revived, suspicion(2))
         poll_until(lambda: revived.received, one, revived)
     finally:
         revived.close()
-    assert revived.received[-1] == (1, accusation(2), b"")
+    assert revived.received[-1] == (1, suspicion(2), b"")
 
 
 def test_a_peer_that_ended_before_it_was_reached_is_reported_gone(stations: Any) -> None:
     one, other = stations(1), stations(2)
     one.knows(other)
     other.close()
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_until(lambda: one.gone, one)
     assert one.gone == [2]
 
@@ -185,14 +185,14 @@ def test_a_disconnected_peer_may_send_and_is_reconnected_when_needed(stations: A
     one, other = stations(1), stations(2)
     one.knows(other)
     other.knows(one)
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_until(lambda: other.received, one, other)
     one.transport.disconnect(SlotId(2))
     one.transport.disconnect(SlotId(99))
     assert not one.transport.is_open(SlotId(2))
-    other.send(one, accusation(2))
+    other.send(one, suspicion(2))
     poll_until(lambda: one.received, one, other)
-    one.send(other, accusation(3))
+    one.send(other, suspicion(3))
     poll_until(lambda: len(other.received) == 2, one, other)
     assert not one.gone
 
@@ -200,7 +200,7 @@ def test_a_disconnected_peer_may_send_and_is_reconnected_when_needed(stations: A
 def test_a_peer_that_refuses_our_key_for_now_is_not_reported_gone(stations: Any) -> None:
     early, other = stations(1, "curve"), stations(2, "curve")
     early.knows(other)
-    early.send(other, accusation(1))
+    early.send(other, suspicion(1))
     poll_until_turned_away(early, other)
     assert not early.gone
 
@@ -210,15 +210,15 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
     for station in (one, third):
         station.knows(other)
         other.knows(station)
-    one.send(other, accusation(1))
-    third.send(other, accusation(1))
+    one.send(other, suspicion(1))
+    third.send(other, suspicion(1))
     poll_until(lambda: len(other.received) == 2, one, other, third)
     connection = connection_to(one, other.slot)
-    good = pack(one.slot, codec.encode_message(accusation(2)), b"")
+    good = pack(one.slot, codec.encode_message(suspicion(2)), b"")
     connection.send([(good[:-1] + bytes([good[-1] ^ 1]), b""), (good, b"")])
-    third.send(other, accusation(3))
+    third.send(other, suspicion(3))
     poll_until(lambda: len(other.received) == 3, one, other, third)
-    assert other.received[-1] == (3, accusation(3), b"")  # what follows on the broken connection is not believed
+    assert other.received[-1] == (3, suspicion(3), b"")  # what follows on the broken connection is not believed
 
     def reset_or_poll() -> bool:
         one.transport.tick()
@@ -226,9 +226,9 @@ def test_a_malformed_message_costs_its_connection_and_nothing_else(stations: Any
 
     poll_until(reset_or_poll, one, other, third)
     assert not one.gone
-    one.send(other, accusation(4))
+    one.send(other, suspicion(4))
     poll_until(lambda: len(other.received) == 4, one, other, third)
-    assert other.received[-1] == (1, accusation(4), b"")
+    assert other.received[-1] == (1, suspicion(4), b"")
 
 
 def test_bytes_that_are_not_a_message_are_refused_by_every_listener(stations: Any) -> None:
@@ -240,11 +240,11 @@ def test_bytes_that_are_not_a_message_are_refused_by_every_listener(stations: An
         raw.connect(other.transport.control_address)
         for junk in ([b""], [b"short"], [bytes(100)], [bytes(100), b"x", b"y", b"z"], [pack(one.slot, b"\x93", b"")]):
             raw.send_multipart(junk)
-        one.send(other, accusation(1))
+        one.send(other, suspicion(1))
         poll_until(lambda: other.received, one, other)
         poll_until(lambda: raw.poll(0), other)
         assert raw.recv() == b"reset"
-    assert other.received == [(1, accusation(1), b"")]
+    assert other.received == [(1, suspicion(1), b"")]
 
 
 def test_large_messages_use_another_connection_than_urgent_ones() -> None:
@@ -256,7 +256,7 @@ def test_large_messages_use_another_connection_than_urgent_ones() -> None:
     assert plane_of(update(1)) is Plane.BULK
     assert plane_of(answer(100)) is Plane.CONTROL
     assert plane_of(answer(1 << 20)) is Plane.BULK
-    assert plane_of(accusation(1)) is Plane.CONTROL
+    assert plane_of(suspicion(1)) is Plane.CONTROL
 
 
 def test_a_peers_address_may_be_rewritten(stations: Any) -> None:
@@ -270,7 +270,7 @@ def test_a_peers_address_may_be_rewritten(stations: Any) -> None:
     one = stations(1, rewriter=rewrite)
     other.knows(one)
     one.transport.add_peer(other.transport.address._replace(control_address="tcp://elsewhere:1"))
-    one.send(other, accusation(1))
+    one.send(other, suspicion(1))
     poll_until(lambda: other.received, one, other)
     assert asked == [(2, "tcp://elsewhere:1")]
 
