@@ -130,7 +130,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 def _chaos(command: str, arguments: Sequence[str]) -> int:
     try:
         commands = importlib.import_module("clonos_chaos.runs.cli")
-        return int(getattr(commands, "everything" if command == "all" else command)(arguments))
+        return int(getattr(commands, "chaos_suite" if command == "all" else command)(arguments))
     except ModuleNotFoundError as missing:
         if missing.name not in CHAOS_LIBRARIES:
             raise

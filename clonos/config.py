@@ -146,7 +146,7 @@ def keys() -> tuple[str, ...]:
     return tuple(sorted(_OPTIONS))
 
 
-def settle(
+def resolve_settings(
     keywords: Mapping[str, object],
     command_line: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
@@ -187,9 +187,9 @@ def settle(
     return JobSettings(Options(**core), RunOptions(**run), origins)  # type: ignore[arg-type]
 
 
-def settle_alone(keywords: Mapping[str, object]) -> JobSettings:
+def resolve_keywords(keywords: Mapping[str, object]) -> JobSettings:
     """Returns the settings of these keywords alone, without the file, the environment and the command line."""
-    return settle(keywords, environment={}, file=NO_FILE)
+    return resolve_settings(keywords, environment={}, file=NO_FILE)
 
 
 def describe(settings: JobSettings) -> dict[str, object]:

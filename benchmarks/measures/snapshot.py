@@ -60,7 +60,7 @@ def run(session: Session) -> None:
         whole, pause_s = _timed(lambda: _whole(state))
         _, store_s = _timed(lambda: store.write_object("full", _object(b"", whole)))
         whole.release()
-        state.melt()
+        state.merge_overlay()
         _record_figures(session, "full", size_gb, pause_s, store_s, ("<= 0.03", "<= 0.5"))
         restored, restore_s = _timed(lambda: _restored(store, "full"))
         session.figure("restore", restore_s / size_gb, "s a GB", "<= 2")
@@ -107,7 +107,7 @@ def _step_ms(table: Table, stream: Random, keys: int, state: StateBackend) -> fl
     numbers = stream.choices(range(keys), k=STEP_KEYS)
     value = stream.randbytes(VALUE_BYTES)
     begun_s = time.perf_counter()
-    state.melt()
+    state.merge_overlay()
     entries, changed = table.entries, table.changed
     get = entries.get
     for number in numbers:

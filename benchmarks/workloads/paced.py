@@ -19,7 +19,7 @@ from benchmarks.harness.result_counter import WrongResult
 from benchmarks.harness.timestamp_sink import MARK, Entry, TimestampSink, entries, file_of
 from benchmarks.workloads.words import Workload
 from clonos import Job
-from clonos.api.steps import Following
+from clonos.api.steps import StandbyMode
 from clonos.status import Status
 
 MARK_BYTES: Final = 8
@@ -129,7 +129,7 @@ class PacedReader:
         """Does nothing, because no file is open."""
 
 
-def paced_job(pace: Pace, standby: Following = "passive", sink_of: type[TimestampSink] = TimestampSink) -> Job:
+def paced_job(pace: Pace, standby: StandbyMode = "passive", sink_of: type[TimestampSink] = TimestampSink) -> Job:
     """Makes a word count into a timestamp sink. ``standby``: of the counting tasks; if hot, the sink is separate."""
     job = Job("paced")
     lines = job.source(PacedLines(pace), name="lines")

@@ -22,8 +22,8 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
+    CombinedSinks,
     DropKeys,
-    SeveralSinks,
     ToColumnKeys,
     ToEdge,
     ToImmediateSink,
@@ -147,7 +147,7 @@ class _Compiler:
         images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
-        has_columns = any(step.gives_columns for step in self._graph.steps)
+        has_columns = any(step.emits_columns for step in self._graph.steps)
         return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns)
 
     # --- steps
@@ -168,7 +168,7 @@ class _Compiler:
         check_keyed(step, self._graph.steps, self._parallelism_of)
         for step_input in step.inputs if step.requires_columns else ():
             upstream = self._graph.steps[step_input.step]
-            if not upstream.gives_columns:
+            if not upstream.emits_columns:
                 raise ColumnsNeeded(step.name, upstream.name)
 
     def _add_step(self, step: Step) -> None:
@@ -223,7 +223,7 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            return partial(SourceHead, step.name, step.source, self._splits[step.name], step.gives_columns)
+            return partial(SourceHead, step.name, step.source, self._splits[step.name], step.emits_columns)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
@@ -261,7 +261,7 @@ class _Compiler:
     ) -> tuple[InputShape, str]:
         upstream = self._graph.steps[step_input.step]
         key = key_by.key
-        by_column = isinstance(key, str) and upstream.gives_columns
+        by_column = isinstance(key, str) and upstream.emits_columns
         rows_are_keys = not isinstance(key, str) and is_identity(key)
         key_output = self._key_outputs.get((step_input.step, id(key_by)))
         if key_output is not None:
@@ -338,7 +338,7 @@ def _sink_of(vertex: _Vertex) -> AnySink | None:
         return vertex.immediate_sink
     if len(vertex.sinks) == 1:
         return vertex.sinks[0]
-    return SeveralSinks(tuple(vertex.sinks)) if vertex.sinks else None
+    return CombinedSinks(tuple(vertex.sinks)) if vertex.sinks else None
 
 
 def _splits_of(

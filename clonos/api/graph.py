@@ -21,7 +21,7 @@ from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from clonos.api.steps import Following
+    from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Step:
 
     ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
 
-    - ``gives_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
+    - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
     - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are a selection of its
       records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
@@ -91,7 +91,7 @@ class Step:
     has_effects: bool = False
     standby: str | None = None
     runs_user_code: bool = False
-    gives_columns: bool = False
+    emits_columns: bool = False
     requires_columns: bool = False
     is_one_to_one: bool = False
     selects_rows: bool = False
@@ -124,7 +124,7 @@ class JobGraph:
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
@@ -164,7 +164,7 @@ class JobGraph:
             parallelism=parallelism,
             source=source,
             standby=standby,
-            gives_columns=bool(getattr(source, "is_columnar", False)),
+            emits_columns=bool(getattr(source, "is_columnar", False)),
             is_one_to_one=True,
         )
         return Stream(self, (StepInput(step.number),))

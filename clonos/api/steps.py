@@ -12,7 +12,7 @@ from clonos.api.graph_errors import GraphRefused
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 
-Following = Literal["hot", "passive"]
+StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import GraphRefused
-from clonos.api.steps import Following, GraphBuilder
+from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless
 from clonos.operators.steps.async_map import AsyncMap
@@ -67,7 +67,7 @@ class Stream(GraphBuilder, Generic[T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
@@ -81,7 +81,7 @@ class Stream(GraphBuilder, Generic[T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[T]:
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
@@ -96,7 +96,7 @@ class Stream(GraphBuilder, Generic[T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
@@ -111,7 +111,7 @@ class Stream(GraphBuilder, Generic[T]):
         ordered: bool = True,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once in threads.
 
@@ -140,7 +140,7 @@ class Stream(GraphBuilder, Generic[T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[dict[str, Any]]:
         """Applies a function from ``pyarrow.RecordBatch`` to ``pyarrow.RecordBatch`` to each batch.
 
@@ -151,7 +151,7 @@ class Stream(GraphBuilder, Generic[T]):
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.MapBatches, function)
         step = self._step(
-            "map_batches", lambda _: make, options, runs_user_code=True, requires_columns=True, gives_columns=True
+            "map_batches", lambda _: make, options, runs_user_code=True, requires_columns=True, emits_columns=True
         )
         return Stream(self._graph, step)
 
@@ -192,7 +192,7 @@ class Stream(GraphBuilder, Generic[T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
@@ -224,7 +224,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]: ...
 
     @overload
@@ -235,7 +235,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]: ...
 
     def stateful_map(
@@ -245,7 +245,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
 
@@ -262,7 +262,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[tuple[K, T]]:
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
@@ -270,7 +270,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, key_field=""))
 
     def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
+        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[tuple[K, int]]:
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
@@ -284,7 +284,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[U]:
         """Runs a process function on each record. State and timers are those of ``context.key``.
 

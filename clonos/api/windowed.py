@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from clonos.api.graph import JobGraph, StepInput
-from clonos.api.steps import Following, GraphBuilder
+from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import aggregates
@@ -31,7 +31,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self._kind = kind
 
     def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
+        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
         return Stream(
@@ -45,7 +45,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]: ...
 
     @overload
@@ -55,12 +55,12 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, V]]: ...
 
     @overload
     def sum(
-        self, of: str, *, name: str | None = None, parallelism: int | None = None, standby: Following | None = None
+        self, of: str, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, Any]]: ...
 
     def sum(
@@ -69,7 +69,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Any:
         """Sums the values of each window: the records, or ``of`` each record.
 
@@ -83,7 +83,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
         return Stream(
@@ -98,7 +98,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, A]]: ...
 
     @overload
@@ -110,7 +110,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, V]]: ...
 
     def aggregate(
@@ -121,7 +121,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         *,
         name: str | None = None,
         parallelism: int | None = None,
-        standby: Following | None = None,
+        standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, Any]]:
         """Aggregates each window with an accumulator of your own.
 
@@ -144,7 +144,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None,
         parallelism: int | None,
         runs_user_code: bool,
-        standby: Following | None,
+        standby: StandbyMode | None,
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns

@@ -20,7 +20,7 @@ from clonos.demo.live import Display
 from clonos.demo.report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
 from clonos.demo.server import ServerProcess
 from clonos.demo.text import words_in, write_text
-from clonos.demo.verdict import Verdict, answers_given, as_far_as_asked, committed_rows, judge
+from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.wordcount import wordcount
 from clonos.job import Handle
 from clonos.status import RecoveryState
@@ -119,7 +119,7 @@ def _judge(
     rejected = list(committed_rows(folder / "output" / "rejected"))
     words = words_in(texts)
     if events.was_stopped:
-        words = as_far_as_asked(words, answers_given(log))
+        words = words_read(words, answers_given(log))
     verdict: Verdict = judge(words, (r.record for r in counts), (r.record for r in rejected), answers_given(log))
     reports = kill_reports(events.kills, events.recoveries, DemoOutputs.of(counts, rejected))
     if events.kills:

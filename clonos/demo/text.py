@@ -21,7 +21,7 @@ def words_of(line: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(line)]
 
 
-def carried_lines() -> list[str]:
+def topic_lines() -> list[str]:
     """Returns the lines with words of the help topics of this Python."""
     topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     lines = itertools.chain.from_iterable(topics[name].splitlines() for name in sorted(topics))
@@ -31,7 +31,7 @@ def carried_lines() -> list[str]:
 def write_text(folder: Path, lines: int, files: int) -> list[Path]:
     """Writes ``lines`` lines, distributed over ``files`` files in ``folder``."""
     paths = [folder / f"text-{number}.txt" for number in range(files)]
-    text = itertools.cycle(carried_lines())
+    text = itertools.cycle(topic_lines())
     for number, path in enumerate(paths):
         count = lines // files + (number < lines % files)
         path.write_text("".join(f"{line}\n" for line in itertools.islice(text, count)), "utf-8")

@@ -115,7 +115,7 @@ def judge(
     )
 
 
-def as_far_as_asked(words: Iterable[tuple[str, str]], answers: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str]]:
+def words_read(words: Iterable[tuple[str, str]], answers: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str]]:
     """Yields the words that a stopped job had read: of each file those up to the last line that was looked up."""
     last_bytes: dict[str, int] = {}
     for identity, _ in answers:

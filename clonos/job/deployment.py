@@ -26,7 +26,7 @@ LOCAL_MASTERS: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Deployment:
     """Deployment of one run. ``provider``: creates the slot provider, which must be closed before ``close`` is called.
 
     ``is_one_machine``: driver and slots share a file system, and ``folder_root`` is the root of their local folders;
@@ -45,7 +45,7 @@ class Place:
     address_rewriter: AddressRewriter | None = None
 
 
-def open_place(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Place:
+def open_deployment(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Deployment:
     """Opens the deployment; starts Spark if it needs Spark and ``session`` is None. ``hash_seed``: the job's; a given
     session has its own.
 
@@ -69,11 +69,11 @@ def is_one_machine(run: RunOptions, session: Any) -> bool:
     return is_local(context_of(session))
 
 
-def _processes(run: RunOptions, hash_seed: str) -> Place:
+def _processes(run: RunOptions, hash_seed: str) -> Deployment:
     from clonos.io.process.processes import ProcessSlots
 
     local = _local_folder()
-    return Place(
+    return Deployment(
         provider=lambda listener: ProcessSlots(listener, hash_seed, domains=run.domains, warm_modules=WARM_MODULES),
         driver_binding=Binding(folder=str(local.path)),
         slot_binding=Binding(folder="ipc"),
@@ -85,7 +85,7 @@ def _processes(run: RunOptions, hash_seed: str) -> Place:
     )
 
 
-def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Place:
+def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Deployment:
     from clonos.spark.session import (
         OwnContext,
         context_of,
@@ -107,7 +107,7 @@ def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Pl
         if local is None:
             warn_if_open(context)
         warn_if_unauthenticated(context)
-        return Place(
+        return Deployment(
             provider=lambda listener: SparkSlots(context, listener),
             driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),
             slot_binding=_slot_binding(run) if local is None else Binding(folder="ipc"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clonos.api.graph import AnySink, JobGraph
-from clonos.config import settle, settle_alone
+from clonos.config import resolve_keywords, resolve_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Job(JobGraph):
 
     def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
         super().__init__(name, errors=errors)
-        settle_alone(options)
+        resolve_keywords(options)
         self.options = options
 
     def start(
@@ -50,7 +50,7 @@ class Job(JobGraph):
 
         named = {"master": master, "slots": slots}
         keywords = self.options | {key: value for key, value in named.items() if value is not None} | options
-        return Handle(self, settle(keywords, command_line), spark)
+        return Handle(self, resolve_settings(keywords, command_line), spark)
 
     def run(
         self,

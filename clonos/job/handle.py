@@ -23,7 +23,7 @@ from clonos.core.model.errors import InternalError
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
-from clonos.job.status_view import draw
+from clonos.job.status_view import build_status
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
 
@@ -48,7 +48,7 @@ class Handle:
             self._metrics = MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
         except BaseException:
             self._launched.driver.close()
-            self._launched.place.close()
+            self._launched.deployment.close()
             raise
         self._launched.driver.start()
 
@@ -98,7 +98,7 @@ class Handle:
 
     def status(self) -> Status:
         """Returns the current status of the job."""
-        query = partial(draw, self._launched.job_id, self._is_stopping, tuple(self._alarms))
+        query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Handle:
         self._launched.driver.close()
         if self._metrics is not None:
             self._metrics.close()
-        self._launched.place.close()
+        self._launched.deployment.close()
 
     def __enter__(self) -> Self:
         return self

@@ -28,8 +28,8 @@ from clonos.io.process.pickling import pack
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
-from clonos.job.deployment import Place, is_one_machine, open_place
-from clonos.operators.chain_outputs import SeveralSinks
+from clonos.job.deployment import Deployment, is_one_machine, open_deployment
+from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
@@ -47,7 +47,7 @@ class Launched:
     driver: Driver
     image: JobImage
     job_id: str
-    place: Place
+    deployment: Deployment
 
 
 def launch(
@@ -55,7 +55,7 @@ def launch(
     settings: JobSettings,
     session: Any,
     listener: Callable[[Progress], None],
-    opener: Callable[[str, JobSettings, Any, str], Place] = open_place,
+    opener: Callable[[str, JobSettings, Any, str], Deployment] = open_deployment,
 ) -> Launched:
     """Prepares a job for its start. All checks come first: the term is acquired as late as possible.
 
@@ -76,7 +76,7 @@ def launch(
     resumed = None if record is None else _checkpoint_to_resume(store, record, run, image.plan)
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = random_hash_seed() if record is None else record.hash_seed
-    place = opener(graph.name, settings, session, hash_seed)
+    deployment = opener(graph.name, settings, session, hash_seed)
     try:
         if record is None:
             splits = _splits(image.splits)
@@ -89,27 +89,29 @@ def launch(
             job_id=record.job_id,
             slots_needed=_slots_needed(image, settings),
             resume=resumed,
-            versions=versions(hash_seed=place.hash_seed),
-            can_spread=place.can_spread,
+            versions=versions(hash_seed=deployment.hash_seed),
+            can_spread=deployment.can_spread,
         )
-        rewriter = place.address_rewriter
+        rewriter = deployment.address_rewriter
         launch_spec = SlotLaunchSpec(
             "",
             b"",
             "",
             packed,
             store.url,
-            place.slot_binding,
-            folder_root=place.folder_root,
+            deployment.slot_binding,
+            folder_root=deployment.folder_root,
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
             fault_points=run.fault_points,
             slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
         )
-        plan = DriverPlan(image, begin, store, launch_spec, place.driver_binding, place.provider, listener, rewriter)
-        return Launched(Driver(plan), image, record.job_id, place)
+        plan = DriverPlan(
+            image, begin, store, launch_spec, deployment.driver_binding, deployment.provider, listener, rewriter
+        )
+        return Launched(Driver(plan), image, record.job_id, deployment)
     except BaseException:
-        place.close()
+        deployment.close()
         raise
 
 
@@ -185,7 +187,7 @@ def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions, checkpoint: 
     """
     for vertex, sink in sorted(image.sinks.items()):
         name = image.plan.vertices[vertex].name
-        for each in sink.sinks if isinstance(sink, SeveralSinks) else (sink,):
+        for each in sink.sinks if isinstance(sink, CombinedSinks) else (sink,):
             if isinstance(each, TransactionalSink):
                 each.prepare_output(job_id, run.resume, run.overwrite)
             elif run.overwrite:

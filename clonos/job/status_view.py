@@ -23,7 +23,7 @@ PHASES = {
 }
 
 
-def draw(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
+def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordinator: Coordinator) -> Status:
     """Builds the status from what the coordinator knows now."""
     view, plan = coordinator.view, coordinator.plan
     phase = PHASES[coordinator.phase]

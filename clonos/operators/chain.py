@@ -138,13 +138,13 @@ class OperatorChain:
         self._begin_step()
         self._head().read(split, count)
 
-    def look(self, now_ns: int) -> bytes:
+    def discover_splits(self, now_ns: int) -> bytes:
         """Returns new splits of a source that watches its input."""
-        return self._watch().look(now_ns)
+        return self._watch().discover_splits(now_ns)
 
-    def learn(self, splits: bytes) -> None:
-        """Adds splits that ``look`` has returned."""
-        self._watch().learn(splits)
+    def add_splits(self, splits: bytes) -> None:
+        """Adds splits that ``discover_splits`` has returned."""
+        self._watch().add_splits(splits)
 
     def feed(self, data: bytes) -> bool:
         """Appends bytes of the journal of a source that cannot be replayed."""
@@ -213,7 +213,7 @@ class OperatorChain:
     def _begin_step(self) -> None:
         """Merges some of the changes made while a snapshot was read, if it is stored by now."""
         assert self._state is not None, "a chain is opened before it is used"
-        self._state.melt()
+        self._state.merge_overlay()
 
     def _head(self) -> SourceHead | JournalHead:
         assert self._source is not None, "only a source reads splits"

@@ -174,7 +174,7 @@ _encode_part = msgspec.msgpack.Encoder().encode
 _part_decoder = msgspec.msgpack.Decoder(tuple[Count, bytes])
 
 
-class SeveralSinks:
+class CombinedSinks:
     """Sink that stands for several transactional sinks of a chain; a part carries the number of its sink."""
 
     def __init__(self, sinks: tuple[TransactionalSink, ...]) -> None:

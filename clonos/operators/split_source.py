@@ -232,8 +232,8 @@ class SourceHead(Operator):
         """Returns the position of each split."""
         return _encoder.encode([split.position for split in self._splits.values()])
 
-    def look(self, now_ns: int) -> bytes:
-        """See ``operator_chain.WatchingChain.look``.
+    def discover_splits(self, now_ns: int) -> bytes:
+        """See ``operator_chain.WatchingChain.discover_splits``.
 
         Raises: StepFailed: ``discover`` of the source raised.
         """
@@ -246,8 +246,8 @@ class SourceHead(Operator):
             raise StepFailed(FailedAt(self._step, None, "")) from error
         return _encoder.encode(splits) if splits else b""
 
-    def learn(self, splits: bytes) -> None:
-        """See ``operator_chain.WatchingChain.learn``.
+    def add_splits(self, splits: bytes) -> None:
+        """See ``operator_chain.WatchingChain.add_splits``.
 
         Raises: PositionMalformed: the splits cannot be decoded.
         """

@@ -61,7 +61,7 @@ class SparkSlots:
             self._context.parallelize([number], 1).mapPartitions(slot_job(launch_spec, self._path)).collect()
             reason = ""
         except (Py4JError, PySparkException) as error:  # PySparkException: when a SparkSession exists
-            reason = "" if self._is_closing else why_refused(error)
+            reason = "" if self._is_closing else failure_reason(error)
         self._listener(SlotEnded(number, reason))
 
 
@@ -99,7 +99,7 @@ def slot_job(launch_spec: bytes, path: str) -> Callable[[Iterable[int]], Iterato
     return run
 
 
-def why_refused(error: Py4JError | PySparkException) -> str:
+def failure_reason(error: Py4JError | PySparkException) -> str:
     """Returns the lines of a failed Spark job that say what happened on the executor."""
     exception: Any = getattr(error, "java_exception", None)
     message = str(exception.getMessage()) if exception is not None else str(error)

@@ -21,7 +21,7 @@ Perform = Callable[[str], object]
 """Performs a call, given its idempotency key. Returns a value that the codec can encode, or raises."""
 
 
-class Asking(NamedTuple):
+class CallRequest(NamedTuple):
     """One recorded call, as user code makes it, live or in a replay. ``request``: digest of what identifies the
     call."""
 
@@ -31,7 +31,7 @@ class Asking(NamedTuple):
     is_effect: bool
 
 
-Watch = Callable[[Asking, Perform, Perform | None], tuple[Perform, Perform | None]]
+Watch = Callable[[CallRequest, Perform, Perform | None], tuple[Perform, Perform | None]]
 """Receives each recorded call, and returns the functions to perform live instead: (perform, in_doubt)."""
 
 _watch: Watch | None = None
@@ -86,7 +86,7 @@ def recorded_call(
     except JobError as problem:
         raise RequestUnencodable(service, str(problem)) from problem
     if _watch is not None:
-        perform, in_doubt = _watch(Asking(recorder, service, request, effect), perform, in_doubt)
+        perform, in_doubt = _watch(CallRequest(recorder, service, request, effect), perform, in_doubt)
     if in_doubt is None:
         return recorder.call(service, request, _unrecorded(perform), effect=effect)
     return recorder.call(service, request, _unrecorded(perform), effect=effect, in_doubt=_unrecorded(in_doubt))

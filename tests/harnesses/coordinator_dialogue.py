@@ -35,7 +35,7 @@ from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
 Words = list[str]
 
 
-class Dialogue:
+class CoordinatorDialogue:
     """The coordinator of one dialogue, and the meaning of its commands."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Dialogue:
     def _effect(self, effect: Effect) -> str:
         match effect:
             case RecoveryEvent(milestone, _, task, incarnation, cause):
-                return f"told: {milestone} {self.harness.plan.task_name(task)} {view_name(incarnation)} ({cause})"
+                return f"recovery: {milestone} {self.harness.plan.task_name(task)} {view_name(incarnation)} ({cause})"
             case Alarm(text, _):
                 return f"alarm: {text}"
             case RequestSlots(count, avoided):

@@ -13,7 +13,7 @@ from clonos.core.model.options import Options, SpillPolicy
 Work = tuple[str, int, list[bytes]]
 
 
-class HandDisk:
+class FakeDisk:
     """A ``SpillStore``. ``asked`` has the waiting operations; ``do`` performs the oldest."""
 
     def __init__(self) -> None:
@@ -81,29 +81,29 @@ def options_of(policy: SpillPolicy = SpillPolicy.AVAILABILITY, memory_bytes: int
     return Options(spill_policy=policy, inflight_memory_bytes=memory_bytes, **more)  # type: ignore[arg-type]
 
 
-def new_budget(options: Options) -> tuple[InflightBudget, HandDisk]:
+def new_budget(options: Options) -> tuple[InflightBudget, FakeDisk]:
     """A budget and its disk."""
-    disk = HandDisk()
+    disk = FakeDisk()
     budget = InflightBudget(options, disk)
     disk.on_spilled = budget.spilled
     disk.on_loaded = lambda segment, payloads, _error: budget.loaded(segment, payloads)
     return budget, disk
 
 
-def new_log(options: Options, channel: int = 0, next_seq: int = 0) -> tuple[InflightLog, HandDisk]:
+def new_log(options: Options, channel: int = 0, next_seq: int = 0) -> tuple[InflightLog, FakeDisk]:
     """A new log with its disk."""
     budget, disk = new_budget(options)
     return InflightLog(ChannelId(channel), next_seq, budget), disk
 
 
-def read(log: InflightLog, disk: HandDisk, seq: int) -> Chunk:
+def read(log: InflightLog, disk: FakeDisk, seq: int) -> Chunk:
     """Reads a chunk, after as many operations of the disk as it needs."""
     while (chunk := log.read(seq)) is None:
         assert disk.do(), f"element {seq} waits, and the disk has nothing to do"
     return chunk
 
 
-def read_all(log: InflightLog, disk: HandDisk) -> list[Chunk]:
+def read_all(log: InflightLog, disk: FakeDisk) -> list[Chunk]:
     """Payloads of all chunks, oldest first."""
     found = []
     seq = log.start_seq

@@ -11,7 +11,7 @@ Entry = tuple[str, object]
 FIRST_INSTANT_NS = 1_700_000_000_000_000_000
 
 
-class ManualRecorder:
+class FakeRecorder:
     """One incarnation of one task. ``successor()`` is the next: it replays the log of this one, then goes live."""
 
     def __init__(self, log: tuple[Entry, ...] = (), ticks: Iterator[int] | None = None, life: int = 0) -> None:
@@ -25,10 +25,10 @@ class ManualRecorder:
         self._instant_ns: int | None = None
         self._calls_count = 0
 
-    def successor(self) -> ManualRecorder:
+    def successor(self) -> FakeRecorder:
         """The next incarnation, with another clock and other random numbers."""
         life = self.life + 1
-        return ManualRecorder(tuple(self.log), count(FIRST_INSTANT_NS + life * 10**12, 1_000_000), life)
+        return FakeRecorder(tuple(self.log), count(FIRST_INSTANT_NS + life * 10**12, 1_000_000), life)
 
     def begin_step(self) -> None:
         """Begins a step: another timestamp."""

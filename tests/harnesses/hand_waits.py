@@ -12,7 +12,7 @@ from queue import Empty
 from typing import Any
 
 
-class Plan:
+class WaitPlan:
     """Actions that happen one by one while the code under test waits."""
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class Plan:
             self._planned.popleft()()
 
 
-class HandEvent:
+class PlannedEvent:
     """A ``threading.Event`` whose waits are planned."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WaitPlan) -> None:
         self._plan = plan
         self._is_set = False
 
@@ -56,10 +56,10 @@ class HandEvent:
         return self._is_set
 
 
-class HandQueue:
+class PlannedQueue:
     """A ``queue.SimpleQueue`` whose waits are planned."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WaitPlan) -> None:
         self._plan = plan
         self._items: deque[Any] = deque()
 

@@ -135,7 +135,7 @@ class Watch:
 class IdealSlot:
     """Installs views, aligns its tasks, repeats what is not answered."""
 
-    def __init__(self, world: World, slot: SlotId, domain: str) -> None:
+    def __init__(self, world: IdealCluster, slot: SlotId, domain: str) -> None:
         self.world, self.slot, self.domain = world, slot, domain
         self.view = NO_VIEW
         self.completed = START
@@ -202,7 +202,7 @@ class IdealSlot:
         world.send_from(self.slot, message)
 
 
-class World:
+class IdealCluster:
     """Virtual time, a lossy network, a slow store, and luck from a seed."""
 
     def __init__(self, seed: int) -> None:

@@ -28,7 +28,7 @@ def posted(call: Callable[..., None], arguments: tuple[Any, ...]) -> tuple[str, 
     return call.__name__, arguments
 
 
-class Mailbox(Inbox):
+class RecordingInbox(Inbox):
     """An inbox that keeps events instead of handling them."""
 
     def __init__(self) -> None:

@@ -150,7 +150,7 @@ class RecordingChain:
             restored: Any = decode_value(position)
             self.served, self.timers, offsets, self.asked = restored
             for split in offsets.keys() - self.offsets.keys():
-                self.learn(encode_value(split))
+                self.add_splits(encode_value(split))
             self.offsets = offsets
             for number, row in self.asked.items():
                 self.submit(number, row)
@@ -216,12 +216,12 @@ class RecordingChain:
 
     # ------------------------------------------------------------------ source
 
-    def look(self, now_ns: int) -> bytes:
+    def discover_splits(self, now_ns: int) -> bytes:
         if not self.hidden or self.poll_rng.random() < 0.7:
             return b""
         return encode_value(self.poll_rng.choice(sorted(self.hidden)))
 
-    def learn(self, splits: bytes) -> None:
+    def add_splits(self, splits: bytes) -> None:
         found: Any = decode_value(splits)
         self.splits[found] = self.hidden.pop(found)
         self.offsets[found] = 0

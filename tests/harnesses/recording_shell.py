@@ -77,7 +77,7 @@ class Words:
 
     def channel(self, channel: int) -> str:
         found = self.plan.channels[channel]
-        receiver = "outside" if found.receiver is None else self.task(found.receiver)
+        receiver = "sink" if found.receiver is None else self.task(found.receiver)
         return f"{self.task(found.sender)}->{receiver}"
 
     def log(self, data: bytes) -> str:
@@ -129,19 +129,21 @@ class Words:
             case ChannelHandshake():
                 ends = " to ".join(reversed(self.ends(message)))
                 has = f", holds {self.lengths(message.lengths)}" if message.lengths else ""
-                numbers = f"next {message.next_seq}, claim {message.received_up_to}, credit {message.credit_bytes}"
-                return f"statement {ends}, session {message.session}: {numbers}{has}"
+                numbers = f"next {message.next_seq}, received {message.received_up_to}, credit {message.credit_bytes}"
+                return f"handshake {ends}, session {message.session}: {numbers}{has}"
             case LogRequest(task, incarnation, _, holder, is_keeper):
                 whom = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
-                return f"question of {self.life(task, incarnation)} to {whom}"
+                return f"log request of {self.life(task, incarnation)} to {whom}"
             case LogReply(task, incarnation, _, holder, is_keeper, _, replicas):
                 who = f"the keeper of {self.task(holder)}" if is_keeper else self.task(holder)
-                return f"answer to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
+                return f"log reply to {self.life(task, incarnation)} from {who}: {self.deltas(replicas)}"
             case AppendLog(task, incarnation, is_whole, deltas, start):
                 journal = f", journal from {start}" if plan.is_journalled(task) else ""
-                return f"keep {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}{journal}"
+                return f"append log {self.life(task, incarnation)}{' all' * is_whole}: {self.deltas(deltas)}{journal}"
             case AppendAck(task, incarnation, _, is_ready, lengths):
-                return f"kept {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
+                return (
+                    f"append ack {self.life(task, incarnation)}{' not ready' * (not is_ready)}: {self.lengths(lengths)}"
+                )
             case StandbyUpdate(task, incarnation, checkpoint, previous, objects):
                 base = "full" if previous is None else f"on {previous}"
                 return f"standby update {self.life(task, incarnation)}: {checkpoint} {base}, of {len(objects)}"
@@ -158,7 +160,7 @@ class Words:
             case View(number=number):
                 return f"view {number & 0xFFFFFFFF}, as it is installed here"
             case Suspicion(_, suspect, _, is_gone):
-                return f"accusation of {suspect}: {'gone' if is_gone else 'silent'}"
+                return f"suspicion of {suspect}: {'gone' if is_gone else 'silent'}"
         return self.report(message)
 
     def report(self, message: Message) -> str:
@@ -166,7 +168,7 @@ class Words:
         match message:
             case LogLost(task, incarnation, channel_id, position, received_up_to):
                 where = "the log itself" if channel_id is None else self.channel(channel_id)
-                return f"log lost {self.life(task, incarnation)}: {where} at {position}, claimed {received_up_to}"
+                return f"log lost {self.life(task, incarnation)}: {where} at {position}, received {received_up_to}"
             case JournalLost(task, incarnation):
                 return f"journal lost {self.life(task, incarnation)}"
             case SinkFenced(task, incarnation, generation, by):
@@ -176,7 +178,7 @@ class Words:
                 return f"failed {self.life(task, incarnation)}: {error}"
             case AnnounceStep(task, incarnation, channel_id, first_seq):
                 where = "what it reads" if channel_id is None else self.channel(channel_id)
-                return f"approaching {self.life(task, incarnation)}: {first_seq} of {where}"
+                return f"announce step {self.life(task, incarnation)}: {first_seq} of {where}"
         raise AssertionError(message)
 
 
@@ -276,16 +278,16 @@ class RecordingShell:
         self.lines.append(f"{self._thread(asked)} may go live")
 
     def report_replicated(self, asked: effect.ReportReplicated) -> None:
-        self.lines.append(f"{self._thread(asked)} is kept up to {asked.end_bytes}")
+        self.lines.append(f"{self._thread(asked)} is replicated up to {asked.end_bytes}")
 
     def confirm_announcement(self, asked: effect.ConfirmAnnouncement) -> None:
-        self.lines.append(f"{self._thread(asked)} is noted")
+        self.lines.append(f"{self._thread(asked)} may take the step")
 
     def set_output_budget(self, asked: effect.SetOutputBudget) -> None:
         is_closed = asked.budget_bytes <= 0
         if is_closed != self.closed.get((asked.task, asked.thread), False):
             self.closed[asked.task, asked.thread] = is_closed
-            self.lines.append(f"gate of {self._thread(asked)} {'closed' if is_closed else 'open'}")
+            self.lines.append(f"output budget of {self._thread(asked)} {'closed' if is_closed else 'open'}")
 
     def write_whole_state(self, asked: effect.WriteWholeState) -> None:
         self.lines.append(f"write {asked.name} beside it")
@@ -308,29 +310,29 @@ class RecordingShell:
 
     def open_sink(self, asked: effect.OpenSink) -> None:
         where = f"generation {asked.generation}, from {asked.restored_number}"
-        self.lines.append(f"register {self._life(asked)} with the outside, {where}")
+        self.lines.append(f"register {self._life(asked)} with the sink's system, {where}")
 
     def close_sink(self, asked: effect.CloseSink) -> None:
-        self.lines.append(f"close the outside of {self._life(asked)}")
+        self.lines.append(f"close the sink of {self._life(asked)}")
 
     def write_to_sink(self, asked: effect.WriteToSink) -> None:
         what = self.words.elements(asked.kind, asked.count, 0, asked.payload)
-        self.lines.append(f"outside <- {self._life(asked)}: {what} from {asked.first_seq}")
+        self.lines.append(f"sink <- {self._life(asked)}: {what} from {asked.first_seq}")
 
     def forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
-        self.lines.append(f"the outside of {self._life(asked)} may forget what lies below {asked.before_number}")
+        self.lines.append(f"the sink of {self._life(asked)} may forget what lies below {asked.before_number}")
 
     def open_producer(self, asked: effect.OpenProducer) -> None:
-        self.lines.append(f"intake of {self._life(asked)}: open at {asked.offset_bytes}")
+        self.lines.append(f"producer of {self._life(asked)}: open at {asked.offset_bytes}")
 
     def hold_producer(self, asked: effect.HoldProducer) -> None:
-        self.lines.append(f"intake of {self._life(asked)}: {'hold' if asked.is_held else 'go on'}")
+        self.lines.append(f"producer of {self._life(asked)}: {'hold' if asked.is_held else 'go on'}")
 
     def acknowledge_producer(self, asked: effect.AcknowledgeProducer) -> None:
-        self.lines.append(f"intake of {self._life(asked)}: kept up to {asked.offset_bytes}")
+        self.lines.append(f"producer of {self._life(asked)}: acknowledge {asked.offset_bytes}")
 
     def close_producer(self, asked: effect.CloseProducer) -> None:
-        self.lines.append(f"intake of {self._life(asked)}: close")
+        self.lines.append(f"producer of {self._life(asked)}: close")
 
     def warn(self, asked: effect.Warn) -> None:
         self.lines.append(f"warning: {asked.text}")

@@ -1,7 +1,7 @@
 """Dialogues with one real slot as text: a command on a line of its own, then all that the slot does, indented.
 
     > view 2  a 1@1  b 2@5 restore=0  c 1@3
-      slot 3 <- question of b.2 to c
+      slot 3 <- log request of b.2 to c
 
 The job is a chain ``a -> b -> c``; c has effects outside. A life is ``b.2``: b, which began with view 2. A log is
 written as its entries: ``s3`` a step of 3 elements of input 0, ``k`` a read of the clock, ``r2`` two records, ``t1``
@@ -48,7 +48,7 @@ from tests.harnesses.sample_plans import chain_of, number, placement, view
 Given = dict[str, str]
 
 
-class Dialogue:
+class SlotDialogue:
     """One text's slot, and what its commands mean."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Dialogue:
 
     def channel(self, text: str) -> Any:
         sender, receiver = text.split("->")
-        wanted = None if receiver == "outside" else self.task(receiver)
+        wanted = None if receiver == "sink" else self.task(receiver)
         return next(c for c in self.slot.plan.channels if (c.sender, c.receiver) == (self.task(sender), wanted))
 
     def incarnation(self, task: TaskId, given: str | None) -> Incarnation:
@@ -182,8 +182,8 @@ class Dialogue:
 
     # ------------------------------------------------------------------ peers
 
-    def do_statement(self, words: list[str], given: Given) -> None:
-        """``statement b->c session=1 next=0 claim=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2 from=9``"""
+    def do_handshake(self, words: list[str], given: Given) -> None:
+        """``handshake b->c session=1 next=0 received=0 credit=1000 holds=a:3,b:2 by=2 to=1 view=2 from=9``"""
         channel = self.channel(words[0])
         next_seq = int(given.get("next", 0))
         self.deliver(
@@ -195,7 +195,7 @@ class Dialogue:
                 self.incarnation(channel.sender, given.get("to")),
                 int(given.get("session", 1)),
                 next_seq,
-                int(given.get("claim", next_seq)),
+                int(given.get("received", next_seq)),
                 int(given.get("credit", 1000)),
                 self.lengths(given.get("holds", "")),
             ),
@@ -232,8 +232,8 @@ class Dialogue:
         produced_seq = int(given.get("produced", next_seq))
         self.deliver(self.home(channel.sender), Position(*self._head(channel, given), next_seq, produced_seq, deltas))
 
-    def do_question(self, words: list[str], given: Given) -> None:
-        """``question b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
+    def do_log_request(self, words: list[str], given: Given) -> None:
+        """``log_request b.2 c view=2``: to the task c; ``keeper`` behind it: to its keeper."""
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         task, life = self.life(words[0])
         self.deliver(
@@ -241,22 +241,22 @@ class Dialogue:
             LogRequest(task, life, asked, self.task(words[1]), "keeper" in words),
         )
 
-    def do_answer(self, words: list[str], given: Given) -> None:
-        """``answer b.2 c from=3 has=a[0!:r3];b[0!:s3] view=2``"""
+    def do_log_reply(self, words: list[str], given: Given) -> None:
+        """``log_reply b.2 c from=3 has=a[0!:r3];b[0!:s3] view=2``"""
         asked = number(int(given["view"])) if "view" in given else self.slot.view.number
         slot = SlotId(int(given["from"]))
         has = self.deltas(given.get("has", ""))
         self.deliver(slot, LogReply(*self.life(words[0]), asked, self.task(words[1]), "keeper" in words, slot, has))
 
-    def do_keep(self, words: list[str], given: Given) -> None:
-        """``keep c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
+    def do_append_log(self, words: list[str], given: Given) -> None:
+        """``append_log c.1 all has=c[0!:s3] journal=0``: no message before it was lost."""
         deltas, start = self.deltas(given.get("has", "")), int(given.get("journal", 0))
         task, incarnation = self.life(words[0])
         ordinal = self.slot.backups.keepers[task].next_ordinal
         self.deliver(self.home(task), AppendLog(task, incarnation, "all" in words, deltas, start, ordinal))
 
-    def do_kept(self, words: list[str], given: Given) -> None:
-        """``kept c.1 from=7 has=c:3,a:2``"""
+    def do_append_ack(self, words: list[str], given: Given) -> None:
+        """``append_ack c.1 from=7 has=c:3,a:2``"""
         slot = SlotId(int(given["from"]))
         message = AppendAck(*self.life(words[0]), slot, "anew" not in words, self.lengths(given.get("has", "")))
         self.deliver(slot, message)
@@ -332,7 +332,7 @@ class Dialogue:
         self.post(happened.ProducerDataRead(*self.life(words[0]), words[1].encode()))
 
     def do_broken(self, words: list[str], given: Given) -> None:
-        """``broken a``: the intake has failed."""
+        """``broken a``: the connection to the producer has failed."""
         self.post(happened.ProducerFailed(*self.life(words[0]), "connection refused"))
 
     def do_reads_what_is_not_there(self, words: list[str], given: Given) -> None:
@@ -345,12 +345,12 @@ class Dialogue:
     def do_await(self, words: list[str], given: Given) -> None:
         self.post(happened.ReplicationAwaited(*self.thread(words[0]), int(words[1])))
 
-    def do_approaches(self, words: list[str], given: Given) -> None:
-        """``approaches b.2 17 a->b``: cautious, it waits for the coordinator's answer."""
+    def do_announces(self, words: list[str], given: Given) -> None:
+        """``announces b.2 17 a->b``: in single-step mode, it waits for the coordinator's answer."""
         self.post(happened.StepAnnounced(*self.thread(words[0]), self.channel(words[2]).id, int(words[1])))
 
-    def do_noted(self, words: list[str], given: Given) -> None:
-        """``noted b.2 17 a->b``"""
+    def do_announce_ack(self, words: list[str], given: Given) -> None:
+        """``announce_ack b.2 17 a->b``"""
         task, life = self.life(words[0])
         self.deliver(COORDINATOR, AnnounceAck(task, life, self.channel(words[2]).id, int(words[1])))
 

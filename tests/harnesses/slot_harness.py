@@ -24,7 +24,7 @@ from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.control_messages import Completed, Release, SlotStatus
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import TaskFailed
-from tests.harnesses.fake_disk import HandDisk
+from tests.harnesses.fake_disk import FakeDisk
 from tests.harnesses.recording_shell import RecordingShell
 from tests.harnesses.sample_plans import number, placement, shuffle, view
 from tests.unit.inflight.samples import snapshot
@@ -33,11 +33,11 @@ PLENTY_BYTES = 1 << 40
 LIFE = Incarnation(number(1))
 
 
-class BenchShell(RecordingShell):
+class HarnessShell(RecordingShell):
     """Keeps what it is asked for as it is."""
 
     def __init__(self, plan: Plan) -> None:
-        self.disk = HandDisk()
+        self.disk = FakeDisk()
         self.sent: list[tuple[SlotId, Message, bytes]] = []
         self.gates: dict[TaskId, bool] = {}
         self.warnings: list[str] = []
@@ -65,13 +65,13 @@ class BenchShell(RecordingShell):
         self.sent.append((SlotId(0), Release(SlotId(0), f"outside {asked.first_seq}"), asked.payload))
 
 
-class Bench:
+class SlotHarness:
     """The slot hosts ``task`` of a plan, every other task lives in a slot of its own. Channels: those that it sends."""
 
     def __init__(self, options: Options, plan: Plan | None = None, task: int = 0) -> None:
         self.plan = plan or shuffle(2)
         self.task = TaskId(task)
-        self.shell = BenchShell(self.plan)
+        self.shell = HarnessShell(self.plan)
         self.disk = self.shell.disk
         self.slot = Slot(SlotId(1), self.plan, options, self.shell.new_mirror)
         self.disk.on_spilled = lambda *outcome: self.post(SegmentSpilled(*outcome))

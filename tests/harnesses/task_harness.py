@@ -110,7 +110,7 @@ class Start:
         return mirror
 
 
-class Life(TaskPort):
+class ScriptedTask(TaskPort):
     """One incarnation, its world, and afterwards its history."""
 
     def __init__(self, job: Job, number: int, start: Start | None = None, dies_at_emission: int = -1) -> None:
@@ -151,7 +151,7 @@ class Life(TaskPort):
             job.options,
         )
 
-    def run(self) -> Life:
+    def run(self) -> ScriptedTask:
         """Runs the task until nothing more can happen, or until it dies."""
         try:
             self.task.run()
@@ -291,7 +291,7 @@ def tags_of(log: bytes) -> tuple[int, ...]:
     return tuple(tags)
 
 
-def check_continuation(first: Life, second: Life) -> None:
+def check_continuation(first: ScriptedTask, second: ScriptedTask) -> None:
     """Checks that an incarnation repeats the first one as far as its part of the log goes."""
     assert second.live_at is not None
     assert second.whole_log.startswith(second.start.log)
@@ -303,7 +303,7 @@ def check_continuation(first: Life, second: Life) -> None:
         assert second.outputs.get(channel, [])[:count] == theirs
 
 
-def check_repeats(first: Life, again: Life) -> None:
+def check_repeats(first: ScriptedTask, again: ScriptedTask) -> None:
     """Checks that an incarnation with the whole log repeats everything, makes no call, and records nothing new."""
     assert again.log == b""
     assert again.performed == []
@@ -312,7 +312,7 @@ def check_repeats(first: Life, again: Life) -> None:
         assert again.outputs.get(channel, []) == elements[skipped:], channel
 
 
-def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
+def chain_of_snapshots(life: ScriptedTask, checkpoint: int) -> list[Snapshot]:
     """The snapshots that restore a checkpoint, oldest (full) first."""
     by_checkpoint = {snapshot.checkpoint: snapshot for snapshot in life.snapshots}
     found = [by_checkpoint[CheckpointId(checkpoint)]]
@@ -321,7 +321,7 @@ def chain_of_snapshots(life: Life, checkpoint: int) -> list[Snapshot]:
     return found
 
 
-def restored_at(life: Life, checkpoint: int, log_end_bytes: int | None = None) -> Start:
+def restored_at(life: ScriptedTask, checkpoint: int, log_end_bytes: int | None = None) -> Start:
     """Start of an incarnation that restores a checkpoint, with the log up to an (absolute) end."""
     chain = chain_of_snapshots(life, checkpoint)
     offset = chain[-1].log_offset_bytes

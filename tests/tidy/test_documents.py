@@ -96,7 +96,7 @@ def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
     expected = config.describe(config.JobSettings())[key]
     if default:
         assert (
-            config.describe(config.settle({key: default.strip("`")}, environment={}, file=Path("none")))[key]
+            config.describe(config.resolve_settings({key: default.strip("`")}, environment={}, file=Path("none")))[key]
             == expected
         )
     else:

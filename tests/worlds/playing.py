@@ -52,9 +52,9 @@ def scenes_of(number: int) -> list[str]:
     return [name for name in DIRECTED_TESTS if name.startswith(f"{number} ")]
 
 
-def lives(world: World, name: str) -> int:
+def incarnations_of(world: World, name: str) -> int:
     """Number of incarnations of a task that have started."""
-    return len(world.oracle.lives[world.job.task(name)])  # type: ignore[union-attr]
+    return len(world.oracle.incarnations[world.job.task(name)])  # type: ignore[union-attr]
 
 
 def is_done(world: World) -> bool:

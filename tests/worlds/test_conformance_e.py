@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.worlds
 def test_e20_failures_of_several_tasks_cause_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0
-        assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
+        assert sum(len(incarnations) > 1 for incarnations in world.oracle.incarnations.values()) >= 2
 
 
 LIVES_E21 = {
@@ -27,36 +27,36 @@ LIVES_E21 = {
 @pytest.mark.parametrize("scene", scenes_of(21))
 def test_e21_a_second_failure_during_a_recovery_causes_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
-        lived = {name: lives(world, name) for name in ("source/0", "a/0", "b/0", "sink/0")}
+        lived = {name: incarnations_of(world, name) for name in ("source/0", "a/0", "b/0", "sink/0")}
         assert {name: count for name, count in lived.items() if count > 1} == LIVES_E21[scene]
         assert world.outcome.rollbacks == 0
 
 
 def test_e22_linked_failures_within_the_sharing_depth_cause_no_rollback() -> None:
     for world in played(22, "linked tasks die within the sharing depth"):
-        assert min(lives(world, "a/0"), lives(world, "b/0")) > 1
+        assert min(incarnations_of(world, "a/0"), incarnations_of(world, "b/0")) > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize(
-    "heard", ["before the keeper has any of their logs", "while the keeper has a part of their logs"]
+    "scene_name", ["before the keeper has any of their logs", "while the keeper has a part of their logs"]
 )
 def test_e22_a_domain_death_causes_no_rollback_when_logs_have_a_replica_elsewhere(scene_name: str) -> None:
     for world in played(22, f"linked tasks die {scene_name}"):
-        assert min(lives(world, "source/0"), lives(world, "a/0")) > 1
+        assert min(incarnations_of(world, "source/0"), incarnations_of(world, "a/0")) > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("how", [", and the keeper with both logs is dropped", " after the keeper with both logs"])
 def test_e22_a_domain_death_causes_no_rollback_when_one_keeper_holds_another_tasks_log(how: str) -> None:
     for world in played(22, f"linked tasks die{how}"):
-        assert min(lives(world, "source/0"), lives(world, "sink/0")) > 1
+        assert min(incarnations_of(world, "source/0"), incarnations_of(world, "sink/0")) > 1
         assert world.outcome.rollbacks == 0
 
 
 def test_e22_a_sink_and_one_of_two_ready_keepers_die_without_a_rollback() -> None:
     for world in played(22, "sink dies with its old keeper when the new one is ready"):
-        assert lives(world, "sink/0") > 1
+        assert incarnations_of(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
@@ -75,20 +75,20 @@ def test_e22_failures_beyond_the_sharing_depth_roll_back_with_an_alarm() -> None
 @pytest.mark.parametrize("scene", scenes_of(23))
 def test_e23_deaths_of_standbys_and_coordinators_cause_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
-        assert lives(world, "a/0") > 1
+        assert incarnations_of(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" in scene])
 def test_e24_a_pause_below_the_lease_is_not_a_failure(scene: str) -> None:
     for world in played_scene(scene):
-        assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
+        assert all(len(incarnations) == 1 for incarnations in world.oracle.incarnations.values())
 
 
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(24) if "below the lease" not in scene])
 def test_e24_a_live_task_that_was_replaced_is_fenced(scene: str) -> None:
     for world in played_scene(scene):
-        assert max(len(incarnations) for incarnations in world.oracle.lives.values()) > 1
+        assert max(len(incarnations) for incarnations in world.oracle.incarnations.values()) > 1
         assert world.outcome.rollbacks == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clonos_chaos.sim.sim_tables import ExternalKind
-from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.worlds
 def test_f28_f29_a_dead_sink_neither_loses_nor_repeats_output_and_nothing_rolls_back(scene: str) -> None:
     for world in played_scene(scene):  # the world's own verdict counts each row
         assert is_done(world)
-        assert lives(world, "sink/0") > 1
+        assert incarnations_of(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
@@ -39,4 +39,4 @@ def test_f30_a_table_has_each_row_once_after_its_writer_died_with_its_keepers(ki
 def test_f30_without_keepers_a_transactional_sink_stays_exactly_once() -> None:
     for world in played(30, "transactional sink without keepers dies"):
         assert is_done(world)
-        assert lives(world, "sink/0") > 1
+        assert incarnations_of(world, "sink/0") > 1

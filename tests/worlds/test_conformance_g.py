@@ -15,14 +15,14 @@ from clonos.core.model.errors import Blame
 from clonos.core.wire.messages import Message
 from clonos_chaos.directed.loss_cases import CONTROL_MESSAGES
 from clonos_chaos.sim.external_systems import SimService
-from tests.worlds.playing import is_done, lives, played, played_scene, scenes_of
+from tests.worlds.playing import incarnations_of, is_done, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
 
 
 def test_g31_a_sink_that_dies_after_a_complete_checkpoint_loses_no_output() -> None:
     for world in played(31, "sink dies behind a complete checkpoint"):
-        assert lives(world, "sink/0") > 1
+        assert incarnations_of(world, "sink/0") > 1
         assert world.outcome.rollbacks == 0
 
 
@@ -40,7 +40,7 @@ def test_g32_the_view_waits_for_a_metadata_write_in_progress() -> None:
 @pytest.mark.parametrize("scene", scenes_of(33))
 def test_g33_a_standby_restores_exactly_the_checkpoint_that_the_view_names(scene: str) -> None:
     for world in played_scene(scene):
-        assert lives(world, "a/0") > 1
+        assert incarnations_of(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
@@ -106,7 +106,7 @@ def test_g37_a_keeper_holds_all_logs_that_its_task_held() -> None:
 @pytest.mark.parametrize("message", CONTROL_MESSAGES)
 def test_g38_each_lost_control_message_is_repeated(message: type[Message]) -> None:
     for world in played(38, f"{message.__name__} is lost"):
-        assert lives(world, "a/0") > 1
+        assert incarnations_of(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
@@ -132,7 +132,7 @@ def test_g39_checkpoints_complete_after_a_trigger_died_with_its_source(scene: st
 def test_g40_the_death_of_one_slot_or_domain_causes_no_rollback(scene: str) -> None:
     for world in played_scene(scene):
         assert world.outcome.rollbacks == 0
-        assert sum(len(incarnations) > 1 for incarnations in world.oracle.lives.values()) >= 2
+        assert sum(len(incarnations) > 1 for incarnations in world.oracle.incarnations.values()) >= 2
 
 
 @pytest.mark.parametrize("scene", scenes_of(41))
@@ -166,18 +166,18 @@ def test_g45_an_end_of_stream_survives_failures_of_source_and_sink(scene: str) -
 
 def test_g46_one_of_two_peers_that_cannot_reach_each_other_is_replaced() -> None:
     for world in played(46, "two peers cannot reach each other"):
-        assert lives(world, "a/0") + lives(world, "b/0") > 2
+        assert incarnations_of(world, "a/0") + incarnations_of(world, "b/0") > 2
         assert world.outcome.rollbacks == 0
 
 
 @pytest.mark.parametrize("scene", scenes_of(47))
 def test_g47_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key(scene: str) -> None:
     for world in played_scene(scene):
-        assert lives(world, "a/0") > 1
+        assert incarnations_of(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 
-@pytest.mark.parametrize("told", [", and the external system is asked", ", and is not repeated"])
+@pytest.mark.parametrize("fields", [", and the external system is asked", ", and is not repeated"])
 def test_g47_a_call_that_took_place_is_not_repeated_with_or_without_reconcile(fields: str) -> None:
     for world in played(47, f"task dies between the call and CALL{fields}"):
         counted = Counter(asked.key for asked in world.job.service.answers if asked.is_effect)
@@ -195,7 +195,7 @@ def test_g47_a_call_that_never_took_place_is_made_after_reconcile_reports_so() -
 def test_g48_tasks_continue_while_the_coordinator_restarts() -> None:
     for world in played(48, "coordinator restarts while tasks live on"):
         assert world.store_term == 2
-        assert all(len(incarnations) == 1 for incarnations in world.oracle.lives.values())
+        assert all(len(incarnations) == 1 for incarnations in world.oracle.incarnations.values())
 
 
 def test_g48_an_old_coordinator_that_wakes_up_changes_nothing() -> None:
@@ -214,7 +214,7 @@ def test_g48_an_unknown_later_generation_leads_to_a_rollback_with_an_alarm() -> 
 
 def test_g48_a_sink_fenced_by_an_unknown_incarnation_is_restarted() -> None:
     worlds = played(48, "all that know a later incarnation of a sink die, and the coordinator")
-    assert all(lives(world, "sink/0") >= 2 for world in worlds)
+    assert all(incarnations_of(world, "sink/0") >= 2 for world in worlds)
     assert any(
         "its external system has registered a later incarnation" in line for world in worlds for line in world.event_log
     )
@@ -226,4 +226,4 @@ def test_g49_a_poison_record_fails_the_job_with_its_place_and_never_loops() -> N
         assert isinstance(ending, JobFailed)
         assert (ending.blame, ending.record, ending.step) == (Blame.JOB, "20", "fuzz")
         assert "offset 20" in ending.traceback
-        assert 2 <= lives(world, "join/0") <= 4
+        assert 2 <= incarnations_of(world, "join/0") <= 4

@@ -24,7 +24,7 @@ from clonos_chaos.mutants.mutation import Mutation
 from clonos_chaos.sim.rare_situations import HOT_TAKEOVER
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
-from tests.worlds.playing import lives, played, played_scene, scenes_of
+from tests.worlds.playing import incarnations_of, played, played_scene, scenes_of
 
 pytestmark = pytest.mark.worlds
 
@@ -46,7 +46,7 @@ def test_a_failed_task_continues_in_its_shadow(scene: str) -> None:
 @pytest.mark.parametrize("scene", PASSIVE)
 def test_a_failed_task_without_a_shadow_is_restored(scene: str) -> None:
     for world in played_scene(scene):
-        assert lives(world, "a/0") > 1
+        assert incarnations_of(world, "a/0") > 1
         assert world.outcome.rollbacks == 0
 
 

@@ -115,12 +115,12 @@ def _seen_in(seed: int) -> str:
     return ""
 
 
-@pytest.mark.parametrize("plant", BROKEN, ids=lambda plant: plant.__name__.removeprefix("_"))
-def test_a_broken_invariant_is_seen_after_the_event_that_broke_it(plant: Callable[[Mutation], None]) -> None:
+@pytest.mark.parametrize("apply", BROKEN, ids=lambda apply: apply.__name__.removeprefix("_"))
+def test_a_broken_invariant_is_seen_after_the_event_that_broke_it(apply: Callable[[Mutation], None]) -> None:
     mutation = Mutation()
-    plant(mutation)
+    apply(mutation)
     try:
-        assert any(_seen_in(seed) == BROKEN[plant] for seed in SEEDS)
+        assert any(_seen_in(seed) == BROKEN[apply] for seed in SEEDS)
     finally:
         mutation.undo()
 

@@ -36,7 +36,7 @@ class Oracle:
         self.world = world
         self.view = View(ViewNumber(0), 0, "", (), ())  # the latest view issued
         self.views: list[View] = []  # all views issued
-        self.lives: dict[TaskId, dict[Incarnation, SlotId]] = {}
+        self.incarnations: dict[TaskId, dict[Incarnation, SlotId]] = {}
         self.is_over = False  # the job has ended: later deaths are not failures
         self.logs = LogWatch(world)
         self.channels = ChannelWatch(world)
@@ -55,10 +55,10 @@ class Oracle:
 
     def started(self, host: SimSlot, task: TaskId, incarnation: Incarnation) -> None:
         """Checks that an incarnation starts once, in one slot."""
-        lives = self.lives.setdefault(task, {})
-        if incarnation in lives:
+        incarnations = self.incarnations.setdefault(task, {})
+        if incarnation in incarnations:
             self.world.fail(f"task {task} was started twice as incarnation {incarnation:x}")
-        lives[incarnation] = host.id
+        incarnations[incarnation] = host.id
         self.world.note(f"start {self.world.plan.task_name(task)} {incarnation:x} in slot {host.id}")
 
     def viewed(self, view: View) -> bool:

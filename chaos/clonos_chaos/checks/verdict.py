@@ -87,7 +87,7 @@ def _asked_wrongly(world: World) -> list[str]:
     for asked in world.job.service.answers:
         if asked.task_name:
             calls.setdefault((asked.question, asked.generation), []).append(asked)
-    lives = {world.plan.task_name(task): len(lives) for task, lives in world.oracle.lives.items()}
+    lives = {world.plan.task_name(task): len(lives) for task, lives in world.oracle.incarnations.items()}
     exposed = {world.plan.task_name(task) for task in world.oracle.survival.effects_exposed}
     found = []
     for (question, generation), asked_all in calls.items():

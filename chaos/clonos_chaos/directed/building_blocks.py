@@ -20,7 +20,7 @@ from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, Targeted
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.world import World, WorldSettings
 
-EXTERNAL_OPENED, EXTERNAL_WRITTEN = FaultPoint.OUTSIDE_OPENED, FaultPoint.OUTSIDE_WRITTEN
+EXTERNAL_OPENED, EXTERNAL_WRITTEN = FaultPoint.SINK_OPENED, FaultPoint.SINK_WRITTEN
 
 RICH = Work(calls=True, draws=True, reads_clock=True, ports=(0,))
 PLAIN = Work(ports=(0,))

@@ -312,7 +312,7 @@ def _suspected_task(seed: int) -> World:
 def _checkpoint_during_recovery(seed: int) -> World:
     def is_down(world: World, reached: PointReached) -> bool:
         task = world.job.task("a/0")  # type: ignore[union-attr]
-        has_started = world.oracle.view.placements[task].incarnation in world.oracle.lives[task]
+        has_started = world.oracle.view.placements[task].incarnation in world.oracle.incarnations[task]
         return world.slot_of(task) is None or not has_started
 
     killed = at(sent(Trigger), kills("a/0"), nth=3)

@@ -21,16 +21,16 @@ from typing import Any, Final, TextIO
 import msgspec
 import psutil
 
-from clonos.config import JobSettings, SlotKind, settle_alone
+from clonos.config import JobSettings, SlotKind, resolve_keywords
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
 from clonos.core.model.errors import ClonosError
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
-from clonos.job.deployment import Place, open_place
+from clonos.job.deployment import Deployment, open_deployment
 from clonos.job.launch import Launched, launch
 from clonos.job.results import error_of
-from clonos.job.status_view import draw
+from clonos.job.status_view import build_status
 from clonos_chaos.attacks.attack_keys import Thief
 from clonos_chaos.real.relay import ThroughRelay
 from clonos_chaos.real.toxics import ThroughToxiproxy
@@ -70,13 +70,13 @@ class Rewriters:
 
 def _open_place(
     rewriters: tuple[AddressRewriter, ...], name: str, settings: JobSettings, session: Any, hash_seed: str
-) -> Place:
+) -> Deployment:
     """Opens the usual place, or one with TCP through proxies."""
-    place = open_place(name, settings, session, hash_seed)
+    deployment = open_deployment(name, settings, session, hash_seed)
     if not rewriters:
-        return place
+        return deployment
     through = Rewriters(rewriters)
-    return replace(place, driver_binding=Binding(), slot_binding=Binding(), address_rewriter=through)
+    return replace(deployment, driver_binding=Binding(), slot_binding=Binding(), address_rewriter=through)
 
 
 class Reporter:
@@ -95,7 +95,7 @@ class Reporter:
     def look(self) -> None:
         """Writes the current status of the job."""
         launched = self._launched()
-        status = launched.driver.ask(partial(draw, launched.job_id, False, ()))
+        status = launched.driver.ask(partial(build_status, launched.job_id, False, ()))
         standbys, with_keepers = launched.driver.ask(_helpers)
         generation = launched.driver.ask(lambda coordinator: coordinator.generation)
         alarms, self._alarms = self._alarms, []
@@ -141,7 +141,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
 
 def _drive(spec: DriverSpec, output: TextIO) -> None:
     job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
-    settings = settle_alone(job.options | spec.options | {"resume": spec.resume})
+    settings = resolve_keywords(job.options | spec.options | {"resume": spec.resume})
     rewriters: list[AddressRewriter] = []
     if spec.toxiproxy_port:
         rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))
@@ -166,7 +166,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         end = launched.driver.result.result()
     finally:
         launched.driver.close()
-        launched.place.close()
+        launched.deployment.close()
     failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
     has_jvm = settings.run.slots is SlotKind.SPARK
     deadline_s = time.monotonic() + GONE_WITHIN_S

@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     return GOOD if is_good else BAD
 
 
-def everything(arguments: Sequence[str]) -> int:
+def chaos_suite(arguments: Sequence[str]) -> int:
     """Runs ``clonos chaos all``: 0 when no run was bad."""
     from clonos_chaos.runs.chaos_suite import SUMMARY_FILE, SuiteOptions, run_chaos_suite
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.job.status_view import draw
+from clonos.job.status_view import build_status
 from clonos.status import RecoveryState, Status
 from clonos_chaos.checks.verdict import contradictions
 from clonos_chaos.scenario.run_record import RunRecord
@@ -47,7 +47,7 @@ class Observer:
         coordinator = self.world.coordinator
         if coordinator.is_dead or coordinator.machine.view is None:
             return
-        status = draw("", False, (), coordinator.machine)
+        status = build_status("", False, (), coordinator.machine)
         self.record.add_sample(status, self.world.clock.now_ns, LOOK_EVERY_NS)
         self.record.generations.add(coordinator.machine.generation)
         self._take(status)
@@ -75,7 +75,7 @@ class Observer:
         """Completes the record at the end: the last recoveries, and the findings if the job has ended well."""
         coordinator = self.world.coordinator.machine
         if coordinator.view is not None:
-            self._take(draw("", False, (), coordinator))
+            self._take(build_status("", False, (), coordinator))
         self.record.recoveries = list(self._recoveries.values())
         if not self.record.failure:
             self.record.findings = findings_of(self.world)

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Final
 
-from clonos.config import settle_alone
+from clonos.config import resolve_keywords
 from clonos.core.model.errors import JobError
 from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
@@ -35,7 +35,7 @@ KNOWN: Final = (*SAME_MEANING, *IN_THE_PLAN, *SCALED, *OF_THE_CLUSTER)
 def options_of(scenario: Scenario) -> tuple[Options, WorldSettings]:
     """Returns the options of the world and its cluster. Raises JobError: an option does not exist."""
     given = scenario.options
-    settled = settle_alone(given)
+    settled = resolve_keywords(given)
     try:
         signature(described).bind(Path(), "", **scenario.job_options)
     except TypeError as error:
@@ -49,7 +49,7 @@ def options_of(scenario: Scenario) -> tuple[Options, WorldSettings]:
 
 def with_hot_standbys(scenario: Scenario, plan: Plan) -> Plan:
     """Returns the plan with ``standby = "hot"``: each step that may have a hot standby has one."""
-    if settle_alone(scenario.options).core.standby is not StandbyKind.HOT:
+    if resolve_keywords(scenario.options).core.standby is not StandbyKind.HOT:
         return plan
     return replace(plan, vertices=tuple(replace(vertex, is_hot=vertex.may_be_hot) for vertex in plan.vertices))
 

@@ -24,7 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from clonos.config import duration_ns, settle_alone
+from clonos.config import duration_ns, resolve_keywords
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario.scenario import (
     COUNTED,
@@ -150,7 +150,7 @@ def _scenario(reader: _Reader, data: Mapping[str, Any], case: Mapping[str, Any])
     faults = _list(reader, "faults", data.get("faults", [{}] if case else []))
     options = reader.table("options", data.get("options", {}))
     try:
-        settle_alone(options)
+        resolve_keywords(options)
     except JobError as error:
         raise reader.refused("options", f"cannot be: {error}", "docs/options.md lists them.") from None
     return Scenario(

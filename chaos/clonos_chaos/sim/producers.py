@@ -155,7 +155,7 @@ class SimProducer:
         return found
 
 
-class SimIntakes:
+class SimProducerConnections:
     """Producer connections of a simulated slot."""
 
     def __init__(self, host: SimSlot) -> None:

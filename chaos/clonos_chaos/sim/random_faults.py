@@ -120,7 +120,7 @@ class Faults:
             inject = partial(self._inject_drawn, number, KILL_WITH_KEEPERS)
             nth = rng.randint(2, 12)
             self.targeted_faults.append(
-                TargetedFault(FaultPoint.OUTSIDE_WRITTEN, lambda _, reached: inject(reached.task), nth=nth)
+                TargetedFault(FaultPoint.SINK_WRITTEN, lambda _, reached: inject(reached.task), nth=nth)
             )
 
     def first_view(self) -> None:

@@ -27,7 +27,7 @@ from clonos.core.slot.slot_events import (
 from clonos.core.wire.control_messages import Register
 from clonos.io.process.fault_points import FaultPoint
 from clonos_chaos.sim.external_systems import SimFenced
-from clonos_chaos.sim.producers import SimIntakes
+from clonos_chaos.sim.producers import SimProducerConnections
 from clonos_chaos.sim.rare_situations import FENCED_AT_SINK, HOT_TAKEOVER, WITHDRAWN
 from clonos_chaos.sim.sim_spill import SimSpill
 from clonos_chaos.sim.sim_task import SimTask
@@ -48,7 +48,7 @@ class SimSlot:
         self._held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.tasks: dict[tuple[TaskId, ThreadId], SimTask] = {}
         self.spill = SimSpill(self)
-        self.producers = SimIntakes(self)
+        self.producers = SimProducerConnections(self)
         self.slot = Slot(slot_id, world.plan, world.options, self.new_mirror)
         self.step = self.slot.step  # or that of a trace
         self.performers: dict[type, Callable[[Any], None]] = {
@@ -169,7 +169,7 @@ class SimSlot:
         stopped = self.tasks.pop((asked.task, asked.thread), None)
         if stopped is not None:
             self.clock.at(self.clock.now_ns, stopped.kill)
-            stopped.room.allow(-UNLIMITED, 0)  # no further step
+            stopped.output_budget.allow(-UNLIMITED, 0)  # no further step
 
     def _let_go_live(self, asked: effect.LetGoLive) -> None:
         self.tasks[asked.task, asked.thread].release()
@@ -187,7 +187,7 @@ class SimSlot:
     def _set_output_budget(self, asked: effect.SetOutputBudget) -> None:
         found = self.tasks.get((asked.task, asked.thread))
         if found is not None:
-            found.room.allow(asked.budget_bytes, asked.handled_bytes)
+            found.output_budget.allow(asked.budget_bytes, asked.handled_bytes)
 
     def new_mirror(self, task: TaskId) -> Mirror:
         return self.world.job.new_mirror(self.world.plan.vertex_of[task])
@@ -259,7 +259,7 @@ class SimSlot:
             return
         if external.withdrawn > withdrawn:
             self.world.oracle.situations.reach(WITHDRAWN)
-        self.world.reach(FaultPoint.OUTSIDE_OPENED, task)
+        self.world.reach(FaultPoint.SINK_OPENED, task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.external_ns_max),
             self.run,
@@ -292,7 +292,7 @@ class SimSlot:
         except SimFenced as fenced:
             self._refused(task, incarnation, fenced)
             return
-        self.world.reach(FaultPoint.OUTSIDE_WRITTEN, task)
+        self.world.reach(FaultPoint.SINK_WRITTEN, task)
         self.clock.after(
             self.clock.between(10_000, self.world.settings.external_ns_max),
             self.run,

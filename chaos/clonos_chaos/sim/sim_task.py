@@ -39,7 +39,7 @@ class SimTask:
         self.began_as_shadow = activation.is_shadow
         self.commands: deque[Command] = deque()
         self.is_dead = False
-        self.room = OutputBudget(lambda: self.put(BudgetChanged()))
+        self.output_budget = OutputBudget(lambda: self.put(BudgetChanged()))
         self._activation = activation
         self._life: greenlet | None = None
         self._awaited = 0  # number of the wake-up that the task waits for
@@ -168,12 +168,12 @@ class SimTask:
             self._reach(FaultPoint.EMISSION)
         else:
             self._reach(FaultPoint.END_OF_STREAM if snapshot.final else FaultPoint.ALIGNED)
-        self.room.spend(emission.cost_bytes)
+        self.output_budget.spend(emission.cost_bytes)
         self.host.later(self.host.handle, StepEmitted(self.task, self.number, emission))
         self._pass_time(self.clock.between(10_000, self.world.settings.step_ns_max))
 
     def budget_bytes(self) -> int:
-        return self.room.left_bytes()
+        return self.output_budget.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         self.host.later(self.host.handle, ElementsNeeded(self.task, self.number, channel, next_seq))

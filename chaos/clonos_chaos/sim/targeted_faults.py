@@ -53,10 +53,10 @@ def delivered(message: type[Message]) -> str:
 
 DRAWN: tuple[str, ...] = (
     *(FaultPoint.SNAPSHOT_WRITTEN, FaultPoint.METADATA_BEGUN, FaultPoint.METADATA_WRITTEN),
-    *(FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.INTENT, FaultPoint.OUTSIDE_WRITTEN, FaultPoint.VIEW_ISSUED),
+    *(FaultPoint.CALL, FaultPoint.CALLED, FaultPoint.INTENT, FaultPoint.SINK_WRITTEN, FaultPoint.VIEW_ISSUED),
     *("batch delivered", "barrier delivered", "barrier sent", "end delivered", delivered(LogReply)),
     *(delivered(StandbyUpdate), delivered(AppendAck), delivered(AppendLog)),
-    *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.OUTSIDE_OPENED),
+    *(FaultPoint.ALIGNED, FaultPoint.LOG_END, FaultPoint.LIVE, FaultPoint.COMPLETE, FaultPoint.SINK_OPENED),
     *(delivered(LogRequest), FaultPoint.END_OF_STREAM),
 )
 

@@ -59,7 +59,7 @@ class CrashReport:
         self.worlds += 1
         self.rollbacks += world.outcome.rollbacks
         self.checkpoints += world.outcome.checkpoints
-        self.incarnations += sum(len(lives) for lives in world.oracle.lives.values())
+        self.incarnations += sum(len(lives) for lives in world.oracle.incarnations.values())
         self.calls += len(world.watch.calls)
         self.injected.update(injected.kind for injected in world.faults.injected.values())
 

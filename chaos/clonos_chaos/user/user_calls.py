@@ -17,7 +17,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.ports.recorder import Recorder
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
-from clonos_services.calls import Asking, Perform, watched_by
+from clonos_services.calls import CallRequest, Perform, watched_by
 from clonos_services.http import transported_by
 from clonos_services.service import Service, answered_by
 
@@ -150,13 +150,13 @@ class CallWatch:
         with watched_by(self._asked):
             yield
 
-    def _asked(self, asking: Asking, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
+    def _asked(self, asking: CallRequest, perform: Perform, in_doubt: Perform | None) -> tuple[Perform, Perform | None]:
         life = self._lives[id(asking.recorder)]
         place, life.index = life.index, life.index + 1
         recorded = partial(self._recorded, life, asking, place)
         return recorded(perform, False), None if in_doubt is None else recorded(in_doubt, True)
 
-    def _recorded(self, life: _Life, asking: Asking, place: int, act: Perform, is_in_doubt: bool) -> Perform:
+    def _recorded(self, life: _Life, asking: CallRequest, place: int, act: Perform, is_in_doubt: bool) -> Perform:
         def performed(key: str) -> object:
             about = (life.generation, life.id, place, asking.is_effect, is_in_doubt)
             self.calls.append(Call(life.task, asking.service, asking.request, key, *about))
@@ -170,7 +170,7 @@ class CallWatch:
 
     def beside(self, recorder: Recorder, service: str, request: bytes, perform: Perform) -> Perform:
         """Wraps a concurrent call, which is recorded when it is made."""
-        asking = Asking(recorder, service, request, False)
+        asking = CallRequest(recorder, service, request, False)
         return self._recorded(self._lives[id(recorder)], asking, -1, perform, False)
 
     def complaints(self, exposed: set[str]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clonos.api.graph import AnySink, JobGraph, Step
-from clonos.config import JobSettings, settle_alone
+from clonos.config import JobSettings, resolve_keywords
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
@@ -82,7 +82,7 @@ def made(job: JobLike) -> JobGraph:
 def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
     """Compiles and packs a job whose named sources read these inputs, at most ``records_max`` in all."""
     graph = made(job)
-    settings = settle_alone(getattr(graph, "options", {}))
+    settings = resolve_keywords(getattr(graph, "options", {}))
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
     sinks: dict[str, RecordedRows | RecordedExternal] = {}
 
@@ -111,7 +111,7 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
 
 def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]) -> Source[Any]:
     if records is not None:
-        kind = ColumnList if step.gives_columns else ValueList
+        kind = ColumnList if step.emits_columns else ValueList
         return kind(records[: limits[step.name]], batch=None, splits=None)
     if isinstance(step.source, PushSource):
         raise JobError(

@@ -16,7 +16,7 @@ from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, ChainContext, ChainSnapshot, Mirror
 from clonos.operators.chain import OperatorChain, VertexImage
-from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_chaos.sim.external_systems import JOB_ID
@@ -230,7 +230,7 @@ class UserWorld(World):
     def commit(self, checkpoint: int, parts: tuple[VertexParts, ...]) -> None:
         of_vertex = {entry.vertex: list(entry.parts) for entry in parts}
         for vertex, sink in self._sinks.items():
-            if isinstance(sink, (TransactionalSink, SeveralSinks)):
+            if isinstance(sink, (TransactionalSink, CombinedSinks)):
                 for _ in range(
                     self._commit_rng.choice((1, 1, 2))
                 ):  # a driver may die before it records the first commit

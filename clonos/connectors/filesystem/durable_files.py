@@ -79,7 +79,7 @@ class DurableFile:
         lock(self._descriptor)
 
     @classmethod
-    def beside(cls, final_path: str) -> DurableFile:
+    def create_beside(cls, final_path: str) -> DurableFile:
         """Creates a file with a temporary name beside ``final_path``; several processes may do so at once."""
         for number in count():
             try:

@@ -59,7 +59,7 @@ def _check_name(path: str) -> None:
         raise InputUnreadable(repr(path), "its name is not UTF-8") from None
 
 
-def could_find(patterns: Sequence[str], path: str) -> bool:
+def could_match(patterns: Sequence[str], path: str) -> bool:
     """Returns whether ``find_files`` could return this path, judged by its text alone because the file may be gone."""
     folder, name = os.path.split(path)
     if os.path.abspath(path) != path:

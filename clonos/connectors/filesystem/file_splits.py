@@ -15,7 +15,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InputChanged, InputForeign, InputUnreadable, SplitMalformed
-from clonos.connectors.filesystem.file_patterns import could_find
+from clonos.connectors.filesystem.file_patterns import could_match
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 
@@ -69,7 +69,7 @@ def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
     Raises: SplitMalformed: it is not a split. InputForeign: no pattern matches its path.
     """
     path = decode_split(data).path
-    if not could_find(patterns, path):
+    if not could_match(patterns, path):
         raise InputForeign(connector, path, tuple(patterns), os.getcwd())
 
 

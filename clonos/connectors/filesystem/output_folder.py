@@ -215,7 +215,7 @@ class OutputFolder:
 
     def _create(self, name: str, data: bytes) -> bool:
         """Creates a file in ``_manifests`` atomically; returns False if it exists."""
-        file = DurableFile.beside(f"{self._manifests}/{name}")
+        file = DurableFile.create_beside(f"{self._manifests}/{name}")
         try:
             file.write(data)
             return file.publish_if_absent(f"{self._manifests}/{name}")

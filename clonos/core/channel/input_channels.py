@@ -11,7 +11,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId, SlotId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
@@ -27,7 +27,7 @@ class InputChannels:
         logs: CausalLogs,
         coverage: Coverage | None,
         options: Options,
-        shell: SlotShell,
+        shell: EffectCollector,
         on_growth: Callable[[LogId], None],
     ) -> None:
         self.incarnation, self.logs, self.coverage = incarnation, logs, coverage

@@ -12,7 +12,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId
 from clonos.core.model.plan import Channel
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.wire.channel_messages import ChannelHandshake
 from clonos.core.wire.control_messages import View
 
@@ -20,7 +20,9 @@ from clonos.core.wire.control_messages import View
 class OutputChannels:
     """Senders of one incarnation, by channel; the channel to an external system is the output gate's."""
 
-    def __init__(self, incarnation: Incarnation, logs: CausalLogs, coverage: Coverage | None, shell: SlotShell) -> None:
+    def __init__(
+        self, incarnation: Incarnation, logs: CausalLogs, coverage: Coverage | None, shell: EffectCollector
+    ) -> None:
         self.incarnation, self.logs, self.coverage, self.shell = incarnation, logs, coverage, shell
         self.view: View | None = None  # until the channels are open
         self.senders: dict[ChannelId, ChannelSender] = {}

@@ -17,7 +17,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, ThreadId, journal_of, log_of, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import View
@@ -36,7 +36,7 @@ class OutputGate:
         options: Options,
         logs: CausalLogs,
         coverage: Coverage | None,
-        shell: SlotShell,
+        shell: EffectCollector,
         commands: CommandQueue,
     ) -> None:
         self.task, self.incarnation, self.name = task, incarnation, plan.task_name(task)

@@ -168,14 +168,14 @@ class JournalledChain(Chain, Protocol):
 class WatchingChain(Chain, Protocol):
     """Chain of a source that finds further splits while it runs."""
 
-    def look(self, now_ns: int) -> bytes:
+    def discover_splits(self, now_ns: int) -> bytes:
         """Returns a description of new splits of this task, empty if there are none or it is too early.
 
         Changes no other state.
         """
 
-    def learn(self, splits: bytes) -> None:
-        """Adds the splits that ``look`` described, in this or an earlier incarnation."""
+    def add_splits(self, splits: bytes) -> None:
+        """Adds the splits that ``discover_splits`` described, in this or an earlier incarnation."""
 
 
 class CallingChain(Chain, Protocol):

@@ -83,7 +83,7 @@ class _Thread(TaskHandle):
         self._effects.append(effect.PutCommand(self._task, self._thread, command))
 
 
-class SlotShell:
+class EffectCollector:
     """Collector of the effects of a step. Time stands still between two heartbeats."""
 
     def __init__(self, new_mirror: Callable[[TaskId], Mirror]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from clonos.core.model.ids import COORDINATOR, LogId, SlotId
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering
@@ -21,7 +21,7 @@ class TaskRecovery:
 
     __slots__ = ("incarnation", "plan", "shell", "state", "task")
 
-    def __init__(self, plan: Plan, shell: SlotShell, view: View, placement: Placement) -> None:
+    def __init__(self, plan: Plan, shell: EffectCollector, view: View, placement: Placement) -> None:
         self.task, self.incarnation, self.plan, self.shell = placement.task, placement.incarnation, plan, shell
         self.state: State = Recovering(begin_gathering(plan, view, self.task), not placement.objects)
 

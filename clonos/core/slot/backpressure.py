@@ -10,7 +10,7 @@ from clonos.core.channel.budgets import LimitExceeded, Use, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 
 HOLD_HEARTBEATS = 3
 """Heartbeats for which a ``Hold`` of the coordinator counts; it is repeated while its reason lasts."""
@@ -19,7 +19,7 @@ HOLD_HEARTBEATS = 3
 class Pressure:
     """Budgets of one slot. ``pauses_sources`` gates what its sources read."""
 
-    def __init__(self, slot: SlotId, options: Options, shell: SlotShell) -> None:
+    def __init__(self, slot: SlotId, options: Options, shell: EffectCollector) -> None:
         self.slot, self.options, self.shell = slot, options, shell
         self.budget = InflightBudget(options, shell.spill)
         self.is_over_soft_limit = False  # here

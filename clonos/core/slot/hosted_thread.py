@@ -6,7 +6,7 @@ from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Activation, Emission, ReplayExtended, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.shadow import Shadow
@@ -18,7 +18,7 @@ class HostedThread(CommandQueue):
 
     __slots__ = ("asked", "fed_bytes", "handled_bytes", "number", "records_in", "shell", "task")
 
-    def __init__(self, task: TaskId, number: ThreadId, shell: SlotShell) -> None:
+    def __init__(self, task: TaskId, number: ThreadId, shell: EffectCollector) -> None:
         super().__init__()
         self.task, self.number, self.shell = task, number, shell
         self.fed_bytes = 0  # end of the log that the shadow was given

@@ -19,7 +19,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import Effect
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot import slot_events as event
@@ -50,7 +50,7 @@ class Slot(StorageEvents, LocalEvents):
 
     def __init__(self, slot_id: SlotId, plan: Plan, options: Options, new_mirror: Callable[[TaskId], Mirror]) -> None:
         self.id, self.plan, self.options = slot_id, plan, options
-        self.shell = SlotShell(new_mirror)
+        self.shell = EffectCollector(new_mirror)
         self.story = Story(plan)
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)

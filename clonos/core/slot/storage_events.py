@@ -11,7 +11,7 @@ from clonos.core.model.ids import COORDINATOR, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import TaskRead
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.backpressure import Pressure
@@ -31,7 +31,7 @@ class StorageEvents(ABC):
     """The part of a ``Slot`` that reads and writes snapshots, spills in-flight logs and watches the limits."""
 
     plan: Plan
-    shell: SlotShell
+    shell: EffectCollector
     pressure: Pressure
     backups: Backups
     hosted: dict[TaskId, HostedTask]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, TaskId
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, Recourse, TaskFailed
 
 
@@ -12,7 +12,7 @@ class TaskReports:
 
     __slots__ = ("announced_step", "failed", "incarnation", "shell", "task")
 
-    def __init__(self, task: TaskId, incarnation: Incarnation, shell: SlotShell) -> None:
+    def __init__(self, task: TaskId, incarnation: Incarnation, shell: EffectCollector) -> None:
         self.task, self.incarnation, self.shell = task, incarnation, shell
         self.failed: TaskFailed | None = None
         self.announced_step: AnnounceStep | None = None  # what a task in single-step mode waits to have acknowledged

@@ -13,7 +13,7 @@ import msgspec
 
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.recovery import recovery_machine
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.hosted_task import HostedTask
@@ -41,7 +41,7 @@ class LocalEvents(ABC):
     """The part of a ``Slot`` that handles what the threads of its process report."""
 
     plan: Plan
-    shell: SlotShell
+    shell: EffectCollector
     hosted: dict[TaskId, HostedTask]
     backups: Backups
 

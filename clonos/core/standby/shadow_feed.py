@@ -18,7 +18,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, log_of
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Emission
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch
@@ -116,7 +116,7 @@ class ShadowFeeds:
         incarnation: Incarnation,
         is_hot: bool,
         logs: CausalLogs,
-        shell: SlotShell,
+        shell: EffectCollector,
         inflight_memory_bytes: int,
     ) -> None:
         self.task, self.incarnation, self.is_hot = task, incarnation, is_hot

@@ -9,7 +9,7 @@ from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.model.ids import SlotId, ThreadId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import SlotShell
+from clonos.core.ports.slot_shell import EffectCollector
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class SlotContext:
     slot: SlotId
     plan: Plan
     options: Options
-    shell: SlotShell
+    shell: EffectCollector
     budget: InflightBudget
     threads: Iterator[ThreadId]
     """Numbers of threads, each given once."""

@@ -89,7 +89,7 @@ class SourceReader:
             self._read(first, count)
         elif tag == d.SPLITS and self.watch is not None:
             log.take()
-            self.watch.learn(data)
+            self.watch.add_splits(data)
         elif tag == d.END:
             log.take()
             log.begin_step()
@@ -108,9 +108,9 @@ class SourceReader:
             self.journal.open()
         task.begin_read(None)
         now_ns = task.port.now_ns()
-        if self.watch is not None and (splits := self.watch.look(now_ns)):
+        if self.watch is not None and (splits := self.watch.discover_splits(now_ns)):
             task.log.append(d.blob(d.SPLITS, splits))
-            self.watch.learn(splits)
+            self.watch.add_splits(splits)
         if now_ns < self._poll_backoff.until_ns:
             task.take(task.port.receive(self._poll_backoff.until_ns))
             return

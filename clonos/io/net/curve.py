@@ -31,14 +31,14 @@ def new_keys() -> KeyPair:
     return KeyPair(*zmq.curve_keypair())
 
 
-class Gatekeeper:
+class Authenticator:
     """Authenticator of the keys that may connect; the ``User-Id`` of a connection is its key."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.socket = context.socket(zmq.REP)
         self.socket.linger = 0
         self.socket.bind(ZAP_ADDRESS)
-        self.admits_strangers = False  # the coordinator admits them, but accepts only a registration from them
+        self.admits_unknown = False  # the coordinator admits them, but accepts only a registration from them
         self._allowed: dict[bytes, int] = {}
 
     def allow(self, public_key: bytes) -> None:
@@ -59,7 +59,7 @@ class Gatekeeper:
                 return
             version, request_id, *_, mechanism, credential = question
             public_key = z85.encode(credential) if mechanism == b"CURVE" and len(credential) == 32 else b""
-            if public_key and (self.admits_strangers or public_key in self._allowed):
+            if public_key and (self.admits_unknown or public_key in self._allowed):
                 status, text = b"200", b"OK"
             else:
                 status, text = b"400", b"this key is not in the current view"

@@ -55,7 +55,7 @@ class _Route:
 class MessageReceiver:
     """Receiver of one ROUTER. ``expected_keys``: admitted senders with their public keys, empty without CURVE.
 
-    ``admits_strangers``: a ``Register`` is accepted from unknown senders; nothing else is.
+    ``admits_unknown``: a ``Register`` is accepted from unknown senders; nothing else is.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class MessageReceiver:
         log: RateLimitedLog,
         *,
         is_encrypted: bool,
-        admits_strangers: bool,
+        admits_unknown: bool,
     ) -> None:
         self._socket = socket
         self._expected_keys = expected_keys
         self._transfers = transfers
         self._log = log
         self._is_encrypted = is_encrypted
-        self._admits_strangers = admits_strangers
+        self._admits_unknown = admits_unknown
         self._routes: dict[bytes, _Route] = {}  # of known senders
         self._blocked: dict[bytes, None] = {}  # messages of these connections are dropped
         self._unfinished: dict[bytes, _Route] = {}  # Invariant: the routes that have a transfer
@@ -154,7 +154,7 @@ class MessageReceiver:
     ) -> None:
         """Handles a message of a sender that is not in the view. Only a coordinator reads it, and only a
         registration."""
-        if not self._admits_strangers or head.flags & IS_PIECE or len(frame) + len(payload) > REGISTER_BYTES_MAX:
+        if not self._admits_unknown or head.flags & IS_PIECE or len(frame) + len(payload) > REGISTER_BYTES_MAX:
             return
         message = decode_message(memoryview(frame)[HEAD_BYTES:], slot_name(head.sender))
         if isinstance(message, Register):

@@ -27,7 +27,7 @@ from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from clonos.io.net.binding import Binding, BindingRefused, bind_router
 from clonos.io.net.compression import Compressor, applies_between
 from clonos.io.net.connection import PeerConnection
-from clonos.io.net.curve import NO_KEYS, Gatekeeper, KeyPair
+from clonos.io.net.curve import NO_KEYS, Authenticator, KeyPair
 from clonos.io.net.frames import PIECE_BYTES, pack, pack_in_pieces
 from clonos.io.net.message_receiver import MessageReceiver
 from clonos.io.net.peers import PeerAddress, Peers, Plane
@@ -61,7 +61,7 @@ class TransportEvents(Protocol):
 class Transport:
     """Sockets of one process. ``poll`` waits, receives and calls ``events``.
 
-    ``silence_ms``: time without an answer to pings after which a connection counts as broken. ``admits_strangers``:
+    ``silence_ms``: time without an answer to pings after which a connection counts as broken. ``admits_unknown``:
     accepts registrations of unknown slots, for the coordinator. ``compress``: which payloads are compressed.
     ``piece_bytes``: maximum length of a message or payload that is sent in one packet. ``unfinished_bytes_max``:
     maximum bytes of incomplete messages held; None for the limit of the role.
@@ -73,7 +73,7 @@ class Transport:
         binding: Binding,
         keys: KeyPair = NO_KEYS,
         silence_ms: int = 5_000,
-        admits_strangers: bool = False,
+        admits_unknown: bool = False,
         address_rewriter: AddressRewriter | None = None,
         compress: Compression = Compression.NEVER,
         *,
@@ -90,18 +90,18 @@ class Transport:
         self._compressors: dict[SlotId, Compressor] = {}  # of the peers whose payloads are compressed
         self._to_self: deque[tuple[Message, bytes | memoryview]] = deque()
         self._expected_keys: dict[SlotId, bytes] = {}
-        self._admits_strangers = admits_strangers
+        self._admits_unknown = admits_unknown
         self._log = RateLimitedLog(logging.getLogger("clonos.transport"))
         self._piece_bytes = piece_bytes
         if unfinished_bytes_max is None:
-            unfinished_bytes_max = COORDINATOR_HELD_BYTES_MAX if admits_strangers else HELD_BYTES_MAX
+            unfinished_bytes_max = COORDINATOR_HELD_BYTES_MAX if admits_unknown else HELD_BYTES_MAX
         self._transfers = Transfers(unfinished_bytes_max)
         self._wakeup = Wakeup()
         self._peers = Peers(self._connect, self._log)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.max_sockets = SOCKETS_MAX
-        self._gatekeeper = Gatekeeper(self._context)
-        self._gatekeeper.admits_strangers = admits_strangers
+        self._authenticator = Authenticator(self._context)
+        self._authenticator.admits_unknown = admits_unknown
         self._receivers: dict[zmq.Socket[bytes], MessageReceiver] = {}
         try:
             self.control_address = self._listen(binding, "control")
@@ -110,7 +110,7 @@ class Transport:
             self.close()
             raise
         self._poller = zmq.Poller()
-        for pollable in (*self._receivers, self._gatekeeper.socket, self._peers.fileno(), self._wakeup.fileno()):
+        for pollable in (*self._receivers, self._authenticator.socket, self._peers.fileno(), self._wakeup.fileno()):
             self._poller.register(pollable, zmq.POLLIN)
 
     def _listen(self, binding: Binding, name: str) -> str:
@@ -121,7 +121,7 @@ class Transport:
             self._transfers,
             self._log,
             is_encrypted=bool(self._keys.public),
-            admits_strangers=self._admits_strangers,
+            admits_unknown=self._admits_unknown,
         )
         return address
 
@@ -153,8 +153,8 @@ class Transport:
         if self._expected_keys.get(address.slot) == address.public_key:
             return
         if replaced is not None:
-            self._gatekeeper.forbid(replaced.public_key)
-        self._gatekeeper.allow(address.public_key)
+            self._authenticator.forbid(replaced.public_key)
+        self._authenticator.allow(address.public_key)
         self._expected_keys[address.slot] = address.public_key
 
     def retain_peers(self, slots: Collection[SlotId]) -> None:
@@ -162,7 +162,7 @@ class Transport:
         for address in self._peers.others_than(slots):
             self._peers.forget(address.slot)
             self._compressors.pop(address.slot, None)
-            self._gatekeeper.forbid(address.public_key)
+            self._authenticator.forbid(address.public_key)
             del self._expected_keys[address.slot]
 
     def disconnect(self, slot: SlotId) -> None:
@@ -176,10 +176,10 @@ class Transport:
         peer_key = address.public_key if self._keys.public else b""
         return PeerConnection(self._context, where, peer_key, self._keys, self._silence_ms)
 
-    def let_strangers_in(self, is_open: bool) -> None:
+    def admit_unknown(self, is_open: bool) -> None:
         """Sets whether unknown keys may connect from now on. The messages that they may send stay limited to
         ``Register``."""
-        self._gatekeeper.admits_strangers = is_open
+        self._authenticator.admits_unknown = is_open
 
     # ------------------------------------------------------------------ sending and receiving
 
@@ -219,8 +219,8 @@ class Transport:
         """Waits for events at most ``timeout_ms`` and passes them to ``events``."""
         ready = dict(self._poller.poll(self._poll_timeout_ms(timeout_ms)))
         self._wakeup.clear()
-        if self._gatekeeper.socket in ready:
-            self._gatekeeper.answer()
+        if self._authenticator.socket in ready:
+            self._authenticator.answer()
         if self._peers.fileno() in ready:
             self._peers.read_monitors()
         if self._peers.reopens_at_ms() is not None:
@@ -255,7 +255,7 @@ class Transport:
         self._peers.close()
         for socket in self._receivers:
             socket.close(0)
-        self._gatekeeper.close()
+        self._authenticator.close()
         self._wakeup.close()
         self._context.term()
 

@@ -44,8 +44,8 @@ class FaultPoint(StrEnum):
     COMMITTED = "committed"  # a transactional sink has committed; only this thread knows
     TAKEN_IN = "taken in"  # a journalled source has received bytes of its producer; no other process has them
     ACKNOWLEDGED = "acknowledged"  # the producer was told that its bytes are replicated
-    OUTSIDE_OPENED = "outside opened"  # an immediate sink has registered with its external system
-    OUTSIDE_WRITTEN = "outside written"  # the external system has the rows; only this thread knows
+    SINK_OPENED = "sink opened"  # an immediate sink has registered with its external system
+    SINK_WRITTEN = "sink written"  # the external system has the rows; only this thread knows
     VIEW_ISSUED = "view issued"
     ROLLBACK_ISSUED = "rollback issued"
 

@@ -37,13 +37,13 @@ class Overlay(dict[Any, Any]):
     task.
     """
 
-    __slots__ = ("_left", "below", "deleted", "is_merging")
+    __slots__ = ("_left", "frozen", "deleted", "is_merging")
 
-    def __init__(self, below: Entries) -> None:
+    def __init__(self, frozen: Entries) -> None:
         super().__init__()
-        self.below = below
+        self.frozen = frozen
         self.deleted: dict[Any, None] = {}
-        """Keys deleted since, which still exist in ``below``. A key that was set again is in the overlay too."""
+        """Keys deleted since, which still exist in ``frozen``. A key that was set again is in the overlay too."""
         self.is_merging = False
         self._left = 0
 
@@ -58,13 +58,13 @@ class Overlay(dict[Any, Any]):
         value = _get(self, key, _ABSENT)
         if value is not _ABSENT:
             return value
-        if not self.deleted and type(value := self.below.get(key, _ABSENT)) in IMMUTABLE:
+        if not self.deleted and type(value := self.frozen.get(key, _ABSENT)) in IMMUTABLE:
             return value
         value = self._from_frozen(key)
         return default if value is _ABSENT else value
 
     def __contains__(self, key: object) -> bool:
-        return _contains(self, key) or (key in self.below and key not in self.deleted)
+        return _contains(self, key) or (key in self.frozen and key not in self.deleted)
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
         """Behaves as ``dict.pop``.
@@ -74,7 +74,7 @@ class Overlay(dict[Any, Any]):
         value = self.get(key, _ABSENT)
         if value is not _ABSENT:
             _pop(self, key, None)
-            if key in self.below:
+            if key in self.frozen:
                 self.deleted[key] = None
             return value
         if default is _ABSENT:
@@ -82,8 +82,8 @@ class Overlay(dict[Any, Any]):
         return default
 
     def _from_frozen(self, key: Any) -> Any:
-        """Returns a value of ``below``; as a copy if it is mutable, because frozen entries must not change."""
-        value = self.below.get(key, _ABSENT)
+        """Returns a value of ``frozen``; as a copy if it is mutable, because frozen entries must not change."""
+        value = self.frozen.get(key, _ABSENT)
         if value is _ABSENT or key in self.deleted:
             return _ABSENT
         if not self.is_merging and not _is_immutable(value):
@@ -91,14 +91,14 @@ class Overlay(dict[Any, Any]):
         return value
 
     @property
-    def is_untouched(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Returns whether nothing has changed since the entries were frozen."""
         return not len(self) and not self.deleted
 
     def merged(self) -> Entries:
         """Returns all entries in order in a new dict; the frozen entries stay unchanged."""
         entries: Entries = {}
-        for key, value in self.below.items():
+        for key, value in self.frozen.items():
             if _contains(self, key):
                 value = self[key]
             if key not in self.deleted:
@@ -106,8 +106,8 @@ class Overlay(dict[Any, Any]):
         entries.update(self)
         return entries
 
-    def melt(self, entries_max: int) -> bool:
-        """Merges the changes since the last call and ``entries_max`` more into ``below``.
+    def merge_overlay(self, entries_max: int) -> bool:
+        """Merges the changes since the last call and ``entries_max`` more into ``frozen``.
 
         Returns whether all are merged.
 
@@ -119,10 +119,10 @@ class Overlay(dict[Any, Any]):
         for key in list(islice(self.deleted, entries_max)):
             entries_max -= 1
             del self.deleted[key]
-            self.below.pop(key, None)
+            self.frozen.pop(key, None)
         if not self.deleted:  # keys that were deleted and set again come last
             for key in list(islice(self, entries_max)):
-                self.below[key] = _pop(self, key)
+                self.frozen[key] = _pop(self, key)
         self._left = len(self) + len(self.deleted)
         return not self._left
 
@@ -138,7 +138,7 @@ _contains = dict.__contains__
 _pop = dict.pop
 
 
-class LaterPieces:
+class FrozenPieces:
     """Frozen entries that any thread may encode by iterating, repeatedly, until they are released."""
 
     __slots__ = ("_before", "_tables", "is_released")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from clonos.operators.state.frozen_entries import LaterPieces, Overlay
+from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.state_changes import (
     Entries,
     Section,
@@ -124,7 +124,7 @@ class StateBackend:
         self._restored = {} if image is None else image.tables
         self._tables: dict[str, Table] = {}
         self._dropped: dict[str, None] = {}
-        self._reading: list[LaterPieces] = []
+        self._reading: list[FrozenPieces] = []
         self._is_frozen = False
         """Whether some table has an overlay: its snapshot is being read, or it is being merged."""
 
@@ -158,12 +158,12 @@ class StateBackend:
             sections += encode_sections(name, self._tables[name].entries, keys)
         return self._end(full, sections)
 
-    def take(self, full: bool) -> tuple[bytes, LaterPieces | None]:
+    def take(self, full: bool) -> tuple[bytes, FrozenPieces | None]:
         """Encodes changes up to the inline limit and freezes the rest, which the returned pieces encode later.
 
         Raises: StateUnsupported: a value cannot be stored.
         """
-        self.melt(ALL)
+        self.merge_overlay(ALL)
         if self._reading:  # only one snapshot is frozen at a time; the changes since are few
             return self.changes(full), None
         sections: list[Section] = []
@@ -178,12 +178,12 @@ class StateBackend:
                     break
             if rest := list(keys):
                 later[name] = (self._frozen(table), rest)
-        return self._end(full, sections), self._read(LaterPieces(later)) if later else None
+        return self._end(full, sections), self._read(FrozenPieces(later)) if later else None
 
-    def whole(self) -> LaterPieces | None:
+    def whole(self) -> FrozenPieces | None:
         """Returns all state as of the ``take`` just made; None while earlier frozen entries are being read."""
         over = [table.entries for table in self._tables.values() if isinstance(table.entries, Overlay)]
-        if not all(overlay.is_untouched for overlay in over):
+        if not all(overlay.is_unchanged for overlay in over):
             return None
         sections: list[Section] = []
         later: dict[str, tuple[Entries, list[Any] | None]] = {}
@@ -194,9 +194,9 @@ class StateBackend:
                 sections += encode_sections(name, table.entries)
             else:
                 later[name] = (self._frozen(table), None)
-        return self._read(LaterPieces(later, (encode_piece(tuple(sections), is_full=True),)))
+        return self._read(FrozenPieces(later, (encode_piece(tuple(sections), is_full=True),)))
 
-    def melt(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
+    def merge_overlay(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
         """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
         if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
             return
@@ -204,8 +204,8 @@ class StateBackend:
         self._is_frozen = False
         for table in self._tables.values():
             if isinstance(overlay := table.entries, Overlay):
-                if overlay.melt(entries_max):
-                    table.entries = overlay.below
+                if overlay.merge_overlay(entries_max):
+                    table.entries = overlay.frozen
                 else:
                     self._is_frozen = True
 
@@ -234,8 +234,8 @@ class StateBackend:
         if not isinstance(table.entries, Overlay):
             table.entries = Overlay(table.entries)
             self._is_frozen = True
-        return table.entries.below
+        return table.entries.frozen
 
-    def _read(self, pieces: LaterPieces) -> LaterPieces:
+    def _read(self, pieces: FrozenPieces) -> FrozenPieces:
         self._reading.append(pieces)
         return pieces

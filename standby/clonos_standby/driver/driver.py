@@ -129,7 +129,7 @@ class Driver:
             plan.binding,
             new_keys(),
             silence_ms=self._options.lease_ms,
-            admits_strangers=True,
+            admits_unknown=True,
             address_rewriter=plan.address_rewriter,
         )
         self._inbox = Inbox(self._transport.wake)
@@ -285,7 +285,7 @@ class Driver:
     def _update_admission(self) -> None:
         """Admits unknown keys only while a requested slot has not registered."""
         is_awaited = any(order.slot is None and not order.has_ended for order in self._orders.values())
-        self._transport.let_strangers_in(is_awaited)
+        self._transport.admit_unknown(is_awaited)
 
     def on_peer_gone(self, slot: SlotId) -> None:
         """Reports to the coordinator that no process listens at the slot's address any more."""

@@ -148,7 +148,7 @@ class EffectExecutor:
 
     def _set_output_budget(self, asked: effect.SetOutputBudget) -> None:
         if (found := self._tasks.get((asked.task, asked.thread))) is not None:
-            found.room.allow(asked.budget_bytes, asked.handled_bytes)
+            found.output_budget.allow(asked.budget_bytes, asked.handled_bytes)
 
     # ------------------------------------------------------------------ store and disk
 

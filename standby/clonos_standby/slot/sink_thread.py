@@ -110,7 +110,7 @@ class SinkThread:
         registration = self._persist(lambda connection: connection.register(self._identity, self._restored_number))
         self._is_registered = True
         if self._faults is not None:
-            self._faults.reach(FaultPoint.OUTSIDE_OPENED, self._identity.task_name)
+            self._faults.reach(FaultPoint.SINK_OPENED, self._identity.task_name)
         self._post(SinkOpened(self._task, self._incarnation, registration.next_number, registration.superseded_next))
         while (write := self._next()) is not None:
             if isinstance(write, int):
@@ -120,7 +120,7 @@ class SinkThread:
             self._current_range = InputRange(self._channel, first_seq, count)
             next_number = self._persist(lambda connection, f=first_seq, r=rows: connection.write(f, r))
             if self._faults is not None:
-                self._faults.reach(FaultPoint.OUTSIDE_WRITTEN, self._identity.task_name, str(next_number))
+                self._faults.reach(FaultPoint.SINK_WRITTEN, self._identity.task_name, str(next_number))
             self._post(SinkConfirmed(self._task, self._incarnation, next_number))
 
     def _forget(self, before_number: int) -> None:

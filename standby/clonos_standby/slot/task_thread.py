@@ -63,7 +63,7 @@ class TaskThread:
         self._replicated_moved = Event()
         self._announced = Event()
         self._replicated_bytes = -1
-        self.room = OutputBudget(lambda: self._commands.put(BudgetChanged()))
+        self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
@@ -165,13 +165,13 @@ class TaskThread:
         """Passes the emission to the I/O thread; blocks only while that is overloaded."""
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
-        self.room.spend(emission.cost_bytes)
+        self.output_budget.spend(emission.cost_bytes)
         self._post(StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_budget()
 
     def budget_bytes(self) -> int:
         """Returns the bytes that the next step may produce."""
-        return self.room.left_bytes()
+        return self.output_budget.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Requests credit up to ``next_seq``."""

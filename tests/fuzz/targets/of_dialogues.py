@@ -37,9 +37,9 @@ from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceStep, LogLost
 from tests.fuzz.hostile import Sent, as_sent, hostile, message_of
 from tests.fuzz.target import Several, Target
-from tests.harnesses.coordinator_dialogue import Dialogue as CoordinatorDialogue
+from tests.harnesses.coordinator_dialogue import CoordinatorDialogue
 from tests.harnesses.recording_shell import RecordingShell
-from tests.harnesses.slot_dialogue import Dialogue as SlotDialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 from tests.unit.core.wire.test_messages import KINDS, example
 
 TESTS: Final = Path(__file__).parents[2]

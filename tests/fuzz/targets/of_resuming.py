@@ -27,7 +27,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.ports.operator_chain import NothingToRead, StepFailed
 from clonos.core.values import ValueMalformed, encode_rows
-from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import WriterContext
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.split_source import PositionMalformed, SourceChanged
@@ -157,7 +157,7 @@ def _parts() -> list[Target]:
 
     def commit_several(data: bytes) -> None:
         sinks = (collect(), collect())
-        several = SeveralSinks(sinks)
+        several = CombinedSinks(sinks)
         several.prepare_output(JOB, resume=False, overwrite=False)
         several.commit(JOB, 1, [data])
 

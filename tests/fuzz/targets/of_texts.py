@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from clonos import config
-from clonos.config import OptionIllTyped, OptionUnknown, settle
+from clonos.config import OptionIllTyped, OptionUnknown, resolve_settings
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER, ScenarioRefused, parse_scenarios
 from tests.fuzz.folders import new_folder
@@ -58,7 +58,7 @@ def targets() -> list[Target]:
 
     def read_file(data: bytes) -> None:
         path.write_bytes(data)
-        settle({}, environment={}, file=path)
+        resolve_settings({}, environment={}, file=path)
 
     return [
         Target("clonos.toml", of_bytes(samples, words), read_file, CONFIG_ERRORS, share=5),
@@ -88,8 +88,8 @@ def _read_pairs(data: bytes) -> None:
     pairs = [line.partition("=") for line in data.decode("utf-8", "surrogatepass").split("\n")]
     values = {key: value for key, _, value in pairs}
     variables = {f"{config.VARIABLE_PREFIX}{key.upper()}": value for key, value in values.items()}
-    settle({}, command_line=values, environment={}, file=config.NO_FILE)
-    settle({}, environment=variables, file=config.NO_FILE)
+    resolve_settings({}, command_line=values, environment={}, file=config.NO_FILE)
+    resolve_settings({}, environment=variables, file=config.NO_FILE)
 
 
 def _read_scenario(data: bytes) -> None:

@@ -43,7 +43,7 @@ def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_ke
     reported = tmp_path / "told"
     reported.mkdir()
 
-    def tell(number: int, idempotency_key: str) -> int:
+    def call(number: int, idempotency_key: str) -> int:
         with (reported / f"{number}").open("a", encoding="utf-8") as file:
             file.write(idempotency_key + "\n")
         if number in (7, 23) and not (reported / f"died {number}").exists():
@@ -52,7 +52,7 @@ def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_ke
         return number * number
 
     job = Job("telling", slots="process", checkpoint_every="100ms", store=tmp_path / "store")
-    numbers = job.source(values(range(40))).map_async(tell, capacity=3, name="tell")
+    numbers = job.source(values(range(40))).map_async(call, capacity=3, name="tell")
     numbers.sink(files.jsonl(tmp_path / "output"))
     result = job.run()
     assert len(result.status.recoveries) >= 1

@@ -46,7 +46,7 @@ def test_a_slot_that_lost_its_coordinator_ends_itself_and_leaves_no_file(
 def test_a_slot_that_no_coordinator_accepts_ends_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.chmod(tmp_path, 0o700)
     options = Options(orphan_after_ms=50, slots_wait_ms=50, heartbeat_ms=20)
-    with closing(Station(COORDINATOR, tmp_path / "coordinator", admits_strangers=True)) as silent:
+    with closing(Station(COORDINATOR, tmp_path / "coordinator", admits_unknown=True)) as silent:
         address = silent.transport.control_address
         with caplog.at_level(logging.INFO, "clonos.slot"):
             run_slot(launch_spec(tmp_path, options, address), "domain")

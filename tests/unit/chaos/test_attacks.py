@@ -21,7 +21,7 @@ from clonos_chaos.real.runner_watch import MemoryWatch
 from clonos_chaos.scenario.scenario import FaultKind, ScenarioLimits, Weapon
 from clonos_chaos.scenario.scenario_file import ScenarioRefused, find_scenario, parse_scenarios, read_scenarios
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 from tests.unit.io.net.transports import Station
 
 LIAR = SlotId(1)
@@ -31,17 +31,17 @@ def _reported(message: Message) -> Message:
     return codec.decode_message(codec.encode_message(message), "a liar")
 
 
-def _heartbeat(dialogue: Dialogue) -> list[str]:
+def _heartbeat(dialogue: SlotDialogue) -> list[str]:
     """Messages of the slot at a heartbeat, without their numbers."""
     return [re.sub(r"message \d+", "message", line) for line in dialogue.run("tick")]
 
 
 def test_each_false_message_to_a_slot_is_ignored_or_costs_its_connection() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in (
         "slot 2",
         "view 1  a 1@1 fresh standbys=2  b 1@2 fresh keepers=3 standbys=3  c 1@3 fresh keepers=2 standbys=2",
-        "statement b->c",
+        "handshake b->c",
         "batch a->b x first=0 log=a[0!:r1]",
     ):
         dialogue.run(command)
@@ -90,7 +90,7 @@ def test_each_false_message_to_a_coordinator_is_ignored_or_costs_its_connection(
 def test_a_slot_of_an_attacked_job_hands_its_keys_and_peers_to_the_attacker(tmp_path: Path) -> None:
     thief = Thief(str(tmp_path / "loot"))
     one = Station(1, use_curve=True, rewriter=thief)
-    driver = Station(COORDINATOR, use_curve=True, admits_strangers=True, rewriter=thief)
+    driver = Station(COORDINATOR, use_curve=True, admits_unknown=True, rewriter=thief)
     try:
         one.knows(driver)
         driver.knows(one)

@@ -13,7 +13,7 @@ import pytest
 from clonos.core.model.errors import EnvironmentFault
 from clonos_chaos.runs import chaos_suite
 from clonos_chaos.runs.chaos_suite import RUNS_FILE, SUMMARY_FILE, SuiteOptions, run_chaos_suite, tasks_of
-from clonos_chaos.runs.cli import everything as run_command
+from clonos_chaos.runs.cli import chaos_suite as run_command
 from clonos_chaos.runs.runner import Where
 from clonos_chaos.scenario.run_record import RunRecord
 from clonos_chaos.scenario.scenario_file import SHIPPED_FOLDER

@@ -17,7 +17,7 @@ from clonos.config import (
     describe,
     duration_ns,
     keys,
-    settle,
+    resolve_settings,
     size_bytes,
 )
 from clonos.core.model.errors import JobError
@@ -27,7 +27,7 @@ NO_FILE = Path("no-such-file.toml")
 
 
 def test_an_option_that_is_not_set_has_its_default() -> None:
-    settings = settle({}, environment={}, file=NO_FILE)
+    settings = resolve_settings({}, environment={}, file=NO_FILE)
     assert settings.core == Options()
     assert settings.run.slots is SlotKind.SPARK
     assert settings.origins == {}
@@ -36,7 +36,7 @@ def test_an_option_that_is_not_set_has_its_default() -> None:
 def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text('checkpoint_every = "2s"\nstandbys = 2\nparallelism = 2\n', "utf-8")
-    settings = settle(
+    settings = resolve_settings(
         {"checkpoint_every": "1s", "standbys": 1, "parallelism": 1, "keepers": 3},
         command_line={"checkpoint_every": "4s"},
         environment={"CLONOS_CHECKPOINT_EVERY": "3s", "CLONOS_STANDBYS": "3", "HOME": "/"},
@@ -79,7 +79,7 @@ def test_each_source_of_options_overrides_the_previous_one(tmp_path: Path) -> No
     ],
 )
 def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expected: object) -> None:
-    settings = settle({key: value}, environment={}, file=NO_FILE)
+    settings = resolve_settings({key: value}, environment={}, file=NO_FILE)
     assert describe(settings)[key] == expected
 
 
@@ -114,17 +114,17 @@ def test_a_value_is_read_as_the_type_of_its_option(key: str, value: object, expe
 )
 def test_a_value_of_the_wrong_type_is_refused_with_the_expected_type(key: str, value: object) -> None:
     with pytest.raises(OptionIllTyped, match=f"the keyword sets the option '{key}'.*expected"):
-        settle({key: value}, environment={}, file=NO_FILE)
+        resolve_settings({key: value}, environment={}, file=NO_FILE)
 
 
 def test_an_unknown_keyword_is_refused_with_the_nearest_option() -> None:
     with pytest.raises(OptionUnknown, match=r"the keyword sets 'chekpoint_every'.*did you mean 'checkpoint_every'"):
-        settle({"chekpoint_every": "5s"}, environment={}, file=NO_FILE)
+        resolve_settings({"chekpoint_every": "5s"}, environment={}, file=NO_FILE)
 
 
 def test_an_unknown_variable_is_refused_with_its_spelling() -> None:
     with pytest.raises(OptionUnknown, match=r"CLONOS_STANBYS.*did you mean 'CLONOS_STANDBYS'"):
-        settle({}, environment={"CLONOS_STANBYS": "1"}, file=NO_FILE)
+        resolve_settings({}, environment={"CLONOS_STANBYS": "1"}, file=NO_FILE)
 
 
 def test_an_unknown_key_of_the_file_is_refused_with_the_files_name(tmp_path: Path) -> None:
@@ -133,30 +133,30 @@ def test_an_unknown_key_of_the_file_is_refused_with_the_files_name(tmp_path: Pat
     with pytest.raises(
         OptionUnknown, match=r"clonos\.toml sets 'checkpoint_every_ms'.*did you mean 'checkpoint_every'"
     ):
-        settle({}, environment={}, file=file)
+        resolve_settings({}, environment={}, file=file)
 
 
 def test_a_key_that_resembles_no_option_is_refused_with_all_options() -> None:
     with pytest.raises(OptionUnknown, match=r"the options are:.*checkpoint_every"):
-        settle({"zzzzqqq": 1}, environment={}, file=NO_FILE)
+        resolve_settings({"zzzzqqq": 1}, environment={}, file=NO_FILE)
 
 
 def test_the_variables_of_a_test_run_are_not_options() -> None:
-    assert settle({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
+    assert resolve_settings({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every: 5s\n", "utf-8")
     with pytest.raises(JobError, match=r"clonos\.toml is not TOML"):
-        settle({}, environment={}, file=file)
+        resolve_settings({}, environment={}, file=file)
 
 
 def test_a_file_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("py_files = " + "[" * 5_000, "utf-8")
     with pytest.raises(JobError, match=r"clonos\.toml is not TOML"):
-        settle({}, environment={}, file=file)
+        resolve_settings({}, environment={}, file=file)
 
 
 def test_errors_survive_pickling() -> None:
@@ -179,6 +179,6 @@ def test_a_written_size_is_its_number_times_its_unit(number: int, unit: str) -> 
 
 
 def test_replicas_together_with_a_sharing_depth_are_refused_with_the_place_of_each() -> None:
-    assert settle({"replicas": 1}, environment={}, file=NO_FILE).core.replicas == 1
+    assert resolve_settings({"replicas": 1}, environment={}, file=NO_FILE).core.replicas == 1
     with pytest.raises(JobError, match=r"the environment sets replicas and the keyword sets sharing_depth"):
-        settle({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)
+        resolve_settings({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 
-from clonos.spark.slots import why_refused
+from clonos.spark.slots import failure_reason
 
 OUTPUT = """Job aborted due to stage failure: Lost task 0.0 in stage 0.0 (TID 0): org.apache.spark.SparkException:
 Error from python worker:
@@ -19,6 +19,6 @@ Driver stacktrace:"""
 
 
 def test_a_python_that_does_not_start_is_reported_with_its_error_and_path() -> None:
-    reported = why_refused(PySparkException(OUTPUT)).splitlines()
+    reported = failure_reason(PySparkException(OUTPUT)).splitlines()
     assert reported[0] == "Error from python worker: Traceback (most recent call last):"
     assert reported[-3:] == ["ModuleNotFoundError: No module named 'clonos_standby'", "PYTHONPATH was:", ".:services"]

@@ -8,7 +8,7 @@ from clonos.spark.java import JavaUnfit, check_java, major_version
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_402"', 8),

@@ -11,7 +11,7 @@ import pytest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputForeign, SplitMalformed
-from clonos.connectors.filesystem.file_patterns import could_find, find_files
+from clonos.connectors.filesystem.file_patterns import could_match, find_files
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import PARTS
@@ -41,7 +41,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_pattern_accepts_exactly_the_paths_that_it_finds_in_a_tree(tree: Path, pattern: str) -> None:
     patterns = [pattern.format(here=tree.name)]
     found = find_files("files.lines", patterns, readable_files)
-    assert [name for name in TREE if could_find(patterns, f"{tree}/{name}")] == [
+    assert [name for name in TREE if could_match(patterns, f"{tree}/{name}")] == [
         name for name in TREE if f"{tree}/{name}" in found
     ]
     assert found
@@ -53,7 +53,7 @@ def test_a_pattern_accepts_exactly_the_paths_that_it_finds_in_a_tree(tree: Path,
     ["/etc/passwd", "etc/passwd", "", "/", "{tree}/../x.txt", "{tree}/sub/../../x.txt", "{tree}//a.txt", "{tree}/"],
 )
 def test_a_pattern_accepts_no_path_elsewhere_or_with_parent_references(tree: Path, pattern: str, path: str) -> None:
-    assert not could_find([pattern.format(here=tree.name)], path.format(tree=tree))
+    assert not could_match([pattern.format(here=tree.name)], path.format(tree=tree))
 
 
 def test_the_folder_of_an_output_is_read_as_its_parts(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_the_folder_of_an_output_is_read_as_its_parts(tmp_path: Path) -> None:
     sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
     (path,) = find_files("files.jsonl", [str(tmp_path / "out")], readable_files)
-    assert could_find([str(tmp_path / "out")], path)
-    assert not could_find([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/../x.jsonl")
-    assert not could_find([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/passwd")
+    assert could_match([str(tmp_path / "out")], path)
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/../x.jsonl")
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/passwd")
 
 
 SOURCES: dict[str, Any] = {"lines": files.lines, "jsonl": files.jsonl, "parquet": files.parquet}

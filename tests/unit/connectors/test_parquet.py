@@ -151,7 +151,7 @@ def test_a_schema_makes_parts_alike(tmp_path: Path) -> None:
 
 def test_large_parts_have_several_row_groups(tmp_path: Path) -> None:
     path = str(tmp_path / "large.parquet")
-    file = DurableFile.beside(path)
+    file = DurableFile.create_beside(path)
     part = ParquetRows(file, None, group_rows=10)
     for row in ROWS:
         part.rows([row])

@@ -11,12 +11,12 @@ from clonos.core.coordinator.checkpoint_ledger import with_counted
 from clonos.core.coordinator.coordinator_effects import JobDone
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.coordinator.coordinator_state import CoordinatorState
-from tests.harnesses.ideal_cluster import World
+from tests.harnesses.ideal_cluster import IdealCluster
 
 
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_every_random_schedule_ends_the_job_without_breaking_a_rule(seed: int) -> None:
-    world = World(seed)
+    world = IdealCluster(seed)
     world.run()
     assert isinstance(world.ending, JobDone), world.ending
     assert world.watch.completed[-1].is_final
@@ -24,7 +24,7 @@ def test_every_random_schedule_ends_the_job_without_breaking_a_rule(seed: int) -
 
 def test_one_seed_gives_the_same_world_every_time() -> None:
     def story(seed: int) -> tuple[object, ...]:
-        world = World(seed)
+        world = IdealCluster(seed)
         world.run()
         return world.now_ms, world.watch.view, world.watch.completed
 
@@ -36,7 +36,7 @@ def test_one_seed_gives_the_same_world_every_time() -> None:
 
 def _is_noticed(seeds: range) -> bool:
     for seed in seeds:
-        world = World(seed)
+        world = IdealCluster(seed)
         try:
             world.run()
         except AssertionError:

@@ -11,7 +11,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, View
 from clonos.core.wire.recovery_messages import JournalLost, LogLost
-from clonos.job.status_view import draw
+from clonos.job.status_view import build_status
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, live_chain, of_kind, sent
 
 
@@ -211,7 +211,7 @@ def test_a_task_without_any_slot_waits_in_the_view_until_one_registers() -> None
     harness.form("ab", slots=2)
     harness.gone(1, 2)
     assert [p.slot for p in harness.view.placements] == [None, None, None]
-    shown = draw("id", False, (), harness.coordinator).tasks[0]
+    shown = build_status("id", False, (), harness.coordinator).tasks[0]
     assert (shown.slot, shown.pid, shown.phase) == (0, 0, TaskPhase.WAITING)
     waiting = harness.of(0).incarnation
     effects = harness.register(9, "c")

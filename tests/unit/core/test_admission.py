@@ -53,7 +53,7 @@ from clonos.core.wire.recovery_messages import (
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import chain_of, number, placement, view
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 PLAN = chain_of(3, is_journalled=True)
 LIFE = Incarnation(number(1))
@@ -225,19 +225,19 @@ def test_a_message_from_a_coordinator_is_malformed_for_a_coordinator() -> None:
 
 
 def test_a_slot_without_a_view_sends_no_reply() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     dialogue.run("slot 2")
     with pytest.raises(MessageMalformed, match="view 0"):
         dialogue.post(MessageReceived(PEER, msgspec.structs.replace(QUESTION, view=ViewNumber(0))))
 
 
-def _sender_of_c() -> Dialogue:
+def _sender_of_c() -> SlotDialogue:
     """b lives here: it has sent three elements, of which a checkpoint covers two."""
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in (
         "slot 2",
         "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
-        "statement b->c",
+        "handshake b->c",
         "emission b out=x",
         "emission b log=s1 out=y snapshot=1 in=1 out_at=3",
         "written snapshots/1/000000000001-100000001-full",
@@ -251,47 +251,47 @@ def _sender_of_c() -> Dialogue:
 def test_a_handshake_for_elements_before_the_checkpoint_is_malformed() -> None:
     dialogue = _sender_of_c()
     with pytest.raises(MessageMalformed, match=r"channel 1 .* asks for element 0, the log begins with 3"):
-        dialogue.run("statement b->c session=2 next=0")
-    assert dialogue.run("statement b->c session=3 next=3")[0].endswith("z (1) from 3 with b[2!]")
+        dialogue.run("handshake b->c session=2 next=0")
+    assert dialogue.run("handshake b->c session=3 next=3")[0].endswith("z (1) from 3 with b[2!]")
 
 
 def test_an_early_handshake_for_elements_before_the_checkpoint_is_ignored() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3", "read task b.2 1 in=4 out=3"):
         dialogue.run(command)
-    dialogue.run("statement b->c next=1 claim=1")
-    dialogue.run("answer b.2 c from=3 has=b[7!:s1]")
-    assert dialogue.run("statement b->c session=2 next=3 claim=3")[-1].endswith("b.2 replaying")
+    dialogue.run("handshake b->c next=1 received=1")
+    dialogue.run("log_reply b.2 c from=3 has=b[7!:s1]")
+    assert dialogue.run("handshake b->c session=2 next=3 received=3")[-1].endswith("b.2 replaying")
 
 
 def test_a_checkpoint_completed_too_early_ends_the_session_of_a_receiver_that_lacks_it() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in (
         "slot 2",
         "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
-        "statement b->c credit=0",
+        "handshake b->c credit=0",
         "emission b out=x",
         "emission b log=s1 out=y snapshot=1 in=1 out_at=3",
         "written snapshots/1/000000000001-100000001-full",
         "completed 1 b=2",
     ):
         dialogue.run(command)
-    dialogue.run("statement b->c credit=1000")
+    dialogue.run("handshake b->c credit=1000")
     assert not dialogue.slot.hosted[TaskId(1)].outputs.senders[ChannelId(1)].session
 
 
 def test_a_log_copy_that_begins_after_the_checkpoint_is_malformed() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in ("slot 5", "view 2  a 1@1  b 2@5 restore=1 log=7 of=1  c 1@3"):
         dialogue.run(command)
     with pytest.raises(MessageMalformed, match=r"slot 3 .* begins at 8, behind 7"):
-        dialogue.run("answer b.2 c from=3 has=b[8!:s1]")
-    assert dialogue.run("answer b.2 c from=3 has=b[7!:s1]") == []
+        dialogue.run("log_reply b.2 c from=3 has=b[8!:s1]")
+    assert dialogue.run("log_reply b.2 c from=3 has=b[7!:s1]") == []
 
 
 @pytest.mark.parametrize("payload", [b"\xc1", b"\x91\xc4\x01\x00", b"\x91" * 5_000])
 def test_a_standby_without_a_sent_snapshot_fetches_it_from_the_store(payload: bytes) -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh"):
         dialogue.run(command)
     dialogue.post(MessageReceived(SlotId(2), StandbyUpdate(TaskId(1), LIFE, ONE, None, ("object-1",)), payload))
@@ -299,7 +299,7 @@ def test_a_standby_without_a_sent_snapshot_fetches_it_from_the_store(payload: by
 
 
 def test_a_standby_with_a_wrong_sent_snapshot_fetches_its_own_from_the_store() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in ("slot 5", "view 1  a 1@1 fresh  b 1@2 fresh standbys=5  c 1@3 fresh", "update b.1 1"):
         dialogue.run(command)
     (update, data), *_ = dialogue.slot.backups.standbys[TaskId(1)].held

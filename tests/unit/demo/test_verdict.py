@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clonos.demo.text import carried_lines, words_in, words_of, write_text
-from clonos.demo.verdict import Verdict, answers_given, as_far_as_asked, committed_rows, judge, silence_ms
+from clonos.demo.text import topic_lines, words_in, words_of, write_text
+from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, silence_ms, words_read
 
 WORDS = [("a:0:0", "the"), ("a:0:1", "cat"), ("a:8:0", "the")]
 COUNTS = [{"word": "the", "count": 2, "identities": ["a:0:0", "a:8:0"]}]
@@ -103,7 +103,7 @@ def test_a_truncated_line_of_the_log_does_not_count(tmp_path: Path) -> None:
 
 def test_the_verdict_on_a_stopped_job_covers_words_up_to_the_last_requested_line() -> None:
     words = [*WORDS, ("a:8:1", "dog"), ("a:20:0", "end"), ("b:0:0", "other")]
-    assert list(as_far_as_asked(words, [("a:8:0", True), ("a:0:1", False)])) == words[:4]
+    assert list(words_read(words, [("a:8:0", True), ("a:0:1", False)])) == words[:4]
 
 
 def test_a_silence_is_the_longest_pause_that_touches_the_span() -> None:
@@ -118,10 +118,10 @@ def test_the_text_is_distributed_over_the_files_without_loss(tmp_path: Path) -> 
     paths = write_text(tmp_path, lines=11, files=3)
     written = [path.read_text("utf-8").splitlines() for path in paths]
     assert [len(lines) for lines in written] == [4, 4, 3]
-    assert [line for lines in written for line in lines] == carried_lines()[:11]
+    assert [line for lines in written for line in lines] == topic_lines()[:11]
 
 
 def test_every_word_has_a_unique_identity(tmp_path: Path) -> None:
     paths = write_text(tmp_path, lines=50, files=2)
     found = list(words_in(paths))
-    assert len({identity for identity, _ in found}) == len(found) == sum(len(words_of(x)) for x in carried_lines()[:50])
+    assert len({identity for identity, _ in found}) == len(found) == sum(len(words_of(x)) for x in topic_lines()[:50])

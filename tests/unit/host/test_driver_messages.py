@@ -109,7 +109,7 @@ def test_unknown_keys_may_connect_only_while_a_slot_is_awaited(driver: Driver) -
     seen: list[bool] = []
 
     def look() -> None:
-        seen.append(driver._transport._gatekeeper.admits_strangers)
+        seen.append(driver._transport._authenticator.admits_unknown)
 
     for _ in range(2):
         driver._order(())

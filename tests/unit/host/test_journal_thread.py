@@ -20,7 +20,7 @@ from clonos.operators.journal_source import END_OF_JOURNAL
 from clonos_services import clock
 from clonos_standby.slot import journal_thread
 from clonos_standby.slot.journal_thread import JournalThread, JournalThreads
-from tests.harnesses.hand_waits import HandEvent, Plan
+from tests.harnesses.hand_waits import PlannedEvent, WaitPlan
 from tests.harnesses.lone_slot import LIMIT_S, WaitingInbox, lone_surroundings, small_image
 
 LIFE = (TaskId(0), Incarnation(7))
@@ -47,7 +47,7 @@ class JournalInbox(WaitingInbox):
         return data
 
 
-class Bench:
+class JournalHarness:
     """A server, a job that reads from it, and what its thread tells."""
 
     def __init__(self, server: socket.socket) -> None:
@@ -110,17 +110,17 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench() -> Iterator[JournalHarness]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(LIMIT_S)
-        made = Bench(server)
+        made = JournalHarness(server)
         yield made
         for thread in made.threads.close_all():
             thread.join(LIMIT_S)
             assert not thread.is_alive()
 
 
-def test_whole_lines_are_delivered_and_the_server_receives_replicated_offsets(bench: Bench) -> None:
+def test_whole_lines_are_delivered_and_the_server_receives_replicated_offsets(bench: JournalHarness) -> None:
     with bench.open(100) as connection:
         connection.sendall(b"one\ntwo\nthr")
         assert bench.reported.journal(8) == b"one\ntwo\n"
@@ -132,7 +132,7 @@ def test_whole_lines_are_delivered_and_the_server_receives_replicated_offsets(be
         assert connection.recv(100) == b"114\n"
 
 
-def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(bench: Bench) -> None:
+def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(bench: JournalHarness) -> None:
     with bench.open() as connection:
         connection.sendall(b"one\n")
         connection.shutdown(socket.SHUT_WR)
@@ -143,8 +143,8 @@ def test_the_end_of_the_stream_is_delivered_and_the_last_acknowledgement_sent(be
 
 
 def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, source, reported = Plan(), TimedSource(), JournalInbox()
-    monkeypatch.setattr(journal_thread, "Event", partial(HandEvent, plan))
+    plan, source, reported = WaitPlan(), TimedSource(), JournalInbox()
+    monkeypatch.setattr(journal_thread, "Event", partial(PlannedEvent, plan))
     thread = JournalThread(lone_surroundings(small_image(), reported), source, "pushed/0", 0, *LIFE)  # type: ignore[arg-type]
     thread.hold(True)
     received_while_held: list[int] = []
@@ -161,7 +161,7 @@ def test_a_paused_connection_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert reported.next() == ("ProducerDataRead", END_OF_JOURNAL)
 
 
-def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None:
+def test_a_server_that_closes_during_a_pause_loses_no_line(bench: JournalHarness) -> None:
     with bench.open() as connection:
         bench.threads.hold(*LIFE, True)
         connection.sendall(b"one\n")
@@ -169,7 +169,7 @@ def test_a_server_that_closes_during_a_pause_loses_no_line(bench: Bench) -> None
     assert bench.reported.journal(5) == b"one\n" + END_OF_JOURNAL
 
 
-def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: Bench) -> None:
+def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: JournalHarness) -> None:
     with bench.open() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
     name, error = bench.reported.next()
@@ -179,14 +179,14 @@ def test_a_broken_connection_is_reported_and_a_new_one_can_be_opened(bench: Benc
         assert bench.reported.journal(4) == b"one\n"
 
 
-def test_a_server_that_does_not_listen_is_reported(bench: Bench) -> None:
+def test_a_server_that_does_not_listen_is_reported(bench: JournalHarness) -> None:
     bench.server.close()
     bench.threads.open(*LIFE, 0)
     name, error = bench.reported.next()
     assert (name, "Start the server that sends the lines" in error) == ("ProducerFailed", True)
 
 
-def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: Bench) -> None:
+def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: JournalHarness) -> None:
     with bench.open() as connection:
         connection.sendall(b"x" * 101)
         name, failed = bench.reported.next()
@@ -194,13 +194,13 @@ def test_an_error_that_a_reconnect_cannot_fix_fails_the_job(bench: Bench) -> Non
         assert "a line of more than 100 bytes" in failed.error
 
 
-def test_the_connection_of_an_ended_incarnation_is_closed(bench: Bench) -> None:
+def test_the_connection_of_an_ended_incarnation_is_closed(bench: JournalHarness) -> None:
     with bench.open() as connection:
         bench.threads.close(*LIFE)
         assert connection.recv(100) == b""
 
 
-def test_a_call_for_another_incarnation_is_ignored(bench: Bench) -> None:
+def test_a_call_for_another_incarnation_is_ignored(bench: JournalHarness) -> None:
     other = (TaskId(0), Incarnation(8))
     with bench.open() as connection:
         connection.sendall(b"one\n")

@@ -20,14 +20,14 @@ from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
 from clonos_standby.slot.effect_executor import EffectExecutor
 from clonos_standby.slot.story_files import TraceFile, called_by_signal, traced
-from tests.harnesses.lone_slot import Mailbox, lone_surroundings, small_image
+from tests.harnesses.lone_slot import RecordingInbox, lone_surroundings, small_image
 from tests.harnesses.recording_shell import RecordingShell
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 
 def slot() -> Slot:
     """A slot without a view."""
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     dialogue.run("slot 2")
     return dialogue.slot
 
@@ -91,7 +91,7 @@ def test_every_event_has_a_handler_and_every_effect_is_performed_everywhere(tmp_
     image = small_image()
     folder: Any = type("Folder", (), {"path": tmp_path})
     store: Any = None
-    executor = EffectExecutor(SlotId(1), lone_surroundings(image, Mailbox()), store, folder, store)
+    executor = EffectExecutor(SlotId(1), lone_surroundings(image, RecordingInbox()), store, folder, store)
     try:
         for performers in (
             SimSlot(world, SlotId(1), "domain").performers,

@@ -13,16 +13,16 @@ from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, 
 from clonos.core.wire.recovery_messages import Recourse
 from clonos_standby.slot import task_thread
 from clonos_standby.slot.task_thread import TaskThread
-from tests.harnesses.hand_waits import HandEvent, HandQueue, Plan
-from tests.harnesses.lone_slot import LIMIT_S, Mailbox, lone_surroundings, small_image
+from tests.harnesses.hand_waits import PlannedEvent, PlannedQueue, WaitPlan
+from tests.harnesses.lone_slot import LIMIT_S, RecordingInbox, lone_surroundings, small_image
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
-    return Mailbox()
+def mailbox() -> RecordingInbox:
+    return RecordingInbox()
 
 
-def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
+def _port(mailbox: RecordingInbox, folder: Path) -> TaskThread:
     image = small_image()
     activation = Activation(Incarnation(1), None, None, b"", 0, 1, False, "job-1")
     thread = TaskId(0), ThreadId(7)
@@ -30,7 +30,7 @@ def _port(mailbox: Mailbox, folder: Path) -> TaskThread:
 
 
 @pytest.fixture
-def port(mailbox: Mailbox, tmp_path: Path) -> Iterator[TaskThread]:
+def port(mailbox: RecordingInbox, tmp_path: Path) -> Iterator[TaskThread]:
     """A port whose thread is not started: the test plays the task."""
     made = _port(mailbox, tmp_path)
     yield made
@@ -38,16 +38,18 @@ def port(mailbox: Mailbox, tmp_path: Path) -> Iterator[TaskThread]:
 
 
 @pytest.fixture
-def plan() -> Plan:
+def plan() -> WaitPlan:
     """Actions while the task of ``waiting_port`` waits."""
-    return Plan()
+    return WaitPlan()
 
 
 @pytest.fixture
-def waiting_port(mailbox: Mailbox, tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> TaskThread:
+def waiting_port(
+    mailbox: RecordingInbox, tmp_path: Path, plan: WaitPlan, monkeypatch: pytest.MonkeyPatch
+) -> TaskThread:
     """A port whose waits the test controls."""
-    monkeypatch.setattr(task_thread, "Event", partial(HandEvent, plan))
-    monkeypatch.setattr(task_thread, "SimpleQueue", partial(HandQueue, plan))
+    monkeypatch.setattr(task_thread, "Event", partial(PlannedEvent, plan))
+    monkeypatch.setattr(task_thread, "SimpleQueue", partial(PlannedQueue, plan))
     return _port(mailbox, tmp_path)
 
 
@@ -62,13 +64,13 @@ def test_commands_arrive_in_order_and_a_poll_does_not_wait(port: TaskThread) -> 
     assert port.receive(1) is None
 
 
-def test_a_task_waits_for_a_command_until_one_comes(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_waits_for_a_command_until_one_comes(waiting_port: TaskThread, plan: WaitPlan) -> None:
     plan.then(lambda: waiting_port.put(BudgetChanged()))
     assert waiting_port.receive(None) == BudgetChanged()
     assert plan.is_done
 
 
-def test_a_task_that_waits_for_a_command_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_for_a_command_can_be_stopped(waiting_port: TaskThread, plan: WaitPlan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.receive(None)
@@ -82,14 +84,14 @@ def test_a_stopped_task_receives_no_queued_command(port: TaskThread) -> None:
         port.receive(0)
 
 
-def test_going_live_waits_for_permission(waiting_port: TaskThread, plan: Plan, mailbox: Mailbox) -> None:
+def test_going_live_waits_for_permission(waiting_port: TaskThread, plan: WaitPlan, mailbox: RecordingInbox) -> None:
     plan.then(waiting_port.release)
     waiting_port.go_live({ChannelId(0): 7})
     assert plan.is_done
     assert mailbox.calls == [("LogEndReached", (0, 7, {0: 7}))]
 
 
-def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, plan: WaitPlan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.go_live({})
@@ -97,7 +99,7 @@ def test_a_task_that_waits_to_go_live_can_be_stopped(waiting_port: TaskThread, p
 
 
 def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
-    waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
+    waiting_port: TaskThread, plan: WaitPlan, mailbox: RecordingInbox
 ) -> None:
     plan.then(lambda: waiting_port.replicate_to(99), lambda: waiting_port.replicate_to(100))
     waiting_port.await_replicated(100)
@@ -106,7 +108,7 @@ def test_a_call_with_an_effect_waits_until_the_keepers_hold_the_whole_log(
     waiting_port.await_replicated(100)  # not again
 
 
-def test_a_task_that_waits_for_its_keepers_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_task_that_waits_for_its_keepers_can_be_stopped(waiting_port: TaskThread, plan: WaitPlan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.await_replicated(1)
@@ -114,7 +116,7 @@ def test_a_task_that_waits_for_its_keepers_can_be_stopped(waiting_port: TaskThre
 
 
 def test_a_single_step_task_waits_until_its_step_is_acknowledged(
-    waiting_port: TaskThread, plan: Plan, mailbox: Mailbox
+    waiting_port: TaskThread, plan: WaitPlan, mailbox: RecordingInbox
 ) -> None:
     for first_seq in (17, 18):  # what was noted once counts for that element only
         plan.then(waiting_port.note)
@@ -123,7 +125,7 @@ def test_a_single_step_task_waits_until_its_step_is_acknowledged(
     assert mailbox.calls == [("StepAnnounced", (0, 7, 0, 17)), ("StepAnnounced", (0, 7, 0, 18))]
 
 
-def test_a_single_step_task_that_waits_can_be_stopped(waiting_port: TaskThread, plan: Plan) -> None:
+def test_a_single_step_task_that_waits_can_be_stopped(waiting_port: TaskThread, plan: WaitPlan) -> None:
     plan.then(waiting_port.stop)
     with pytest.raises(TaskStopped):
         waiting_port.announce_step(ChannelId(0), 17)
@@ -144,7 +146,7 @@ def test_a_call_during_which_the_incarnation_ends_has_no_outcome(port: TaskThrea
         port.perform(lambda _: port.stop(), "a key")
 
 
-def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: Mailbox, tmp_path: Path) -> None:
+def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: RecordingInbox, tmp_path: Path) -> None:
     (tmp_path / "task").write_text("a file where the folder of the incarnation should be")
     port.thread.start()
     port.thread.join()
@@ -154,7 +156,7 @@ def test_a_task_that_cannot_start_reports_the_reason(port: TaskThread, mailbox: 
     assert "FileExistsError" in failed.error
 
 
-def test_a_stopped_task_ends_its_thread_without_a_report(port: TaskThread, mailbox: Mailbox) -> None:
+def test_a_stopped_task_ends_its_thread_without_a_report(port: TaskThread, mailbox: RecordingInbox) -> None:
     port.thread.start()
     port.stop()
     port.thread.join(LIMIT_S)

@@ -14,7 +14,7 @@ from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId
 from clonos.core.model.options import SpillPolicy
-from tests.harnesses.fake_disk import HandDisk, new_budget, new_log, options_of, read, read_all
+from tests.harnesses.fake_disk import FakeDisk, new_budget, new_log, options_of, read, read_all
 from tests.unit.inflight.samples import snapshot
 
 POLICIES = tuple(SpillPolicy)
@@ -323,7 +323,7 @@ def test_a_budget_without_a_disk_never_spills() -> None:
         for number in range(20):
             log.append(ElementKind.ROWS, 1, CheckpointId(number), b"x" * 100)
         assert not disk.asked
-        assert len(read_all(log, HandDisk())) == 20
+        assert len(read_all(log, FakeDisk())) == 20
 
 
 def test_sizes_of_spilled_chunks_are_known_without_reading_the_disk() -> None:

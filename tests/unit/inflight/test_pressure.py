@@ -19,13 +19,13 @@ from clonos.core.wire.recovery_messages import Recourse
 from clonos.core.wire.replication_messages import AppendLog
 from tests.harnesses.fake_disk import options_of
 from tests.harnesses.sample_plans import chain_of, placement, view
-from tests.harnesses.slot_harness import LIFE, Bench
+from tests.harnesses.slot_harness import LIFE, SlotHarness
 
 PAYLOAD = b"x" * 1_000
 
 
-def _begun(policy: SpillPolicy = SpillPolicy.AVAILABILITY, memory_bytes: int = 20_000, **more: int) -> Bench:
-    bench = Bench(options_of(policy, memory_bytes, **more))
+def _begun(policy: SpillPolicy = SpillPolicy.AVAILABILITY, memory_bytes: int = 20_000, **more: int) -> SlotHarness:
+    bench = SlotHarness(options_of(policy, memory_bytes, **more))
     bench.begin()
     return bench
 
@@ -170,7 +170,7 @@ def test_a_load_that_completes_for_an_ended_incarnation_is_dropped() -> None:
 
 
 def test_spilled_external_output_is_released_when_it_is_loaded() -> None:
-    bench = Bench(options_of(SpillPolicy.EAGER, keepers=0), chain_of(1))
+    bench = SlotHarness(options_of(SpillPolicy.EAGER, keepers=0), chain_of(1))
     for _ in range(3):  # replayed before the external system registered the incarnation
         bench.emit((0, PAYLOAD))
         bench.disk.do_all()
@@ -258,7 +258,7 @@ def test_a5_causal_logs_that_nothing_truncates_fail_the_job_at_their_hard_limit(
 def test_a5_logs_held_as_a_keeper_count_towards_the_limits() -> None:
     plan = chain_of(2)
     options = options_of(log_memory_bytes=1_000)
-    bench = Bench(options, plan)
+    bench = SlotHarness(options, plan)
     keeper = [placement(0, LIFE + 1, 10), placement(1, LIFE, 11, keepers=(SlotId(1),))]
     bench.post(MessageReceived(COORDINATOR, view(2, keeper)))
     keep = AppendLog(TaskId(1), LIFE, True, (Delta(log_of(TaskId(1)), 0, True, b"d" * 900),))
@@ -275,7 +275,7 @@ def test_a5_logs_held_as_a_keeper_count_towards_the_limits() -> None:
 
 def test_a_task_between_source_and_sink_is_never_paused_by_its_budget() -> None:
     plan = chain_of(3)
-    bench = Bench(options_of(memory_bytes=5_000), plan, task=1)
+    bench = SlotHarness(options_of(memory_bytes=5_000), plan, task=1)
     bench.begin()
     for _ in range(20):
         bench.emit((1, PAYLOAD))
@@ -298,7 +298,7 @@ def test_sources_pause_while_another_slot_is_above_its_limit_and_resume_afterwar
 
 
 def test_a_source_that_starts_while_sources_are_held_is_held() -> None:
-    bench = Bench(options_of())
+    bench = SlotHarness(options_of())
     bench.post(MessageReceived(COORDINATOR, Hold(SlotId(7))))
     bench.shell.gates.clear()
     bench.begin()

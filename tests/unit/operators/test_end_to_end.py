@@ -14,7 +14,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.chain_outputs import SeveralSinks
+from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.steps.process import Context
 from clonos.operators.steps.windows import WindowResult
@@ -55,7 +55,7 @@ def test_transactional_sinks_commit_the_rows_written_before_the_barrier(sinks: i
     assert isinstance(committing, TransactionalSink)
     for checkpoint, parts in ((1, first), (2, job.prepared[0])):
         committing.commit("job", checkpoint, parts)
-    found = committing.sinks if isinstance(committing, SeveralSinks) else (committing,)
+    found = committing.sinks if isinstance(committing, CombinedSinks) else (committing,)
     assert [each.committed for each in found if isinstance(each, Files)] == [
         {1: [str(value * 10 + number) for value in (0, 1, 2)], 2: [str(value * 10 + number) for value in (3, 4)]}
         for number in range(sinks)

@@ -179,8 +179,8 @@ def test_a_stop_iteration_raised_by_user_code_is_an_ordinary_error(step: str, er
         assert (raised.value.at.record, type(raised.value.__cause__)) == ("' '", StopIteration)
     else:
         written = run(graph, 1).written
-        assert [error.record for error in writer.pop("errors")] == [" "]
-        assert [len(rows) for rows in writer.values()] == [2]
+        assert [error.record for error in written.pop("errors")] == [" "]
+        assert [len(rows) for rows in written.values()] == [2]
 
 
 def test_a_batch_function_that_raises_or_returns_no_batch_is_reported_with_its_step() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.values.keys import state_key
-from clonos.operators.state.frozen_entries import LaterPieces, Overlay
+from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import StateUnsupported
 
@@ -40,14 +40,14 @@ def image_of(*pieces: bytes, base: StateImage | None = None) -> StateImage:
     return image
 
 
-class Life:
+class StateHarness:
     """A backend, dicts that do the same, and what is read of it behind its back."""
 
     def __init__(self) -> None:
         self.backend = StateBackend(None, inline_bytes_max=0)
         self.twin: Twin = {}
         self.image = image_of(self.backend.changes(True))
-        self.unread: list[tuple[LaterPieces, str, StateImage | None]] = []
+        self.unread: list[tuple[FrozenPieces, str, StateImage | None]] = []
 
     def set(self, table: str, key: Any, value: Any) -> None:
         self.twin.setdefault(table, {})[key] = value
@@ -96,7 +96,7 @@ class Life:
 @settings(deadline=None)
 @given(deeds)
 def test_pieces_have_the_state_at_the_barrier(deeds: list[Any]) -> None:
-    life = Life()
+    life = StateHarness()
     for deed, table, key, value in deeds:
         key = key if key is None else state_key(key)
         if deed == "set":
@@ -115,12 +115,12 @@ def test_pieces_have_the_state_at_the_barrier(deeds: list[Any]) -> None:
         elif deed == "read":
             life.read(value)
         else:
-            life.backend.melt(1)
+            life.backend.merge_overlay(1)
     life.read(0)
     life.take()
     life.read(0)
     assert contents(life.image.tables) == contents(life.twin)
-    life.backend.melt()
+    life.backend.merge_overlay()
     assert contents({name: life.backend.table(name).contents() for name in life.twin}) == contents(life.twin)
 
 
@@ -128,18 +128,18 @@ def test_a_frozen_table_is_not_encoded_at_the_barrier_and_thaws_when_it_is_store
     backend = StateBackend(None, inline_bytes_max=1)
     table = backend.table("step/state")
     table.update(dict.fromkeys(range(1000), "value"))
-    below = table.entries
+    frozen = table.entries
     _, more = backend.take(False)
     assert more is not None
     assert isinstance(table.entries, Overlay)
-    assert table.entries.below is below
+    assert table.entries.frozen is frozen
     table.set(7, "later")
-    backend.melt()
+    backend.merge_overlay()
     assert isinstance(table.entries, Overlay)
     more.release()
-    backend.melt()
-    assert table.entries is below
-    assert below[7] == "later"
+    backend.merge_overlay()
+    assert table.entries is frozen
+    assert frozen[7] == "later"
 
 
 def test_a_barrier_encodes_state_up_to_its_limit() -> None:
@@ -209,14 +209,14 @@ def test_a_thawing_table_merges_changes_in_bounded_steps() -> None:
         overlay.pop(key)
     overlay[60] = 2
     steps = 1
-    while not overlay.melt(10):
+    while not overlay.merge_overlay(10):
         overlay.update(dict.fromkeys(range(1000 + 20 * steps, 1020 + 20 * steps), 3))
         assert (overlay.get(0), overlay[60], overlay[1], overlay[149]) == (None, 2, 0, 1)
         steps += 1
     assert steps < 20
-    assert list(overlay.below)[:149] == [*range(1, 60), *range(61, 150), 60]
-    assert overlay.below[149] == 1
-    assert overlay.below[60] == 2
+    assert list(overlay.frozen)[:149] == [*range(1, 60), *range(61, 150), 60]
+    assert overlay.frozen[149] == 1
+    assert overlay.frozen[60] == 2
 
 
 def test_a_thawing_table_can_be_frozen_again() -> None:
@@ -227,7 +227,7 @@ def test_a_thawing_table_can_be_frozen_again() -> None:
     assert more is not None
     table.update(dict.fromkeys(range(500, 1500), "later"))
     more.release()
-    backend.melt(10)
+    backend.merge_overlay(10)
     table.update(dict.fromkeys(range(1500, 2000), "last"))
     changes, more = backend.take(False)
     assert more is not None
@@ -244,16 +244,16 @@ def test_an_overlay_is_read_key_by_key() -> None:
         overlay["c"]
     with pytest.raises(KeyError):
         overlay.pop("c")
-    assert overlay.is_untouched
+    assert overlay.is_unchanged
     overlay["a"].append(2)
-    assert overlay.below == {"a": [1], "b": 2}
+    assert overlay.frozen == {"a": [1], "b": 2}
     assert (overlay.pop("a"), overlay.get("a"), "a" in overlay) == ([1, 2], None, False)
     with pytest.raises(KeyError):
         overlay["a"]
     overlay["a"] = 5
     assert overlay.merged() == {"b": 2, "a": 5}
-    assert overlay.melt(10)
-    assert list(overlay.below) == ["b", "a"]
+    assert overlay.merge_overlay(10)
+    assert list(overlay.frozen) == ["b", "a"]
     for ask in (overlay.keys, overlay.items, overlay.values):
         with pytest.raises(AssertionError, match="by key only"):
             ask()

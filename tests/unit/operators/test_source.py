@@ -182,14 +182,14 @@ class Foreign(EnvironmentFault):
 def test_discovered_splits_are_checked_on_restore_and_on_discovery() -> None:
     source = Watching(range(5))
     first, _ = head(source, [])
-    first.learn(first.look(1))
+    first.add_splits(first.discover_splits(1))
     again, _ = head(source, [])
     again.restore(first.position())
     foreign, _ = head(source, [])
     with pytest.raises(Foreign):
         foreign.restore(first.position().replace(source.splits(1)[0], b"x" * len(source.splits(1)[0])))
     with pytest.raises(Foreign):
-        foreign.learn(msgspec.msgpack.encode([b"x"]))
+        foreign.add_splits(msgspec.msgpack.encode([b"x"]))
 
 
 def test_a_position_with_a_negative_record_count_is_malformed() -> None:
@@ -205,7 +205,7 @@ def test_a_position_with_a_negative_record_count_is_malformed() -> None:
 def test_a_malformed_list_of_splits_raises_only_the_malformed_error(splits: bytes) -> None:
     made, _ = head(Watching(range(5)), [])
     with pytest.raises(PositionMalformed):
-        made.learn(splits)
+        made.add_splits(splits)
     with pytest.raises(PositionMalformed):
         made.restore(splits)
 

@@ -19,10 +19,10 @@ from clonos.core.ports.recorder import running
 from clonos_services import clock, epoch_rng, random
 from clonos_services.epoch_rng import ReseedRefused, TooManyStreams
 from clonos_services.identity import uuid4
-from tests.harnesses.fake_recorder import FIRST_INSTANT_NS, ManualRecorder
+from tests.harnesses.fake_recorder import FIRST_INSTANT_NS, FakeRecorder
 
 
-def draws_of(recorder: ManualRecorder, draw: Callable[[], object], epochs: int = 2) -> list[object]:
+def draws_of(recorder: FakeRecorder, draw: Callable[[], object], epochs: int = 2) -> list[object]:
     """Three draws in each of some epochs."""
     drawn = []
     with running(recorder):
@@ -33,7 +33,7 @@ def draws_of(recorder: ManualRecorder, draw: Callable[[], object], epochs: int =
 
 
 def test_one_step_has_one_timestamp_and_one_log_entry() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         first = clock.now()
         assert first == datetime.fromtimestamp(FIRST_INSTANT_NS // 10**9, UTC)
@@ -45,17 +45,17 @@ def test_one_step_has_one_timestamp_and_one_log_entry() -> None:
 
 
 def test_each_exact_reading_has_its_own_timestamp() -> None:
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         readings = [clock.time_ns(), clock.time_ns(exact=True), clock.monotonic_ns(exact=True), clock.time_ns()]
     assert readings == [FIRST_INSTANT_NS + offset * 1_000_000 for offset in (0, 1, 2, 2)]
 
 
 def test_the_next_incarnation_reads_the_same_timestamps() -> None:
-    def instants(recorder: ManualRecorder) -> list[object]:
+    def instants(recorder: FakeRecorder) -> list[object]:
         with running(recorder):
             return [clock.now(), clock.now(exact=True), clock.time(exact=True), clock.monotonic()]
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     assert instants(recorder) == instants(recorder.successor())
 
 
@@ -69,11 +69,11 @@ def test_outside_a_job_the_clock_is_the_real_one() -> None:
 
 
 def test_the_next_incarnation_draws_the_same_numbers_which_differ_per_epoch_and_task() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     drawn = draws_of(recorder, random.random)
     assert draws_of(recorder.successor(), random.random) == drawn
     assert len(set(drawn)) == len(drawn)
-    assert draws_of(ManualRecorder(life=7), random.random) != drawn
+    assert draws_of(FakeRecorder(life=7), random.random) != drawn
 
 
 ARGUMENTS: dict[str, tuple[object, ...]] = {
@@ -102,7 +102,7 @@ def test_every_random_function_of_the_standard_library_exists() -> None:
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if hasattr(stdlib, name)])
 def test_a_function_draws_the_same_numbers_as_the_standard_library_with_the_epochs_seed(name: str) -> None:
     function: Callable[..., object] = getattr(random, name)
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     drawn = draws_of(recorder, lambda: function(*ARGUMENTS[name]))
     assert draws_of(recorder.successor(), lambda: function(*ARGUMENTS[name])) == drawn
     seeds = [epoch_rng.derived_seed(bytes([0, epoch]) * 8, "random", "") for epoch in range(2)]
@@ -116,7 +116,7 @@ def test_the_next_incarnation_shuffles_the_same() -> None:
         random.shuffle(items)
         return items
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     drawn = draws_of(recorder, shuffled)
     assert draws_of(recorder.successor(), shuffled) == drawn
     assert drawn[0] != drawn[1]
@@ -126,12 +126,12 @@ def test_the_next_incarnation_shuffles_the_same() -> None:
     "set_state", [lambda: random.seed(7), lambda: random.setstate(stdlib.getstate())], ids=["seed", "setstate"]
 )
 def test_setting_the_state_of_a_causal_stream_in_a_job_is_refused(set_state: Callable[[], object]) -> None:
-    with running(ManualRecorder()), pytest.raises(ReseedRefused, match=r"each epoch seeds the causal streams"):
+    with running(FakeRecorder()), pytest.raises(ReseedRefused, match=r"each epoch seeds the causal streams"):
         set_state()
 
 
 def test_named_streams_are_independent() -> None:
-    def with_another(recorder: ManualRecorder, others: int) -> list[float]:
+    def with_another(recorder: FakeRecorder, others: int) -> list[float]:
         with running(recorder):
             drawn = []
             for _ in range(5):
@@ -143,22 +143,22 @@ def test_named_streams_are_independent() -> None:
                     random.numpy(name="a").random()
             return drawn
 
-    drawn = with_another(ManualRecorder(), 0)
-    assert with_another(ManualRecorder(), 3) == drawn
+    drawn = with_another(FakeRecorder(), 0)
+    assert with_another(FakeRecorder(), 3) == drawn
     assert len(set(drawn)) == 5
 
 
 def test_two_handles_with_one_name_share_a_stream() -> None:
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         both = [random.stream("a").random(), random.stream("a").random()]
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         held = random.stream("a")
         assert [held.random(), held.random()] == both
 
 
 @given(st.lists(st.sampled_from(["first", "second", "epoch"]), max_size=40))
 def test_tasks_that_alternate_in_one_thread_have_separate_streams(turns: list[str]) -> None:
-    recorders = {"first": ManualRecorder(life=1), "second": ManualRecorder(life=2)}
+    recorders = {"first": FakeRecorder(life=1), "second": FakeRecorder(life=2)}
     drawn: dict[str, list[float]] = {"first": [], "second": []}
     alone: dict[str, list[float]] = {"first": [], "second": []}
     stream = random.stream("turns")
@@ -169,7 +169,7 @@ def test_tasks_that_alternate_in_one_thread_have_separate_streams(turns: list[st
             with running(recorders[turn]):
                 drawn[turn].append(stream.random())
     for name, life in (("first", 1), ("second", 2)):
-        recorder = ManualRecorder(life=life)
+        recorder = FakeRecorder(life=life)
         with running(recorder):
             for turn in turns:
                 if turn == name:
@@ -182,18 +182,18 @@ def test_tasks_that_alternate_in_one_thread_have_separate_streams(turns: list[st
 def test_a_stream_is_a_random_random_and_is_pickled_by_name() -> None:
     stream = random.stream("a")
     assert isinstance(stream, stdlib.Random)
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         first = stream.random()
         travelled = cloudpickle.loads(cloudpickle.dumps(lambda: stream.random()))
         second = travelled()
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         assert [stream.random(), stream.random()] == [first, second]
 
 
 def test_a_numpy_generator_held_by_user_code_is_reseeded_each_epoch() -> None:
     held = random.numpy(name="noise")
     assert isinstance(held, numpy.random.Generator)
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     drawn = draws_of(recorder, lambda: held.normal(size=2).tolist())
     travelled = cloudpickle.loads(cloudpickle.dumps(held))
     assert draws_of(recorder.successor(), lambda: travelled.normal(size=2).tolist()) == drawn
@@ -201,7 +201,7 @@ def test_a_numpy_generator_held_by_user_code_is_reseeded_each_epoch() -> None:
 
 
 def test_a_generator_that_would_outlive_its_epoch_is_refused() -> None:
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         with pytest.raises(ReseedRefused, match="spawn"):
             random.numpy().spawn(2)
         with pytest.raises(ReseedRefused, match="seed"):
@@ -209,15 +209,15 @@ def test_a_generator_that_would_outlive_its_epoch_is_refused() -> None:
 
 
 def test_numpys_bit_generator_is_seeded_by_the_epoch() -> None:
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         held = random.numpy()
         first = numpy.random.Generator(held.bit_generator).random()
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         assert random.numpy().random() == first
 
 
 def test_more_names_than_the_limit_is_an_error() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     named = partial(epoch_rng.source_of, recorder, "stream", make=stdlib.Random, names_max=2)
     first = named("a")
     named("b")
@@ -241,7 +241,7 @@ def test_outside_a_job_randomness_is_that_of_the_standard_library() -> None:
 
 
 def test_the_next_incarnation_draws_the_same_uuids() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     drawn = draws_of(recorder, uuid4)
     assert draws_of(recorder.successor(), uuid4) == drawn
     assert len(set(drawn)) == len(drawn)

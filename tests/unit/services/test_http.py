@@ -14,7 +14,7 @@ from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response
 from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid, SettingUnknown
-from tests.harnesses.fake_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import FakeRecorder
 from tests.unit.services.loopback import Loopback, loopback
 
 
@@ -38,7 +38,7 @@ def test_outside_a_job_each_request_is_made(server: Loopback) -> None:
 
 
 def test_the_next_incarnation_gets_the_logged_answer_without_a_request(server: Loopback) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         first = [http.get(server.url + "/count", params={"word": "ä b"}) for _ in range(2)]
     with running(recorder.successor()):
@@ -50,7 +50,7 @@ def test_the_next_incarnation_gets_the_logged_answer_without_a_request(server: L
 
 
 def test_the_key_of_the_recorder_is_sent_and_is_the_same_for_every_attempt(server: Loopback) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     server.failures_left = 1
     with running(recorder):
         http.get(server.url + "/cut", retries=2)
@@ -67,7 +67,7 @@ def test_only_chosen_headers_are_recorded(server: Loopback) -> None:
 
 
 def test_the_next_incarnation_gets_the_logged_exception_without_a_request(server: Loopback) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     lives = []
     for life in (recorder, None):
         with running(life or recorder.successor()):
@@ -91,7 +91,7 @@ def test_the_next_incarnation_gets_the_logged_exception_without_a_request(server
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
 def test_a_request_with_an_effect_is_logged_before_it_is_sent(server: Loopback, method: str) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         getattr(http, method)(server.url + "/count")
     assert [tag for tag, _ in recorder.log] == ["INTENT", "CALL"]
@@ -101,7 +101,7 @@ def test_a_request_with_an_effect_is_logged_before_it_is_sent(server: Loopback, 
 
 
 def test_a_request_declared_idempotent_by_its_key_is_an_ordinary_call(server: Loopback) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     server.failures_left = 1
     with running(recorder):
         http.post(server.url + "/flaky", json={"a": 1}, intent=False)
@@ -116,7 +116,7 @@ def test_a_request_declared_idempotent_by_its_key_is_an_ordinary_call(server: Lo
 def test_a_request_in_doubt_is_sent_again_only_if_it_is_idempotent(
     server: Loopback, method: str, idempotent: bool | None, is_sent_again: bool
 ) -> None:
-    successor = ManualRecorder((("INTENT", f"http.{method.lower()}"),), life=1)
+    successor = FakeRecorder((("INTENT", f"http.{method.lower()}"),), life=1)
     with running(successor):
         if is_sent_again:
             assert http.request(method, server.url + "/count", idempotent=idempotent).ok
@@ -126,8 +126,8 @@ def test_a_request_in_doubt_is_sent_again_only_if_it_is_idempotent(
     assert len(server.seen) == int(is_sent_again)
 
 
-def _in_doubt(method: str = "post") -> ManualRecorder:
-    return ManualRecorder((("INTENT", f"http.{method}"),), life=1)
+def _in_doubt(method: str = "post") -> FakeRecorder:
+    return FakeRecorder((("INTENT", f"http.{method}"),), life=1)
 
 
 def test_a_request_in_doubt_is_reconciled_by_its_key_with_one_answer_in_every_incarnation(
@@ -166,7 +166,7 @@ def test_reconcile_must_return_a_response_and_applies_only_to_requests_with_effe
     with running(_in_doubt()), pytest.raises(ReconciliationInvalid, match="returned str"):
         http.post(server.url + "/count", reconcile=lambda key, request: key)  # type: ignore[arg-type, return-value]
     for method, intent in (("GET", None), ("POST", False)):
-        with running(ManualRecorder()), pytest.raises(http.HttpRequestInvalid, match="needs an announced request"):
+        with running(FakeRecorder()), pytest.raises(http.HttpRequestInvalid, match="needs an announced request"):
             http.request(method, server.url, intent=intent, reconcile=lambda key, request: http.get(request.url))
     assert not server.seen
 
@@ -176,7 +176,7 @@ def test_redacted_content_is_neither_recorded_nor_returned(server: Loopback) -> 
         return replace(response, content=b'{"count": "hidden"}', headers=Headers({"x-seen": "by redact"}))
 
     http.configure(redact=without_count)
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         first = http.get(server.url + "/count")
     http.configure(redact=None)
@@ -190,12 +190,12 @@ def test_redacted_content_is_neither_recorded_nor_returned(server: Loopback) -> 
 
 
 def test_a_redaction_that_returns_no_response_is_a_job_error(server: Loopback) -> None:
-    with running(ManualRecorder()), pytest.raises(RedactionInvalid, match="NoneType"):
+    with running(FakeRecorder()), pytest.raises(RedactionInvalid, match="NoneType"):
         http.get(server.url + "/count", redact=lambda response: None)  # type: ignore[arg-type, return-value]
 
 
 def test_secrets_in_headers_are_not_part_of_a_calls_identity(server: Loopback) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         http.get(server.url + "/count", auth=("user", "one"))
         http.get(server.url + "/count", auth=("user", "two"))
@@ -308,7 +308,7 @@ def test_a_stand_in_answers_in_place_of_the_network() -> None:
     def answer(request: HttpRequest, limits: HttpLimits) -> HttpReply:
         return HttpReply(200, "OK", request.url, (), json.dumps(dict(request.headers)).encode())
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder), http.transported_by(answer):
         response = http.get("http://nowhere.invalid/")
     assert response.json()["idempotency-key"] == recorder.calls_made[0][2]

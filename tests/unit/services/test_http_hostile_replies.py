@@ -22,7 +22,7 @@ from clonos.io.http.http_errors import (
     HttpRequestInvalid,
 )
 from clonos_services import http
-from tests.harnesses.fake_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import FakeRecorder
 from tests.unit.services.hostile import Conversation, Hostile, answer, hostile
 
 LIMITS = HttpLimits(
@@ -75,7 +75,7 @@ NOWHERE = [
 def test_a_malformed_redirect_is_a_server_error_and_the_same_in_a_replay(location: str) -> None:
     with redirecting(location) as server:
         errors = []
-        recorder = ManualRecorder()
+        recorder = FakeRecorder()
         for life in (recorder, None):
             with running(life or recorder.successor()), pytest.raises(HttpError) as raised:
                 http.get(server.url, timeout=30)

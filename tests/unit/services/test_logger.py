@@ -10,7 +10,7 @@ import pytest
 from clonos.core.ports.recorder import running
 from clonos_services import clock
 from clonos_services.logger import logger
-from tests.harnesses.fake_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import FakeRecorder
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_fields_are_in_the_text_and_in_the_record(logged: pytest.LogCaptureFixtu
 def test_a_logger_is_silent_during_replay_and_logs_again_when_the_log_has_ended(
     logged: pytest.LogCaptureFixture,
 ) -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         clock.now()
         logger.warning("first life")

@@ -20,7 +20,7 @@ from clonos.core.ports.recorder import (
 from clonos_services import clock, http, random
 from clonos_services.identity import uuid4
 from clonos_services.service import service
-from tests.harnesses.fake_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import FakeRecorder
 
 
 @service
@@ -29,7 +29,7 @@ def answer() -> int:
 
 
 def test_outside_of_running_no_task_is_current() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     assert current() is None
     with running(recorder):
         assert current() is recorder
@@ -37,7 +37,7 @@ def test_outside_of_running_no_task_is_current() -> None:
 
 
 def test_a_binding_ends_with_its_token() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     token = bind(recorder)
     assert current() is recorder
     unbind(token)
@@ -46,7 +46,7 @@ def test_a_binding_ends_with_its_token() -> None:
 
 def test_a_task_is_not_current_in_another_thread() -> None:
     seen: list[object] = []
-    with running(ManualRecorder()):
+    with running(FakeRecorder()):
         thread = threading.Thread(target=lambda: seen.append(current()))
         thread.start()
         thread.join()
@@ -54,7 +54,7 @@ def test_a_task_is_not_current_in_another_thread() -> None:
 
 
 def test_no_task_is_current_during_an_external_call() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         with Suspended():
             assert current() is None
@@ -73,7 +73,7 @@ def test_in_a_slot_a_service_call_outside_a_task_is_refused(use: Callable[[], ob
             use()
         with pytest.raises(ServiceWithoutTask, match=r"http\.get"):
             http.get("http://127.0.0.1:9/")
-        with running(ManualRecorder()):
+        with running(FakeRecorder()):
             use()
             with Suspended():
                 use()

@@ -10,7 +10,7 @@ from clonos.core.ports.recorder import running
 from clonos_services import clock, random
 from clonos_services.calls import RequestUnencodable
 from clonos_services.service import Service, ServiceInvalid, service
-from tests.harnesses.fake_recorder import ManualRecorder
+from tests.harnesses.fake_recorder import FakeRecorder
 
 
 class Refused(Exception):
@@ -74,7 +74,7 @@ class Died(BaseException):
     """The process ends here."""
 
 
-def killed_during_the_call(recorder: ManualRecorder, function: Service[[int], int], before: bool) -> ManualRecorder:
+def killed_during_the_call(recorder: FakeRecorder, function: Service[[int], int], before: bool) -> FakeRecorder:
     """The successor of a life that announced a call with an effect, and died right before or right after it."""
 
     def die(amount: int, idempotency_key: str = "") -> int:
@@ -99,7 +99,7 @@ def test_outside_a_job_a_service_calls_its_function() -> None:
 
 
 def test_the_next_incarnation_gets_the_logged_value_without_a_call() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         first = [price("tea"), price("tea", currency="USD")]
     successor = recorder.successor()
@@ -111,7 +111,7 @@ def test_the_next_incarnation_gets_the_logged_value_without_a_call() -> None:
 
 
 def test_the_next_incarnation_gets_the_logged_exception_without_a_call() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder), pytest.raises(Refused, match="tea"):
         refuse("tea")
     with running(recorder.successor()), pytest.raises(Refused, match="tea"):
@@ -124,7 +124,7 @@ def test_an_exception_that_cannot_be_encoded_is_the_same_in_both_incarnations() 
     def fail() -> None:
         raise type("Local", (Exception,), {})("no")
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder), pytest.raises(RecordedError) as first:
         fail()
     with running(recorder.successor()), pytest.raises(RecordedError) as second:
@@ -139,7 +139,7 @@ def test_a_result_that_cannot_be_recorded_is_an_error_in_both_incarnations() -> 
         SHOP.ask("")
         return object()
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder), pytest.raises(ReturnedError):
         give()
     with running(recorder.successor()), pytest.raises(ReturnedError):
@@ -152,7 +152,7 @@ def test_an_exception_that_is_returned_is_refused() -> None:
     def give() -> Exception:
         return ValueError("not raised")
 
-    with running(ManualRecorder()), pytest.raises(ServiceInvalid, match="Raise it"):
+    with running(FakeRecorder()), pytest.raises(ServiceInvalid, match="Raise it"):
         give()
 
 
@@ -161,7 +161,7 @@ def test_services_called_inside_a_service_are_not_recorded_separately() -> None:
     def dice() -> tuple[float, object]:
         return random.random(), (clock.now(), price("tea"))
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         first = dice()
     assert [tag for tag, _ in recorder.log] == ["CALL"]
@@ -170,7 +170,7 @@ def test_services_called_inside_a_service_are_not_recorded_separately() -> None:
 
 
 def test_calls_are_identified_by_their_arguments() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         price("tea")
         price("tea")
@@ -183,7 +183,7 @@ def test_calls_are_identified_by_their_arguments() -> None:
 
 
 def test_arguments_without_a_stable_identity_are_refused_with_a_remedy() -> None:
-    with running(ManualRecorder()), pytest.raises(RequestUnencodable, match=r"@service\(request="):
+    with running(FakeRecorder()), pytest.raises(RequestUnencodable, match=r"@service\(request="):
         price(object())  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ def test_a_service_method_is_identified_by_its_request_function() -> None:
         def ask(self, item: str) -> str:
             return f"{self.name} {item} {SHOP.ask('')}"
 
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         assert Client().ask("tea") == "c tea 1"
     with running(recorder.successor()):
@@ -203,7 +203,7 @@ def test_a_service_method_is_identified_by_its_request_function() -> None:
 
 
 def test_a_call_with_an_effect_is_logged_first_and_gets_its_key() -> None:
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         pay(5)
     assert [tag for tag, _ in recorder.log] == ["INTENT", "CALL"]
@@ -215,7 +215,7 @@ def test_a_call_with_an_effect_is_logged_first_and_gets_its_key() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_call_in_doubt_raises_and_is_not_repeated(before: bool) -> None:
-    successor = killed_during_the_call(ManualRecorder(), pay, before)
+    successor = killed_during_the_call(FakeRecorder(), pay, before)
     with running(successor), pytest.raises(CallInDoubt, match="pay"):
         pay(5)
     with running(successor.successor()), pytest.raises(CallInDoubt, match="pay"):
@@ -225,7 +225,7 @@ def test_a_call_in_doubt_raises_and_is_not_repeated(before: bool) -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_idempotent_call_in_doubt_is_repeated_with_its_key(before: bool) -> None:
-    successor = killed_during_the_call(ManualRecorder(), pay_again, before)
+    successor = killed_during_the_call(FakeRecorder(), pay_again, before)
     with running(successor):
         assert pay_again(5) == len(SHOP.keys)
     assert len(SHOP.keys) == (1 if before else 2)
@@ -236,7 +236,7 @@ def test_an_idempotent_call_in_doubt_is_repeated_with_its_key(before: bool) -> N
 def test_a_call_in_doubt_is_reconciled_by_its_key_and_arguments_and_the_answer_is_recorded(
     before: bool, outcome: int
 ) -> None:
-    successor = killed_during_the_call(ManualRecorder(), pay_once, before)
+    successor = killed_during_the_call(FakeRecorder(), pay_once, before)
     with running(successor):
         assert pay_once(5) == outcome
     with running(successor.successor()):
@@ -255,7 +255,7 @@ def test_an_exception_of_reconcile_is_the_outcome_and_is_raised_again_in_a_repla
     def pay_if_allowed(amount: int) -> int:
         return amount
 
-    successor = killed_during_the_call(ManualRecorder(), pay_if_allowed, before=True)
+    successor = killed_during_the_call(FakeRecorder(), pay_if_allowed, before=True)
     with running(successor), pytest.raises(Refused, match="later"):
         pay_if_allowed(5)
     with running(successor.successor()), pytest.raises(Refused, match="later"):
@@ -280,10 +280,10 @@ def test_calls_made_by_reconcile_have_their_own_keys() -> None:
         inner("pay")
         return amount
 
-    first = ManualRecorder()
+    first = FakeRecorder()
     with running(first):
         pay_through_another(5)
-    successor = ManualRecorder(tuple(first.log[:1]), life=1)
+    successor = FakeRecorder(tuple(first.log[:1]), life=1)
     with running(successor):
         assert pay_through_another(5) == 5
     made, question, again = keys
@@ -317,7 +317,7 @@ def step(word):
     job_file = {"__name__": "a_job_file", "service": service}
     exec(source, job_file)  # noqa: S102  a module that travels by value
     step = cloudpickle.loads(cloudpickle.dumps(job_file["step"]))
-    recorder = ManualRecorder()
+    recorder = FakeRecorder()
     with running(recorder):
         assert step("spam") == ("spam",)
     with running(recorder.successor()):

@@ -11,7 +11,7 @@ from clonos.core.model.options import Options
 from clonos.core.task.step_size import StepSize
 from tests.harnesses.channel_pair import CHANNEL
 from tests.harnesses.recording_chain import ask
-from tests.harnesses.task_harness import Life
+from tests.harnesses.task_harness import ScriptedTask
 from tests.unit.core.task.test_task_replay import work
 from tests.unit.core.task.test_task_services import line
 
@@ -85,7 +85,7 @@ def test_a_task_that_waits_for_output_budget_is_woken_once() -> None:
 
 
 def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
-    pace = StepSize(Options(step_records_first=64), Life(work(), 1), is_single_step=False)
+    pace = StepSize(Options(step_records_first=64), ScriptedTask(work(), 1), is_single_step=False)
     assert pace.limit(UNLIMITED, 1_000) == 64
     pace.produced(64, 6_400)
     assert pace.limit(5_000, 1_000) == 50
@@ -94,7 +94,7 @@ def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
     assert pace.limit(UNLIMITED, 0) == 0
 
 
-class Costly(Life):
+class Costly(ScriptedTask):
     """A port at which time goes by as a test says."""
 
     spent_ns = 0
@@ -115,8 +115,8 @@ def test_a_step_targets_its_cost_and_four_times_that_for_columns() -> None:
 
 
 def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
-    assert Life(work(), 2).run().task.pace.is_columnar
-    rows = Life(line(ask), 2).run().task
+    assert ScriptedTask(work(), 2).run().task.pace.is_columnar
+    rows = ScriptedTask(line(ask), 2).run().task
     assert not rows.pace.is_columnar
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
     rows.end_step(1)

@@ -30,7 +30,7 @@ from clonos.core.slot.slot_events import (
     WholeStateWritten,
 )
 from tests.harnesses.sample_plans import number
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 GONE, SUCCEEDED = (TaskId(1), Incarnation(number(1))), (TaskId(2), Incarnation(number(1)))
 """``b.1``, which lives elsewhere now, and ``c.1``, whose successor lives here."""
@@ -49,7 +49,7 @@ LATE: dict[str, Callable[[TaskId, Incarnation], Event]] = {
     "producer failed": lambda task, life: ProducerFailed(task, life, "refused"),
     "journal lost": lambda task, _: JournalMissed(task, THREAD),
     "raised": lambda task, life: ThreadRaised(THREAD, failure_of(task, life, ValueError("no"))),
-    "outside opened": lambda task, life: SinkOpened(task, life, 7, None),
+    "sink opened": lambda task, life: SinkOpened(task, life, 7, None),
     "outside fenced": lambda task, life: SinkRefused(task, life, 7, Incarnation(7)),
     "outside confirmed": lambda task, life: SinkConfirmed(task, life, 7),
     "objects read": lambda task, life: SnapshotsRead(TaskRead(task, life), None, "missing"),
@@ -66,7 +66,7 @@ def _object(task: TaskId, incarnation: Incarnation) -> str:
 @pytest.mark.parametrize("life", [GONE, SUCCEEDED], ids=["elsewhere", "succeeded here"])
 @pytest.mark.parametrize("event", LATE)
 def test_events_of_an_ended_incarnation_are_ignored(event: str, life: tuple[TaskId, Incarnation]) -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     dialogue.run("slot 2")
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
     dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")
@@ -78,7 +78,7 @@ def test_events_of_an_ended_incarnation_are_ignored(event: str, life: tuple[Task
 
 
 def _undisturbed() -> list[str]:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     dialogue.run("slot 2")
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@2 fresh keepers=1")
     dialogue.run("view 2  a 1@1  b 2@3  c 2@2 keepers=1")

@@ -11,14 +11,14 @@ from clonos.core.ports.task_port import Emission
 from clonos.core.slot.slot_events import MessageReceived, PeerBack, StepEmitted
 from clonos.core.wire.channel_messages import Batch, Position
 from tests.harnesses.sample_plans import shuffle
-from tests.harnesses.slot_harness import LIFE, Bench
+from tests.harnesses.slot_harness import LIFE, SlotHarness
 
 COUNT = 2
 """The first receiver of ``shuffle(2)``; its inputs are channels 0 and 2, its sources live in slots 10 and 11."""
 INPUTS = {ChannelId(0): SlotId(10), ChannelId(2): SlotId(11)}
 
 
-class Receiver(Bench):
+class Receiver(SlotHarness):
     """A slot that hosts a task with two inputs, whose senders the test speaks for."""
 
     def __init__(self) -> None:
@@ -96,14 +96,14 @@ def test_the_backlog_is_unknown_until_every_sender_has_reported_in_this_session(
 
 
 def test_a_source_has_no_backlog() -> None:
-    bench = Bench(Options())
+    bench = SlotHarness(Options())
     bench.begin()
     bench.tick()
     assert bench.counters[TaskCounter.BACKLOG_ELEMENTS] == 0
 
 
 def test_a_sender_reports_its_produced_elements_with_or_without_credit() -> None:
-    bench = Bench(Options())
+    bench = SlotHarness(Options())
     bench.begin()
     bench.state(0, session=2, credit_bytes=1)  # for one element
     bench.emit((0, b"sent"), (0, b"waits"), (0, b"waits"), (1, b"sent"))

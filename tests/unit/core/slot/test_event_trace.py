@@ -10,11 +10,11 @@ from clonos.core.model.ids import TaskId
 from clonos.core.slot.event_trace import RECORD_LENGTH_BYTES, TraceDiffers, TracedSlot, TraceUnreadable, replay
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot_events import Event
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 COMMANDS = (
     "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh",
-    "statement b->c",
+    "handshake b->c",
     "ends b",
     "batch a->b xyz first=0 log=a[0!:r3]",
     "emission b log=s3 out=ab consumed=195",
@@ -23,7 +23,7 @@ COMMANDS = (
 )
 
 
-class Traced(Dialogue):
+class Traced(SlotDialogue):
     """A dialogue whose slot writes a trace."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ from clonos.core.wire.recovery_messages import (
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
 from tests.harnesses.sample_plans import number
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 LIFE = Incarnation(number(1))
 BATCH = Batch(ChannelId(0), LIFE, LIFE, 1, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
@@ -52,11 +52,11 @@ HANDSHAKE = ChannelHandshake(ChannelId(1), number(1), LIFE, LIFE, 2, 0, 0, 77, (
 QUESTION = LogRequest(TaskId(0), LIFE, number(1), TaskId(1), False)
 
 
-def living_slot() -> Dialogue:
-    dialogue = Dialogue()
+def living_slot() -> SlotDialogue:
+    dialogue = SlotDialogue()
     dialogue.run("slot 2")
     dialogue.run("view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh")
-    dialogue.run("statement b->c")
+    dialogue.run("handshake b->c")
     return dialogue
 
 
@@ -72,7 +72,7 @@ def test_every_valid_message_of_a_peer_is_processed() -> None:
     dialogue.post(MessageReceived(SlotId(3), HANDSHAKE))
     assert (sender.session, sender.credit_bytes) == (2, 77)
     dialogue.post(MessageReceived(SlotId(1), QUESTION))
-    assert dialogue.shell.lines == ["b.1 <- x (1) on a->b", "slot 1 <- answer to a.1 from b: nothing"]
+    assert dialogue.shell.lines == ["b.1 <- x (1) on a->b", "slot 1 <- log reply to a.1 from b: nothing"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_message_of_an_incarnation_that_the_view_does_not_name_is_ignored() ->
 # ------------------------------------------------------------------ contradicting fields
 
 
-@pytest.mark.parametrize("kept", [slice(2), slice(0), slice(1, 3)])
+@pytest.mark.parametrize("selection", [slice(2), slice(0), slice(1, 3)])
 def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(selection: slice) -> None:
     dialogue = living_slot()
     placements = dialogue.slot.view.placements[selection]
@@ -188,16 +188,16 @@ def test_a_view_of_another_plan_is_malformed_and_the_installed_one_stays(selecti
 
 
 def test_a_handshake_below_the_completed_checkpoint_is_malformed() -> None:
-    dialogue = Dialogue()
+    dialogue = SlotDialogue()
     for command in (
         "slot 2",
         "view 1  a 1@1 fresh  b 1@2 restore=1 of=1  c 1@3 fresh",
         "read task b.1 1 out=5",
-        "answer b.1 c from=3",
+        "log_reply b.1 c from=3",
     ):
         dialogue.run(command)
     with pytest.raises(MessageMalformed, match="asks for element 4, the log begins with 5"):
-        dialogue.run("statement b->c next=4")
+        dialogue.run("handshake b->c next=4")
 
 
 def test_a_standby_update_without_an_object_is_malformed() -> None:

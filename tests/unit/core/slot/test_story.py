@@ -14,15 +14,15 @@ from clonos.core.slot import story
 from clonos.core.slot.slot_events import MessageReceived, PeerGone
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from tests.harnesses.sample_plans import number
-from tests.harnesses.slot_dialogue import Dialogue
+from tests.harnesses.slot_dialogue import SlotDialogue
 
 LIFE = Incarnation(number(1))
 
 
-def living() -> Dialogue:
+def living() -> SlotDialogue:
     """A slot whose task ``b`` is live."""
-    dialogue = Dialogue()
-    for command in ("slot 2", "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh", "statement b->c", "ends b"):
+    dialogue = SlotDialogue()
+    for command in ("slot 2", "view 1  a 1@1 fresh  b 1@2 fresh  c 1@3 fresh", "handshake b->c", "ends b"):
         dialogue.run(command)
     return dialogue
 

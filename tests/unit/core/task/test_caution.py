@@ -6,12 +6,12 @@ from clonos.core.channel.output_budget import UNLIMITED
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Delivered
 from clonos.core.task.step_size import SINGLE_STEP_ELEMENTS_MAX, SINGLE_STEP_NS_MAX, StepSize
-from tests.harnesses.task_harness import Life, Start, barrier, rows
+from tests.harnesses.task_harness import ScriptedTask, Start, barrier, rows
 from tests.unit.core.task.test_task_replay import work
 from tests.unit.core.task.test_task_steps import sent, source, union
 
 
-def announced(life: Life) -> list[str]:
+def announced(life: ScriptedTask) -> list[str]:
     return [event for event in life.events if event.startswith("approaches")]
 
 
@@ -47,7 +47,7 @@ def test_a_task_outside_single_step_mode_announces_nothing() -> None:
 
 
 def test_single_step_mode_ends_after_thousands_of_single_elements() -> None:
-    life = Life(work(), 1)
+    life = ScriptedTask(work(), 1)
     size = StepSize(Options(), life, is_single_step=True, single_step_ns_max=1 << 60)
     for number in range(SINGLE_STEP_ELEMENTS_MAX + 100):
         size.announce_step(None, number)

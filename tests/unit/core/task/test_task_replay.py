@@ -34,7 +34,7 @@ from tests.harnesses.recording_chain import (
 from tests.harnesses.task_harness import (
     END,
     Job,
-    Life,
+    ScriptedTask,
     Start,
     barrier,
     check_continuation,
@@ -146,10 +146,10 @@ def test_c11_c13_an_incarnation_with_the_whole_log_repeats_it_for_every_order_of
     job: str, seed: int, clock_tick_ms: int
 ) -> None:
     made = JOBS[job](clock_tick_ms=clock_tick_ms)
-    first = Life(made, seed).run()
+    first = ScriptedTask(made, seed).run()
     assert first.task.is_final
     for number in range(10, 12):
-        check_repeats(first, Life(made, number + seed, Start(first.log)).run())
+        check_repeats(first, ScriptedTask(made, number + seed, Start(first.log)).run())
 
 
 @pytest.mark.parametrize("clock_tick_ms", [0, 2])
@@ -158,27 +158,27 @@ def test_c11_to_c14_from_every_cut_of_the_log_the_next_incarnation_repeats_it_an
     job: str, clock_tick_ms: int
 ) -> None:
     made = JOBS[job](clock_tick_ms=clock_tick_ms)
-    first = Life(made, 1).run()
+    first = ScriptedTask(made, 1).run()
     for number, end in enumerate(ends_of_entries(first.log), 100):
-        second = Life(made, number, Start(first.log[:end])).run()
+        second = ScriptedTask(made, number, Start(first.log[:end])).run()
         check_continuation(first, second)
         if number % 3 == 0:
-            check_repeats(second, Life(made, number + 1000, Start(second.whole_log)).run())
+            check_repeats(second, ScriptedTask(made, number + 1000, Start(second.whole_log)).run())
 
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("seed", range(2))
 def test_c16_from_every_barrier_and_cut_of_the_log_the_next_incarnation_continues(job: str, seed: int) -> None:
     made = JOBS[job]()
-    first = Life(made, seed).run()
+    first = ScriptedTask(made, seed).run()
     assert len(first.snapshots) >= 3
     for snapshot in first.snapshots[:-1]:
         ends = [end for end in ends_of_entries(first.log) if end >= snapshot.log_offset_bytes]
         for number, end in enumerate(ends[seed::2], 100):
-            second = Life(made, number, restored_at(first, snapshot.checkpoint, end)).run()
+            second = ScriptedTask(made, number, restored_at(first, snapshot.checkpoint, end)).run()
             check_continuation(first, second)
             assert second.task.is_final
-    whole = Life(made, 99, restored_at(first, first.snapshots[0].checkpoint)).run()
+    whole = ScriptedTask(made, 99, restored_at(first, first.snapshots[0].checkpoint)).run()
     check_repeats(first, whole)
     theirs = [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in first.snapshots[1:]]
     assert [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in whole.snapshots] == theirs
@@ -186,19 +186,19 @@ def test_c16_from_every_barrier_and_cut_of_the_log_the_next_incarnation_continue
 
 def test_c15_processing_time_windows_over_a_union_equal_the_output_that_survivors_saw() -> None:
     made = work((timer, nothing))
-    first = Life(made, 6).run()
+    first = ScriptedTask(made, 6).run()
     fired = [place for place, tag in enumerate(tags_of(first.log), 1) if tag == d.TIMER]
     assert len(fired) >= 3
     for place in fired:
         for end in ends_of_entries(first.log)[place - 1 : place + 2]:
-            check_continuation(first, Life(made, end, Start(first.log[:end])).run())
+            check_continuation(first, ScriptedTask(made, end, Start(first.log[:end])).run())
 
 
 def test_c16_a_barrier_has_the_same_output_position_in_every_incarnation_with_its_log() -> None:
     made = reader()
-    first = Life(made, 5).run()
+    first = ScriptedTask(made, 5).run()
     for number, end in enumerate(ends_of_entries(first.log), 100):
-        second = Life(made, number, Start(first.log[:end])).run()
+        second = ScriptedTask(made, number, Start(first.log[:end])).run()
         logged = [s for s in first.snapshots if s.log_offset_bytes <= end]
         assert [(s.checkpoint, s.outputs) for s in second.snapshots[: len(logged)]] == [
             (s.checkpoint, s.outputs) for s in logged
@@ -208,19 +208,19 @@ def test_c16_a_barrier_has_the_same_output_position_in_every_incarnation_with_it
 @pytest.mark.parametrize("job", JOBS)
 def test_an_incarnation_that_dies_at_any_point_has_sent_a_log_that_its_successor_continues(job: str) -> None:
     made = JOBS[job]()
-    whole = Life(made, 3).run()
+    whole = ScriptedTask(made, 3).run()
     for emission in range(1, whole.emissions, 3):
-        first = Life(made, 3, dies_at_emission=emission).run()
+        first = ScriptedTask(made, 3, dies_at_emission=emission).run()
         assert first.task.chain.is_closed  # type: ignore[attr-defined]
         assert whole.log.startswith(first.log)
-        second = Life(made, 50 + emission, Start(first.log)).run()
+        second = ScriptedTask(made, 50 + emission, Start(first.log)).run()
         check_continuation(whole, second)  # in mid-step the log may be ahead of the output
-        third = Life(made, 500 + emission, Start(second.whole_log)).run()
+        third = ScriptedTask(made, 500 + emission, Start(second.whole_log)).run()
         check_repeats(second, third)
 
 
 def test_g34_the_log_ends_with_the_step_that_completes_an_alignment_and_so_does_the_epoch() -> None:
-    first = Life(work(), 2).run()
+    first = ScriptedTask(work(), 2).run()
     ends = ends_of_entries(first.log)
     for snapshot in first.snapshots[:-1]:
         entry = ends.index(snapshot.log_offset_bytes)
@@ -228,14 +228,14 @@ def test_g34_the_log_ends_with_the_step_that_completes_an_alignment_and_so_does_
 
 
 def test_the_end_of_a_source_is_the_last_choice_in_its_log() -> None:
-    first = Life(reader(), 2).run()
+    first = ScriptedTask(reader(), 2).run()
     tags = tags_of(first.log)
     assert tags.count(d.END) == 1
     assert set(tags[tags.index(d.END) + 1 :]) <= {d.CLOCK, d.SEED}
 
 
 def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_external_channel_everything() -> None:
-    first = Life(work(), 2).run()
+    first = ScriptedTask(work(), 2).run()
     by_edge: dict[int, list[list[tuple[ElementKind, int, str]]]] = {}
     for channel in JOIN.outputs[WORK]:
         by_edge.setdefault(channel.edge, []).append(
@@ -249,18 +249,18 @@ def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_external_chann
 
 def test_an_operator_gets_each_step_as_one_batch_of_the_same_size() -> None:
     made = work()
-    first = Life(made, 2).run()
-    again = Life(made, 9, Start(first.log)).run()
+    first = ScriptedTask(made, 2).run()
+    again = ScriptedTask(made, 9, Start(first.log)).run()
     assert again.task.chain.batches == first.task.chain.batches  # type: ignore[attr-defined]
 
 
 def test_a_replay_without_its_input_waits_and_reports_its_need() -> None:
     made = work()
-    first = Life(made, 2).run()
+    first = ScriptedTask(made, 2).run()
     starved = replace(made, inputs={channel: [] for channel in made.inputs})
     needed: list[tuple[int, int]] = []
 
-    class Noting(Life):
+    class Noting(ScriptedTask):
         def needs(self, channel: int, next_seq: int) -> None:
             needed.append((channel, next_seq))
 
@@ -278,26 +278,26 @@ def test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_e
         return clock(chain, row) if row >= 7 else None
 
     made = replace(work((clock_late,)), inputs={0: [*rows(*range(1, 9)), *END], 1: [*END], 2: [*END]})
-    behind = [Life(made, seed, Start(d.step(0, 2) * 3)).run() for seed in range(20)]
+    behind = [ScriptedTask(made, seed, Start(d.step(0, 2) * 3)).run() for seed in range(20)]
     assert {max(life.live_at.values()) for life in behind if life.live_at} == {6}
     assert min(life.emissions_when_live for life in behind) < 3  # where enough had arrived
 
     for seed in range(20):
-        midst = Life(made, seed, Start(d.step(0, 2) * 4)).run()
+        midst = ScriptedTask(made, seed, Start(d.step(0, 2) * 4)).run()
         assert midst.live_at == behind[0].live_at
 
 
 def test_a_log_with_other_choices_is_a_divergence() -> None:
     made = reader(uses=EVERYTHING[:1])
     with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a new step"):
-        Life(made, 1, Start(d.step(0, 1))).run()
+        ScriptedTask(made, 1, Start(d.step(0, 1))).run()
     with pytest.raises(ReplayDiverged, match="logged STEP, replay asked for a step of 3 elements"):
-        Life(replace(work(), inputs={0: [*rows(1, 2, 3), *barrier(1)]}), 1, Start(d.step(0, 4))).run()
+        ScriptedTask(replace(work(), inputs={0: [*rows(1, 2, 3), *barrier(1)]}), 1, Start(d.step(0, 4))).run()
     with pytest.raises(ReplayDiverged, match="logged CALL, replay asked for CLOCK"):
-        Life(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()
+        ScriptedTask(made, 1, Start(d.numbers(d.READ, 0, 1) + d.blob(d.CALL, b""))).run()
 
 
 def test_the_test_incarnations_write_every_determinant_except_effects() -> None:
     """INTENT and ROUTED have tests of their own."""
-    written = {tag for made in JOBS.values() for tag in tags_of(Life(made(), 1).run().log)}
+    written = {tag for made in JOBS.values() for tag in tags_of(ScriptedTask(made(), 1).run().log)}
     assert written == set(d.NAMES) - {d.INTENT, d.ROUTED}

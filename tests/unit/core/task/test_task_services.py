@@ -31,7 +31,7 @@ from tests.harnesses.recording_chain import (
 from tests.harnesses.task_harness import (
     END,
     Job,
-    Life,
+    ScriptedTask,
     Start,
     barrier,
     check_continuation,
@@ -65,24 +65,24 @@ def line(
     return Job(LINE, WORK, new_chain, {0: INPUT}, options=Options(step_records_first=2, clock_tick_ms=tick_ms))
 
 
-def reported(life: Life) -> list[Any]:
+def reported(life: ScriptedTask) -> list[Any]:
     """The rows of the output, in order."""
     return [ast.literal_eval(content) for kind, _, content in life.outputs.get(1, []) if content]  # type: ignore[call-overload]
 
 
-def drawn(life: Life) -> dict[Any, Any]:
+def drawn(life: ScriptedTask) -> dict[Any, Any]:
     """Values drawn for each row of the input."""
     return {row[0]: row[4] for row in reported(life) if isinstance(row[0], int)}
 
 
-def cuts(job: Job, first: Life, behind: int | None = None) -> list[Life]:
+def cuts(job: Job, first: ScriptedTask, behind: int | None = None) -> list[ScriptedTask]:
     """A next life for each place at which the log can end, or for those behind one kind of entry."""
     tags, ends = (0, *tags_of(first.log)), ends_of_entries(first.log)
     chosen = [end for tag, end in zip(tags, ends, strict=True) if behind in (None, tag)]
-    lives = [Life(job, number, Start(first.log[:end])).run() for number, end in enumerate(chosen, 50)]
+    lives = [ScriptedTask(job, number, Start(first.log[:end])).run() for number, end in enumerate(chosen, 50)]
     for life in lives:
         check_continuation(first, life)
-        check_repeats(life, Life(job, 999, Start(life.whole_log)).run())
+        check_repeats(life, ScriptedTask(job, 999, Start(life.whole_log)).run())
     return lives
 
 
@@ -93,7 +93,7 @@ def test_c12_timers_replay_at_the_start_the_end_and_several_at_one_position() ->
     seen: set[tuple[int, int]] = set()
     for number in range(4):
         job = line(timer, clock, draws_at_timers=number % 2 == 0)
-        first = Life(job, number).run()
+        first = ScriptedTask(job, number).run()
         cuts(job, first, behind=d.TIMER)
         tags = tags_of(first.log)
         seen |= set(pairwise(tags))
@@ -103,13 +103,13 @@ def test_c12_timers_replay_at_the_start_the_end_and_several_at_one_position() ->
             if tags[place : place + 1] == (d.TIMER,):
                 seen.add((0, d.TIMER))  # at position 0
                 for end in ends[place::5]:
-                    life = Life(job, end, restored_at(first, snapshot.checkpoint, end)).run()
+                    life = ScriptedTask(job, end, restored_at(first, snapshot.checkpoint, end)).run()
                     check_continuation(first, life)
     assert seen >= {(0, d.TIMER), (d.TIMER, d.TIMER), (d.TIMER, d.SEED), (d.TIMER, d.CALL), (d.STEP, d.CLOCK)}
 
 
 def test_c12_timers_of_one_instant_fire_in_the_order_in_which_they_were_set() -> None:
-    life = Life(line(timer), 3).run()
+    life = ScriptedTask(line(timer), 3).run()
     fired = [(row[2], row[3]) for row in reported(life) if row[0] == "fired"]
     assert len(fired) > 10
     assert fired == sorted(fired)
@@ -117,8 +117,8 @@ def test_c12_timers_of_one_instant_fire_in_the_order_in_which_they_were_set() ->
 
 def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
     job = line(timer)
-    first = Life(job, 3).run()
-    again = Life(job, -1000, Start(first.log)).run()  # its clock is far ahead: every timer would be due
+    first = ScriptedTask(job, 3).run()
+    again = ScriptedTask(job, -1000, Start(first.log)).run()  # its clock is far ahead: every timer would be due
     assert reported(again) == reported(first)
 
 
@@ -128,7 +128,7 @@ def test_c12_no_timer_fires_by_the_real_clock_before_the_log_ends() -> None:
 def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() -> None:
     for tick_ms in (0, 3):
         job = line(clock, exact_clock, tick_ms=tick_ms)
-        for life in cuts(job, Life(job, 2).run()):
+        for life in cuts(job, ScriptedTask(job, 2).run()):
             instants = [row[4] for row in reported(life) if isinstance(row[0], int)]
             assert instants == sorted(instants)
             assert instants[0] > 0
@@ -136,33 +136,33 @@ def test_c13_the_clock_never_runs_backwards_when_a_successors_clock_is_behind() 
 
 def test_c13_the_clock_continues_from_the_snapshots_timestamp() -> None:
     job = line(clock)
-    first = Life(job, 2).run()
-    life = Life(job, 60, restored_at(first, 2, first.snapshots[1].log_offset_bytes)).run()
+    first = ScriptedTask(job, 2).run()
+    life = ScriptedTask(job, 60, restored_at(first, 2, first.snapshots[1].log_offset_bytes)).run()
     assert first.snapshots[1].instant_ns > 0
     assert min(drawn(life).values()) >= first.snapshots[1].instant_ns
 
 
 def test_c13_a_step_has_one_timestamp_and_each_exact_read_its_own() -> None:
-    first = Life(line(clock), 2).run()
+    first = ScriptedTask(line(clock), 2).run()
     steps = list(first.task.chain.batches)  # type: ignore[attr-defined]
     instants = [row[4] for row in reported(first) if isinstance(row[0], int)]
     for count in steps:
         assert len(set(instants[:count])) == 1
         del instants[:count]
-    exact = Life(line(exact_clock), 2).run()
+    exact = ScriptedTask(line(exact_clock), 2).run()
     assert len(set(drawn(exact).values())) == len(drawn(exact))
 
 
 def test_c13_random_numbers_repeat_in_each_incarnation_and_differ_per_epoch_and_task() -> None:
     job = line(rng)
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     assert tags_of(first.log).count(d.SEED) == 3
     for life in cuts(job, first):
         known = {row: value for row, value in drawn(first).items() if row in drawn(life)}
         seeds = tags_of(life.start.log).count(d.SEED)
         bound = (0, 6, 12, 14)[seeds]
         assert {row: drawn(life)[row] for row in range(bound)} == {row: known[row] for row in range(bound)}
-    assert set(drawn(first).values()).isdisjoint(drawn(Life(job, 3).run()).values())
+    assert set(drawn(first).values()).isdisjoint(drawn(ScriptedTask(job, 3).run()).values())
 
 
 # ------------------------------------------------------------------ calls
@@ -177,7 +177,7 @@ def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
         return answers.random()
 
     job = line(ask, external_call=external_call)
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     assert {type(value) for value in drawn(first).values()} == {tuple, float}
     for life in cuts(job, first):
         assert len(life.performed) == tags_of(life.log).count(d.CALL)
@@ -194,16 +194,16 @@ def test_c14_a_repeated_call_has_the_same_key() -> None:
         return None
 
     job = line(ask, external_call=external_call)
-    cuts(job, Life(job, 2).run())
+    cuts(job, ScriptedTask(job, 2).run())
     assert [len(found) for found in keys.values()] == [1] * 14
     assert len(set.union(*keys.values())) == 14
 
 
 def test_c14_equal_requests_have_different_keys() -> None:
     job = line(lambda chain, row: ask(chain, "same"))
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     assert len(set(first.performed)) == 14
-    assert Life(job, 3).run().performed == first.performed
+    assert ScriptedTask(job, 3).run().performed == first.performed
 
 
 def call(chain: RecordingChain, row: Any) -> object:
@@ -221,13 +221,13 @@ def test_services_are_refused_while_an_incarnation_opens_because_no_replay_could
             use(self, 0)
 
     with pytest.raises(ServiceWhileOpening, match="keep the result as state"):
-        Life(Job(LINE, WORK, lambda _: Opening(), options=Options(clock_tick_ms=tick_ms)), 1).run()
+        ScriptedTask(Job(LINE, WORK, lambda _: Opening(), options=Options(clock_tick_ms=tick_ms)), 1).run()
 
 
 # ------------------------------------------------------------------ effects
 
 
-def effects_in_order(life: Life) -> None:
+def effects_in_order(life: ScriptedTask) -> None:
     """Before each call with an effect the keeper has the log up to its INTENT."""
     intents = [
         end
@@ -248,7 +248,7 @@ def effects_in_order(life: Life) -> None:
 
 def test_g47_an_effect_waits_until_the_keeper_has_its_intent() -> None:
     job = line(pay)
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     assert len(first.performed) == 14
     effects_in_order(first)
 
@@ -262,16 +262,16 @@ def test_g47_an_effect_in_doubt_is_repeated_only_if_idempotent() -> None:
             return "paid"
 
         job = line(use, external_call=external_call)
-        first = Life(job, 2).run()
+        first = ScriptedTask(job, 2).run()
         tags, ends = tags_of(first.log), ends_of_entries(first.log)
         for place, end in enumerate(ends[1:]):
             if tags[place] != d.INTENT:
                 continue
             made.clear()
             row = tags[:place].count(d.INTENT)
-            life = Life(job, 50 + row, Start(first.log[:end])).run()
+            life = ScriptedTask(job, 50 + row, Start(first.log[:end])).run()
             check_continuation(first, life)
-            check_repeats(life, Life(job, 999, Start(life.whole_log)).run())
+            check_repeats(life, ScriptedTask(job, 999, Start(life.whole_log)).run())
             assert [payment for payment in made if payment[0] == row] == [
                 (row, first.performed[row])  # the key is the same, for the log up to it was kept
             ] * (times - 1)
@@ -281,32 +281,32 @@ def test_g47_an_effect_in_doubt_is_repeated_only_if_idempotent() -> None:
 def test_g47_a_repeated_effect_waits_for_the_keepers_of_its_incarnation() -> None:
     """A cause may have come from a downstream holder that dies next: the keepers need not have it."""
     job = line(pay_idempotent)
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     for number, end in enumerate(ends_of_entries(first.log), 50):
-        effects_in_order(Life(job, number, Start(first.log[:end])).run())
+        effects_in_order(ScriptedTask(job, number, Start(first.log[:end])).run())
 
 
 def test_g47_a_different_request_at_the_same_log_position_has_another_key() -> None:
     """If a log is lost with all its keepers, the external system must not take the next call for a known one."""
-    first = Life(line(pay), 2).run()
-    other = Life(line(lambda chain, row: pay(chain, row + 14)), 2).run()
+    first = ScriptedTask(line(pay), 2).run()
+    other = ScriptedTask(line(lambda chain, row: pay(chain, row + 14)), 2).run()
     assert tags_of(other.log) == tags_of(first.log)
     assert set(other.performed).isdisjoint(first.performed)
 
 
 def test_g47_an_effect_in_doubt_keeps_its_key_when_user_code_now_makes_another_call() -> None:
     """User code built the request from values outside the services, which is forbidden; it must still not pay twice."""
-    first = Life(line(pay), 2).run()
+    first = ScriptedTask(line(pay), 2).run()
     place = tags_of(first.log).index(d.INTENT)
     start = Start(first.log[: ends_of_entries(first.log)[place + 1]])
-    second = Life(line(lambda chain, row: pay_idempotent(chain, row + 14)), 50, start).run()
+    second = ScriptedTask(line(lambda chain, row: pay_idempotent(chain, row + 14)), 50, start).run()
     assert second.performed[0] == first.performed[0]
     assert set(second.performed[1:]).isdisjoint(first.performed)
 
 
 def test_g47_from_every_cut_of_the_log_the_next_incarnation_repeats_only_unlogged_effects() -> None:
     job = line(pay)
-    first = Life(job, 2).run()
+    first = ScriptedTask(job, 2).run()
     for life in cuts(job, first):
         logged = tags_of(life.start.log).count(d.INTENT)
         assert len(life.performed) == 14 - logged

@@ -27,7 +27,7 @@ from tests.harnesses.task_harness import (
     END,
     Element,
     Job,
-    Life,
+    ScriptedTask,
     Start,
     barrier,
     chain_of_snapshots,
@@ -47,7 +47,7 @@ READER = Plan(
 )
 
 
-class Scripted(Life):
+class Scripted(ScriptedTask):
     """Commands come one at a time, in the order of the script, whenever the task waits.
 
     ``open`` opens the gate, ``time`` passes until the instant that is waited for. ``arrivals``: what comes whether the
@@ -261,7 +261,7 @@ def test_c18_timers_fire_and_barriers_pass_without_any_row() -> None:
     assert life.story == ["a", "fired", "fired", "fired", "b1"]
     check_repeats(
         life,
-        Life(
+        ScriptedTask(
             replace(made, inputs={0: [*rows("a"), *barrier(1)], 1: barrier(1), 2: barrier(1)}), 5, Start(life.log)
         ).run(),
     )
@@ -314,10 +314,10 @@ def test_a6_a_task_with_two_hundred_inputs_and_two_hundred_outputs_replays() -> 
     )
     inputs = {channel: [*rows(channel, channel + 1000), *barrier(1), *END] for channel in range(200)}
     job = Job(plan, TaskId(200), lambda _: RecordingChain((clock,)), inputs)
-    first = Life(job, 1).run()
+    first = ScriptedTask(job, 1).run()
     assert first.task.is_final
     assert sum(len(elements) for elements in first.outputs.values()) == 400 + 1 + 2 * 200
-    check_repeats(first, Life(job, 2, Start(first.log)).run())
+    check_repeats(first, ScriptedTask(job, 2, Start(first.log)).run())
 
 
 # ------------------------------------------------------------------ failures of user code
@@ -334,7 +334,7 @@ class Raising(RecordingChain):
         super().process_rows(port, batch)
 
 
-def failure(life: Life) -> TaskFailed:
+def failure(life: ScriptedTask) -> TaskFailed:
     with pytest.raises(StepFailed) as raised:
         life.run()
     return describe_failure(life.task, raised.value)

@@ -138,7 +138,7 @@ def test_an_unfinished_handshake_times_out_long_before_a_silent_peer(stations: A
 
 @pytest.mark.parametrize("mode", ["tcp", "curve"])
 def test_pieces_of_an_unknown_sender_are_not_stored(stations: Any, raw: Any, mode: str) -> None:
-    station, honest = stations(COORDINATOR, mode, admits_strangers=True), stations(1, mode)
+    station, honest = stations(COORDINATOR, mode, admits_unknown=True), stations(1, mode)
     station.knows(honest)
     honest.knows(station)
     keys = new_keys() if mode == "curve" else None

@@ -114,7 +114,7 @@ def test_a_slot_cannot_send_in_the_name_of_another(stations: Any) -> None:
 
 
 def test_an_unknown_peer_may_only_register_with_the_coordinator(stations: Any) -> None:
-    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    coordinator = stations(COORDINATOR, "curve", admits_unknown=True)
     stranger = stations(5, "curve")
     stranger.knows(coordinator)
     register = Register(
@@ -127,21 +127,21 @@ def test_an_unknown_peer_may_only_register_with_the_coordinator(stations: Any) -
 
 
 def test_an_unknown_key_is_admitted_only_while_registrations_are_open(stations: Any) -> None:
-    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
-    coordinator.transport.let_strangers_in(False)
+    coordinator = stations(COORDINATOR, "curve", admits_unknown=True)
+    coordinator.transport.admit_unknown(False)
     stranger = stations(5, "curve")
     stranger.knows(coordinator)
     register = Register(SlotId(5), "", "", "", "", stranger.transport.public_key, "token", 1, ())
     stranger.send(COORDINATOR, register)
     poll_until_turned_away(stranger, coordinator)
     assert not coordinator.received
-    coordinator.transport.let_strangers_in(True)
+    coordinator.transport.admit_unknown(True)
     poll_until(lambda: coordinator.received, coordinator, stranger)
     assert coordinator.received == [(5, register, b"")]
 
 
 def test_a_registration_with_another_slots_key_is_refused(stations: Any) -> None:
-    coordinator = stations(COORDINATOR, "curve", admits_strangers=True)
+    coordinator = stations(COORDINATOR, "curve", admits_unknown=True)
     stranger, victim = stations(5, "curve"), stations(6, "curve")
     stranger.knows(coordinator)
     key = victim.transport.public_key
