@@ -31,10 +31,10 @@ from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.sim.external_systems import SimExternalSystem, SimFenced
 from clonos_chaos.sim.sim_slot import SimSlot
 from clonos_chaos.swarm.world import World
-from tests.unit.coordinator import test_endings, test_succession
+from tests.unit.coordinator import test_endings, test_failover
 from tests.unit.core.channel import test_sessions
-from tests.unit.core.recovery import test_gather
-from tests.unit.core.slot import test_mirrors
+from tests.unit.core.recovery import test_gathering
+from tests.unit.core.slot import test_state_mirror
 from tests.unit.core.task import test_task_replay
 
 pytestmark = pytest.mark.controls
@@ -197,15 +197,15 @@ CASES: dict[str, Case] = {
 IN_THE_CORE: dict[str, Callable[[], None]] = {
     "gaps_in_elements_pass": test_sessions.test_a_lost_tail_is_noticed_at_the_senders_heartbeat,
     "gaps_in_ordinals_pass": test_sessions.test_an_element_whose_causes_were_lost_with_a_heartbeat_is_refused,
-    "holes_pass": test_gather.test_pieces_after_a_hole_are_reported_separately_from_the_log,
-    "dropped_keepers_count_as_ready": (test_succession.test_a_keepers_report_counts_only_under_the_installed_view),
+    "holes_pass": test_gathering.test_pieces_after_a_hole_are_reported_separately_from_the_log,
+    "dropped_keepers_count_as_ready": (test_failover.test_a_keepers_report_counts_only_under_the_installed_view),
     "last_steps_are_held_too": (
         test_task_replay.test_replayed_steps_are_emitted_together_up_to_a_step_in_which_the_log_may_end
     ),
     "known_elements_are_taken_again": test_sessions.test_a_partly_known_batch_is_cut,
     "pending_checkpoints_outlive_the_generation": test_endings.test_a_drain_interrupted_by_a_rollback_starts_again,
     "standby_keeps_changes_of_the_dead": (
-        test_mirrors.test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped
+        test_state_mirror.test_changes_of_a_dead_incarnation_beyond_the_restored_checkpoint_are_dropped
     ),
     "handshake_does_not_reset_deltas": (test_sessions.test_a_delta_is_sent_once_per_session),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clonos.connectors.tables.table_outside import TableWriter
+from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
 from clonos.core.coordinator import placement
 from clonos.core.external.external_output import ExternalOutput, KeeperLink

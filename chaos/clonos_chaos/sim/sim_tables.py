@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.tables.table_outside import TableWriter
 from clonos.connectors.tables.table_sink import TableSink
+from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.values import decode_rows, decode_value, encode_value

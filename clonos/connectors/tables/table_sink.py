@@ -18,8 +18,8 @@ import msgspec
 
 from clonos.connectors.connector_errors import ConnectorMisused
 from clonos.connectors.json_text import scalar_text
-from clonos.connectors.tables.table_outside import TableWriter
 from clonos.connectors.tables.table_statements import Dialect
+from clonos.connectors.tables.table_writer import TableWriter
 
 SQLITE_BUSY_MS = 10_000
 SQLITE_INT_END = 1 << 63
