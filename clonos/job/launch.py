@@ -64,10 +64,7 @@ def launch(
     Raises: JobError for options that exclude each other, or for a checkpoint that cannot be resumed.
     """
     run = settings.run
-    if run.checkpoint is not None and not run.resume:
-        raise JobError("checkpoint= names the checkpoint to resume from, so it needs resume=True (--resume).")
-    if run.resume and run.overwrite:
-        raise JobError("resume continues from the store, but overwrite deletes it. Set only one of them.")
+    _check_options(run)
     if armed(run.fault_points) is not None:
         logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
     store = CheckpointStore(_store_url(graph.name, run, session))
@@ -113,6 +110,13 @@ def launch(
     except BaseException:
         deployment.close()
         raise
+
+
+def _check_options(run: RunOptions) -> None:
+    if run.checkpoint is not None and not run.resume:
+        raise JobError("checkpoint= names the checkpoint to resume from, so it needs resume=True (--resume).")
+    if run.resume and run.overwrite:
+        raise JobError("resume continues from the store, but overwrite deletes it. Set only one of them.")
 
 
 def _store_url(name: str, run: RunOptions, session: Any) -> str:

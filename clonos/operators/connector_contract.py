@@ -270,10 +270,10 @@ class TruncatingWriter(Protocol):
         """
 
 
-def forget(outside: object, before_number: int) -> None:
+def forget(writer: object, before_number: int) -> None:
     """Calls ``forget`` of an ``ImmediateWriter`` that has it."""
-    if isinstance(outside, TruncatingWriter):
-        outside.forget(before_number)
+    if isinstance(writer, TruncatingWriter):
+        writer.forget(before_number)
 
 
 @runtime_checkable

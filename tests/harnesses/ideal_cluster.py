@@ -203,7 +203,7 @@ class IdealSlot:
 
 
 class IdealCluster:
-    """Virtual time, a lossy network, a slow store, and luck from a seed."""
+    """Virtual time, a lossy network, a slow store, and randomness from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -259,7 +259,7 @@ class IdealCluster:
     def _written(self, metadata: CheckpointMetadata) -> None:
         number = metadata.checkpoint
         if self.rng.random() < 0.1:
-            self.do(MetadataWritten(number, WriteOutcome.FAILED, "luck"))
+            self.do(MetadataWritten(number, WriteOutcome.FAILED, "injected"))
             return
         self.watch.completed.append(metadata)
         self.watch.writing = None
@@ -267,7 +267,7 @@ class IdealCluster:
 
     def _committed(self, checkpoint: CheckpointId) -> None:
         if self.rng.random() < 0.1:
-            self.do(OutputCommitFailed(checkpoint, "luck"))
+            self.do(OutputCommitFailed(checkpoint, "injected"))
             return
         self.watch.committing = False
         self.do(OutputCommitted(checkpoint))

@@ -62,9 +62,10 @@ class SlotDialogue:
         """The lines that a command leads to."""
         name, *words = command.split()
         given = dict(word.split("=", 1) for word in words if "=" in word)
-        self._commands[name]([word for word in words if "=" not in word], given) if name != "view" else self._view(
-            words
-        )
+        if name == "view":
+            self._view(words)
+        else:
+            self._commands[name]([word for word in words if "=" not in word], given)
         lines, self.shell.lines = self.shell.lines, []
         return lines
 
@@ -151,7 +152,7 @@ class SlotDialogue:
             elif "@" in word:
                 life, slot = word.split("@")
                 found[task] |= {"life": number(int(life)), "slot": int(slot)}
-            elif word in ("fresh", "cautious"):
+            elif word in ("fresh", "single_step"):
                 found[task][f"is_{word}"] = True
             elif key == "of":
                 found[task]["objects"] = tuple(f"object-{i + 1}" for i in range(int(value)))
@@ -374,9 +375,8 @@ class SlotDialogue:
         if "failed" not in words:
             numbers = [int(n) for n in words[2].split(",")]
             bases = ("", *map(str, numbers))
-            snapshots = [
-                self.snapshot(task, life, n, {**given, "on": base}) for base, n in zip(bases, numbers, strict=False)
-            ]
+            pairs = zip(bases, numbers, strict=False)
+            snapshots = [self.snapshot(task, life, n, {**given, "on": base}) for base, n in pairs]
             objects = [("", [encode_snapshot(snapshot)]) for snapshot in snapshots]
             restored = restore_from(objects, self.shell.new_mirror(task))
         purpose = TaskRead(task, life) if words[0] == "task" else StandbyRead(task, life)
@@ -384,9 +384,8 @@ class SlotDialogue:
 
     def do_raised(self, words: list[str], given: Given) -> None:
         task, life = self.life(words[0])
-        failed = TaskFailed(
-            task, life, InputRange(ChannelId(0), 3, 1), "split", "'x'", "ValueError: no", "", Blame.JOB, Recourse.RETRY
-        )
+        at, raised = InputRange(ChannelId(0), 3, 1), ("split", "'x'", "ValueError: no", "")
+        failed = TaskFailed(task, life, at, *raised, Blame.JOB, Recourse.RETRY)
         self.post(happened.ThreadRaised(self.thread(words[0])[1], failed))
 
     def do_gone(self, words: list[str], given: Given) -> None:

@@ -45,7 +45,7 @@ def foreign_assignments(source: Source) -> list[str]:
     ]
 
 
-def test_nobody_assigns_to_the_attributes_of_another_object_in_the_core() -> None:
+def test_no_module_of_the_core_assigns_to_the_attributes_of_another_object() -> None:
     found = [
         each
         for source in sources()
@@ -99,5 +99,5 @@ def test_an_assignment_to_another_object_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["self.field = 1", "cls.field = 1", "name = other.field", "other.field[0] = 1"])
-def test_an_assignment_to_the_own_object_is_none(text: str) -> None:
+def test_an_assignment_to_self_is_allowed(text: str) -> None:
     assert not foreign_assignments(Source("example.py", text))

@@ -38,7 +38,7 @@ def test_an_identifier_is_cut_into_words() -> None:
     assert private_words("SendingHeirs") == ["sending"]
     assert private_words("on_kept_to") == ["kept"]
     assert private_words("restated_kit") == []
-    assert private_words("open_external") == ["outside"]
+    assert private_words("open_outside") == ["outside"]
     assert private_words("test_outside_a_job_the_clock_is_the_real_one") == []
 
 

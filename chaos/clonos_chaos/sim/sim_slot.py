@@ -117,7 +117,7 @@ class SimSlot:
             self.slot.validate()
 
     def _run_held_back(self) -> None:
-        """The first of what was held back, whichever it is: one that was held through two pauses is not overtaken."""
+        """Makes the first call that was held back, so that calls held through two pauses keep their order."""
         if self.is_dead or not self._held_back:
             return
         if self.paused_until_ns > self.clock.now_ns:
@@ -249,7 +249,7 @@ class SimSlot:
         self.clock.at(due, call, *arguments)
 
     def _register_external(self, task: TaskId, incarnation: Incarnation, generation: int, restored_number: int) -> None:
-        # A request that has left reaches the outside even if the process has died since.
+        # A request that has left reaches the external system even if the process has died since.
         external = self.world.externals[task]
         withdrawn = external.withdrawn
         try:
@@ -274,7 +274,7 @@ class SimSlot:
         self.clock.after(delay_ns, self.run, self.handle, SinkRefused(task, incarnation, generation, Incarnation(by)))
 
     def _close_sink(self, asked: effect.CloseSink) -> None:
-        """What is on its way is written; the outside refuses it once a successor has registered."""
+        """Closes the sink; writes in transit still arrive, and are refused once a successor has registered."""
 
     def _write_to_sink(self, asked: effect.WriteToSink) -> None:
         self._external(

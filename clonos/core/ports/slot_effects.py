@@ -166,7 +166,7 @@ class ForgetSinkOutput(msgspec.Struct, frozen=True, gc=False):
 
 
 class CloseSink(msgspec.Struct, frozen=True, gc=False):
-    """Close the connection of an incarnation that is over: it writes nothing more."""
+    """Close the connection of an incarnation that has ended: it writes nothing more."""
 
     task: TaskId
     incarnation: Incarnation
@@ -189,7 +189,7 @@ class LoadSegment(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeleteSegment(msgspec.Struct, frozen=True, gc=False):
-    """Delete a segment, also one that is being written or loaded. The machine ignores any outcome."""
+    """Delete a segment, even while it is being written or loaded. The machine ignores any outcome."""
 
     segment: int
 
@@ -222,7 +222,7 @@ class AcknowledgeProducer(msgspec.Struct, frozen=True, gc=False):
 
 
 class CloseProducer(msgspec.Struct, frozen=True, gc=False):
-    """Close the connection of an incarnation that is over, if it has one."""
+    """Close the connection of an incarnation that has ended, if it has one."""
 
     task: TaskId
     incarnation: Incarnation

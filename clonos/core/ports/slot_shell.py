@@ -30,7 +30,7 @@ class SpillStore(Protocol):
         """Loads a segment that is stored; the outcome is ``SegmentLoaded``."""
 
     def delete(self, segment: int) -> None:
-        """Deletes a segment, also one that is being written or loaded; no outcome counts any more."""
+        """Deletes a segment, even while it is being written or loaded; later outcomes are ignored."""
 
 
 class _SpillEffects(SpillStore):

@@ -89,8 +89,8 @@ class HandshakesReceived:
 class LogEnded:
     """The task needs a determinant beyond its log, at these output positions.
 
-    ``behind``: what is behind the claim of a receiver that lives; ``is_awaiting``: some channel is behind the claim of
-    one that is being replaced.
+    ``behind``: what is behind the high-water mark of a live receiver. ``is_awaiting``: some channel is behind the
+    high-water mark of a receiver that is being replaced.
     """
 
     positions: tuple[tuple[ChannelId, int], ...]

@@ -8,7 +8,7 @@ from itertools import count
 from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.external.keeper import Keeper
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import CheckpointId, SlotId, TaskId, ViewNumber, log_of
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, log_of
 from clonos.core.ports.slot_effects import ShadowRead, StandbyRead
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
@@ -211,6 +211,15 @@ class Backups:
         self.standbys.pop(task, None)
 
     # ------------------------------------------------------------------ heartbeat and end
+
+    def status(
+        self,
+    ) -> tuple[tuple[tuple[TaskId, CheckpointId], ...], tuple[tuple[TaskId, Incarnation], ...], tuple[TaskId, ...]]:
+        """Returns the standbys, the ready keepers and the following shadows, as a ``SlotStatus`` lists them."""
+        standbys = [(task, standby.checkpoint) for task, standby in sorted(self.standbys.items())]
+        keepers = [(task, keeper.incarnation) for task, keeper in sorted(self.keepers.items()) if keeper.is_ready]
+        shadows = [task for task, shadow in sorted(self.shadows.items()) if shadow.is_following]
+        return tuple(standbys), tuple(keepers), tuple(shadows)
 
     def tick(self) -> None:
         """Repeats at the heartbeat what shadows ask for and what keepers hold."""

@@ -1,7 +1,6 @@
 """One incarnation of a task in its slot: composes recovery, channels, snapshots, keepers and output (protocol 6).
 
-Owned by the slot's thread. The task's own thread reaches it by ``Emission`` and the few questions of ``TaskPort``. Each
-part owns its fields and knows nothing of the others; this class hands from one to the next what they have to know.
+Each part owns its fields and knows nothing of the others. This class hands each part what it needs of the others.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class HostedTask:
         self.coverage = Coverage.wanted(self.plan, self.task, context.slot)
         self.found_bytes = 0  # how far the furthest copy of the own log reached
         self.running = HostedThread(self.task, next(context.threads), self.shell)
-        head = self.task, self.incarnation
-        options, parts = context.options, (self.logs, self.coverage)
+        head, options, parts = (self.task, self.incarnation), context.options, (self.logs, self.coverage)
         self.inputs = InputChannels(self.incarnation, *parts, options, self.shell, self.grown)
         self.outputs = OutputChannels(self.incarnation, *parts, self.shell)
         self.output_gate = OutputGate(*head, self.plan, options, *parts, self.shell, self.running)
@@ -93,13 +91,11 @@ class HostedTask:
         self.advance(self.recovery.begin())
 
     def advance(self, event: recovery_machine.Event | None) -> None:
-        """Takes one step of the table, if there is an event, and does what it asks for."""
-        if event is None:
-            return
-        before, output_gate = type(self.state), self.recovery.step(event)
+        """Takes one step of the table, if there is an event, and performs its effects."""
+        before, effects = type(self.state), self.recovery.step(event) if event is not None else ()
         if before is not type(self.state):
             self.context.on_status_change()
-        for effect in output_gate:
+        for effect in effects:
             match effect:
                 case recovery_machine.Connect(gathering):
                     self._connect(gathering)
@@ -394,12 +390,10 @@ class HostedTask:
         """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""
         self.outputs.close()
         self.output_gate.close()
-        left = self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
         self.shell.stop_task(self.task, self.thread)
-        return left
+        return self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
-        """Returns the log of ``wanted`` and the replicas that it should hold, as far as they are here; while this task
-        recovers, as far as holders have sent them."""
+        """Returns the log of ``wanted`` and its replicas as far as they are here, or as holders have sent them."""
         logs = self.plan.logs_requested_by(wanted)
         return self.recovery.gathered(logs) if self.recovery.is_recovering else self.logs.deltas(logs)

@@ -320,18 +320,11 @@ class Slot(StorageEvents, LocalEvents):
         self.status_is_due = False
         if not self.view.number:
             return
-        self.send_to_coordinator(
-            SlotStatus(
-                self.id,
-                self.view.number,
-                self.completed,
-                tuple([status_of(hosted, self.pressure.is_over_soft_limit) for hosted in self.hosted.values()]),
-                tuple([(task, standby.checkpoint) for task, standby in sorted(self.backups.standbys.items())]),
-                tuple([(task, k.incarnation) for task, k in sorted(self.backups.keepers.items()) if k.is_ready]),
-                self.pressure.is_over_soft_limit,
-                tuple([task for task, shadow in sorted(self.backups.shadows.items()) if shadow.is_following]),
-            )
-        )
+        is_over_soft_limit = self.pressure.is_over_soft_limit
+        tasks = tuple([status_of(hosted, is_over_soft_limit) for hosted in self.hosted.values()])
+        standbys, keepers, shadows = self.backups.status()
+        head = self.id, self.view.number, self.completed, tasks
+        self.send_to_coordinator(SlotStatus(*head, standbys, keepers, is_over_soft_limit, shadows))
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""

@@ -80,7 +80,7 @@ class StorageEvents(ABC):
         self.send_status_if_due()
 
     def on_snapshot_written(self, event: SnapshotWritten) -> None:
-        """Acknowledges a durable snapshot; one that the store did not take is written again at the heartbeat."""
+        """Acknowledges a durable snapshot; a failed write is repeated at the heartbeat."""
         hosted = self.hosted.get(task_of_object(event.name))
         if hosted is None or event.name not in hosted.pending.unwritten:
             return

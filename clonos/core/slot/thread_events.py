@@ -1,6 +1,6 @@
 """Reports of a slot's threads, as its machine handles them: tasks, sinks and producers (protocol 6, 7).
 
-What an incarnation that is over reports is dropped.
+Reports of an incarnation that has ended are dropped.
 
 A thread has its own number, because the thread of a shadow goes on as that of the next incarnation.
 """

@@ -41,13 +41,7 @@ class Task:
     """Incarnation of a task. ``run`` is its whole life."""
 
     def __init__(
-        self,
-        plan: Plan,
-        task: TaskId,
-        chain: Chain,
-        port: TaskPort,
-        activation: Activation,
-        options: Options,
+        self, plan: Plan, task: TaskId, chain: Chain, port: TaskPort, activation: Activation, options: Options
     ) -> None:
         self.plan, self.task, self.incarnation = plan, task, activation.incarnation
         self.chain, self.port, self.options = chain, port, options
@@ -70,9 +64,7 @@ class Task:
         self._turn = 0
         self._held_count = 0  # elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)
-        self.records_in = (
-            snapshot.records_in if snapshot else 0
-        )  # since the job's start; numbers the records of a source
+        self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation

@@ -159,7 +159,7 @@ class JournalThread:
 
     def _hand_over(self, data: bytes) -> None:
         self._post(ProducerDataRead(self._task, self._incarnation, data))
-        self._inbox.wait_for_budget()
+        self._inbox.wait_for_space()
 
     def _describe(self, error: Exception) -> TaskFailed:
         return failure_of(self._task, self._incarnation, error, Recourse.NONE)

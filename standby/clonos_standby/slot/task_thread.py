@@ -167,7 +167,7 @@ class TaskThread:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.output_budget.spend(emission.cost_bytes)
         self._post(StepEmitted(self._task, self._thread_id, emission))
-        self._inbox.wait_for_budget()
+        self._inbox.wait_for_space()
 
     def budget_bytes(self) -> int:
         """Returns the bytes that the next step may produce."""

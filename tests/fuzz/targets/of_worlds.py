@@ -1,8 +1,8 @@
 """Target: all machines of a job in the simulated world, where every peer may send every message at every moment.
 
-An input is two seeds: of a world, and of the lies in it. Behind a message that is delivered there comes, now and then,
-one that lies: a real one, changed. What a machine does later, in answer to honest events, counts too. The world itself
-goes wrong soon, and is left when it does.
+An input is two seeds: of a world, and of the lies in it. Now and then a delivered message is followed by a
+lie: a changed copy of a real message. What a machine does later in answer to honest events counts too. The world itself
+soon becomes inconsistent; the target leaves it then.
 """
 
 from __future__ import annotations

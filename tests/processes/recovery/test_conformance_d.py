@@ -100,7 +100,7 @@ class Strait:
 
 
 class Siege:
-    """A running job and an ambush: strikes a task at a point, and waits until it has a successor that has caught up."""
+    """A running job and a breakpoint: kills a task at a fault point, and waits until its successor has caught up."""
 
     def __init__(self, strait: Strait, job: RunningJob, fault_point_server: FaultPointServer) -> None:
         self.strait, self.job, self.fault_point_server = strait, job, fault_point_server

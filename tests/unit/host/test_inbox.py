@@ -51,11 +51,11 @@ def test_a_producer_that_is_faster_than_the_drain_waits_for_space(monkeypatch: p
     inbox = Inbox(lambda: None)
     for _ in range(WAITING_MAX + DRAIN_MAX + 1):
         inbox.put(do_nothing)
-    inbox.wait_for_budget()
+    inbox.wait_for_space()
     assert len(waits) == 2  # after the first drain one call too many is left
     for _ in range(DRAIN_MAX - 1):
         inbox.put(do_nothing)
-    inbox.wait_for_budget()  # as many calls as may wait
+    inbox.wait_for_space()  # as many calls as may wait
     assert len(waits) == 2
 
 
@@ -64,7 +64,7 @@ def test_a_closed_inbox_blocks_no_producer_and_queues_no_call() -> None:
     for _ in range(WAITING_MAX + 1):
         inbox.put(do_nothing)
     inbox.close()
-    inbox.wait_for_budget()
+    inbox.wait_for_space()
     made: list[int] = []
     inbox.put(made.append, 1)
     while inbox.drain():

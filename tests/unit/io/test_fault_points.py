@@ -25,7 +25,7 @@ def test_a_fault_point_server_on_another_machine_is_refused(address: str) -> Non
 
 
 class Passers:
-    """Sees who comes by an ambush, and traps nobody."""
+    """Records the processes that reach a fault point, and holds none of them."""
 
     def __init__(self, fault_point_server: FaultPointServer) -> None:
         self.seen: list[tuple[str, str, int]] = []

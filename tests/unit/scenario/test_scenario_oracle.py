@@ -49,7 +49,7 @@ COUNTED = ("lost", "duplicated", "contradicted", "disordered", "calls_repeated",
 SPOILT: dict[str, tuple[dict[str, int], Callable[[dict[str, list[Row]], list[Row]], object]]] = {
     "a row is missing": ({"lost": 1}, lambda outputs, _: outputs["table"].pop()),
     "a row is there twice": ({"duplicated": 1}, lambda outputs, _: outputs["files"].append(outputs["files"][-1])),
-    "luck was drawn anew": ({"contradicted": 1}, _change("draw", 1)),
+    "a number was drawn again": ({"contradicted": 1}, _change("draw", 1)),
     "an answer was asked anew": ({"contradicted": 1}, _change("answer", 999)),
     "the clock was read anew": ({"contradicted": 1}, _change("read_ns", 999)),
     "a record is in two windows": ({"contradicted": 1}, _change("window", "another")),

@@ -24,7 +24,7 @@ from tests.harnesses.fake_recorder import FIRST_INSTANT_NS
 EPOCHS = 3
 DAY_NS = 86_400 * 10**9
 
-outside = stdlib.Random(0)
+unrecorded = stdlib.Random(0)
 calls: list[str] = []
 
 
@@ -32,7 +32,7 @@ calls: list[str] = []
 def ask(word: str) -> float:
     """Answers at random, now and then with an exception."""
     calls.append(word)
-    answer = outside.random()
+    answer = unrecorded.random()
     if answer < 0.4:
         raise KeyError(word, answer)
     return answer
@@ -41,7 +41,7 @@ def ask(word: str) -> float:
 @service(effect=True)
 def pay(amount: int, idempotency_key: str = "") -> tuple[str, float]:
     calls.append(idempotency_key)
-    return idempotency_key, outside.random()
+    return idempotency_key, unrecorded.random()
 
 
 class Port(TaskPort):

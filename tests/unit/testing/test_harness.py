@@ -73,7 +73,7 @@ def order_once(number: int) -> str:
 
 
 class Orders:
-    """An outside that knows what was ordered."""
+    """An external system that knows what was ordered."""
 
     def __init__(self) -> None:
         self.placed: list[int] = []
@@ -216,14 +216,14 @@ def test_a_call_with_an_effect_whose_outcome_is_lost_is_in_doubt(harness: Callab
 
 
 def test_a_call_in_doubt_is_reconciled_by_the_stand_in(harness: Callable[..., Harness]) -> None:
-    outside = Orders()
-    orders = harness(lambda number: order_once(number), effects=True, services={order_once: outside})
+    stand_in = Orders()
+    orders = harness(lambda number: order_once(number), effects=True, services={order_once: stand_in})
     assert orders.push([1]) == ["order 1"]
     orders.crash(lost=2)
     orders.restore()
     orders.replay()
     assert orders.outputs == ["found 1 of [1]"]
-    assert outside.placed == [1]
+    assert stand_in.placed == [1]
 
 
 # ------------------------------------------------------------------ hidden choices

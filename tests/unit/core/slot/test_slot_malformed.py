@@ -155,7 +155,7 @@ def test_a_message_for_the_coordinator_is_malformed_in_a_slot(message: Message) 
 
 
 @pytest.mark.parametrize("message", [BATCH, POSITION, HANDSHAKE, QUESTION, KEEP, UPDATE, FOLLOW], ids=named)
-def test_a_message_about_a_task_that_the_sending_slot_does_not_host_is_malformed(message: Message) -> None:
+def test_a_message_about_a_task_that_its_sender_does_not_host_is_malformed(message: Message) -> None:
     dialogue = living_slot()
     with pytest.raises(MessageMalformed, match=r"slot 77 .* speaks for task \d.1.1, which runs in slot"):
         dialogue.post(MessageReceived(SlotId(77), message, b"x"))
