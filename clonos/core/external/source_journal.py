@@ -102,8 +102,8 @@ class SourceJournal:
             data = longest.data[start - longest.offset_bytes :]
         elif lost_since is not None:
             self.shell.warn(
-                f"no keeper has the journal of {self.name}: what came in behind byte {start},"
-                " if anything did, is lost unless it is sent again",
+                f"no keeper has the journal of {self.name}: input after byte {start}"
+                " is lost unless the producer sends it again",
                 task=self.task,
                 behind_bytes=start,
                 generation=view_name(lost_since),

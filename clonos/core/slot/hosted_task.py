@@ -390,8 +390,9 @@ class HostedTask:
         """Ends the incarnation here by a view; returns the journal that it leaves for the next one in this slot."""
         self.outputs.close()
         self.output_gate.close()
+        left = self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
         self.shell.stop_task(self.task, self.thread)
-        return self.output_gate.close_journal(view, view.placements[self.task].slot == self.context.slot)
+        return left
 
     def question(self, wanted: TaskId) -> tuple[Delta, ...]:
         """Returns the log of ``wanted`` and its replicas as far as they are here, or as holders have sent them."""
