@@ -46,7 +46,7 @@ def test_a_signal_to_the_command_ends_its_benchmark_and_every_process_it_started
     command.send_signal(signal.SIGTERM)
     errors = command.communicate(timeout=LIMIT_S)[1]
     assert command.returncode == 128 + signal.SIGTERM, errors
-    assert "interrupted by SIGTERM: what ran has been ended" in errors
+    assert "interrupted by SIGTERM: the running benchmark was ended" in errors
     assert isolated_run.started_for(str(short_folder)) == []
     assert list(short_folder.iterdir()) == []
     assert json.loads(found.read_text("utf-8"))["failed"] == {"latency": "interrupted"}
