@@ -38,7 +38,7 @@ def _announced_credit_was_not_granted(mutation: Mutation) -> None:
         self.announced_credit_bytes += 1
         return handshake
 
-    mutation.wrap(ChannelReceiver, "statement", handshake)
+    mutation.wrap(ChannelReceiver, "handshake", handshake)
 
 
 def _a_session_outlives_its_receiver(mutation: Mutation) -> None:

@@ -59,6 +59,7 @@ class KeeperLink:
         self.is_ready = acknowledgement.is_ready
         if not acknowledgement.is_ready:
             self.acknowledged.clear()
+            return
         for length in acknowledgement.lengths:
             if length.end_bytes > self.acknowledged.get(length.log, -1):
                 self.acknowledged[length.log] = length.end_bytes

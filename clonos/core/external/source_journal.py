@@ -160,8 +160,12 @@ class SourceJournal:
         self.logs.append(self.id, data)
 
     def release(self, links: Iterable[KeeperLink]) -> None:
-        """Gives the task what every keeper has; nothing where there is no keeper."""
-        self._release_to(min((link.acknowledged.get(self.id, 0) for link in links), default=0))
+        """Gives the task what every keeper has; nothing where there is no keeper.
+
+        A keeper may acknowledge more than this journal has: it held a longer copy, or it lies.
+        """
+        replicated_bytes = min((link.acknowledged.get(self.id, 0) for link in links), default=0)
+        self._release_to(min(replicated_bytes, self.end_bytes))
 
     def _release_to(self, replicated_bytes: int) -> None:
         """Releases what was found as a whole: the task, which has it, cannot tell where in it an offset lies."""

@@ -17,10 +17,12 @@ from typing import NamedTuple
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, log_of
 from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Emission
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.shadow_messages import FeedAck, FeedShadow
@@ -124,29 +126,35 @@ class ShadowFeeds:
         self.logs, self.shell = logs, shell
         self.lag_bytes_max = inflight_memory_bytes * LAG_PERCENT // 100
         self.standbys: tuple[SlotId, ...] = ()
-        self.shadow_feeds: dict[SlotId, ShadowFeed] = {}
+        self.feeds: dict[SlotId, ShadowFeed] = {}
         self._taken: dict[ChannelId, deque[FedElements]] = {}  # not worked off yet, per input channel
         self._done_bytes = 0  # end of the own log behind the last step that the task has completed
         #: Invariant: _done_bytes <= end of the own log; no session has shipped more of it
 
     def on_feed_ack(self, message: FeedAck) -> None:
-        """Takes a hot standby's request for a session, or how far it is."""
+        """Takes a hot standby's request for a session, or how far it is.
+
+        Raises: MessageMalformed, if it acknowledges more bytes than the session has carried.
+        """
         if not self.is_hot or message.slot not in self.standbys:
             return
-        feed = self.shadow_feeds.get(message.slot)
+        feed = self.feeds.get(message.slot)
         if feed is None or message.session > feed.session:
-            self.shadow_feeds[message.slot] = ShadowFeed(message.slot, message.session)
+            self.feeds[message.slot] = ShadowFeed(message.slot, message.session)
         elif message.session == feed.session:
+            if message.worked_bytes > feed.sent_bytes:
+                what = f"it acknowledges {message.worked_bytes} bytes of a session that has carried {feed.sent_bytes}"
+                raise MessageMalformed(sender_name(message.slot), what)
             feed.on_ack(message.worked_bytes)
 
     def apply_view(self, standbys: tuple[SlotId, ...]) -> None:
         """Takes over which slots have a standby of the task."""
         self.standbys = standbys
-        self.shadow_feeds = {slot: feed for slot, feed in self.shadow_feeds.items() if slot in standbys}
+        self.feeds = {slot: feed for slot, feed in self.feeds.items() if slot in standbys}
 
     def grown(self, log: LogId) -> None:
         """Marks a log that has grown."""
-        for feed in self.shadow_feeds.values():
+        for feed in self.feeds.values():
             feed.mark(log)
 
     def took(self, batch: Batch, skip: int, payload: bytes | memoryview) -> None:
@@ -155,7 +163,7 @@ class ShadowFeeds:
             return
         taken = FedElements(batch.channel, batch.first_seq, batch.kind, batch.count, skip, batch.checkpoint, payload)
         self._taken.setdefault(batch.channel, deque()).append(taken)
-        for feed in self.shadow_feeds.values():
+        for feed in self.feeds.values():
             if feed.base and not feed.is_dropped:
                 self._send(feed, taken)
 
@@ -174,7 +182,7 @@ class ShadowFeeds:
         if not emission.records_in and snapshot is None:
             return
         self._done_bytes = self.logs.end_bytes(self.own_log)
-        for feed in self.shadow_feeds.values():
+        for feed in self.feeds.values():
             if feed.base:
                 feed.mark(self.own_log)
                 if not feed.is_dropped and feed.shipped.get(self.own_log, -1) < self._done_bytes:
@@ -223,7 +231,7 @@ class ShadowFeeds:
     def validate(self) -> None:
         """Asserts what holds between two events."""
         assert self._done_bytes <= self.logs.end_bytes(self.own_log), (self.task, self._done_bytes)
-        for slot, feed in self.shadow_feeds.items():
+        for slot, feed in self.feeds.items():
             assert slot in self.standbys, (self.task, slot)
             assert feed.base or not feed.sent_bytes, (self.task, slot)
             assert 0 <= feed.worked_bytes <= feed.sent_bytes, (self.task, feed.worked_bytes, feed.sent_bytes)
@@ -231,7 +239,7 @@ class ShadowFeeds:
 
     def tick(self) -> None:
         """Repeats the position of each session at the heartbeat, so that a lost tail is noticed."""
-        for feed in self.shadow_feeds.values():
+        for feed in self.feeds.values():
             if feed.base:
                 feed.skip_ordinal_if_dropped()
                 self._send(feed, NOTHING)
