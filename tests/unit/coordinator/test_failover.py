@@ -86,6 +86,13 @@ def test_a_requested_slot_that_never_registers_is_requested_again() -> None:
     assert of_kind(harness.tick(300), RequestSlots) == [RequestSlots(1)]
 
 
+def test_a_slot_that_ends_before_it_registers_is_requested_again_alone() -> None:
+    harness = live_chain()
+    harness.gone(1, 2)  # two slots are on their way
+    effects = (*harness.do(SlotGone(SlotId(99), "killed")), *harness.tick(100))
+    assert of_kind(effects, RequestSlots) == [RequestSlots(1)]
+
+
 def test_a_slot_that_cannot_be_started_is_requested_again_at_a_tick() -> None:
     harness = live_chain()
     harness.gone(1)
