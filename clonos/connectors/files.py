@@ -3,8 +3,7 @@
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
 complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet). A file must not
-change as long as the job may replay it. Of an output folder, sources
-read the committed part files only.
+change as long as the job may replay it. Of an output folder, sources read the committed part files only.
 
 Sinks take a folder, which serves one sink of one job. The part files are hidden; each checkpoint makes its rows visible
 at once, to ``files.committed`` and ``files.read_committed``.

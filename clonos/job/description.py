@@ -21,7 +21,7 @@ class Job(JobGraph):
         job = Job("wordcount", parallelism=2, checkpoint_every="5s")
 
     Options are keywords. ``clonos.toml``, ``CLONOS_*`` variables and the command line override them, in this order.
-    ``errors``: a sink for records whose step raised; without one the job fails at such a record.
+    ``errors``: a sink for records whose step raised; without one the job fails when the same record raises again.
 
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """

@@ -261,7 +261,7 @@ class ImmediateWriter(Protocol):
 
 @runtime_checkable
 class TruncatingWriter(Protocol):
-    """``ImmediateWriter`` that keeps data to be able to withdraw rows."""
+    """``ImmediateWriter`` that keeps data for withdrawing rows, and is told when to delete it."""
 
     def forget(self, before_number: int) -> None:
         """Deletes what is kept to withdraw rows below ``before_number``, which all retained checkpoints contain.

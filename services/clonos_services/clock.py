@@ -6,10 +6,10 @@ The names and units are those of the module ``time``, plus ``now`` for an aware 
 
 In a job:
 
-- Time never runs backwards, also not across the failure of a process. It follows the wall clock; when that is set back
+- Time never runs backwards, not even across the failure of a process. It follows the wall clock; when that is set back
   or forward, the job's time runs at most a tenth slower or faster until both agree.
 - Time stands still within a step (some milliseconds of work), so that all records of the step share one log entry.
-  ``exact=True`` reads the clock at each call, for one log entry each. With the option ``clock_tick_ms`` time stands
+  ``exact=True`` reads the clock at each call, for one log entry each. With the option ``clock_tick`` time stands
   still for a whole tick, however many steps it has (the design is in ``clonos.core.ports.recorder``).
 
 Outside a job this is the system's clock.

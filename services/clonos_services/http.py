@@ -1,4 +1,4 @@
-"""HTTP as a causal service: each request is sent once, and a replay returns the recorded response::
+"""HTTP as a causal service: the response is recorded, and a replay returns it and sends nothing::
 
     response = http.get("http://localhost:8099/banned/word", timeout=2)
     if response.raise_for_status().json()["banned"]: ...

@@ -1,9 +1,9 @@
 """Memory and disk that the in-flight logs of one slot use together: which log spills, and when (protocol 4).
 
-    WRITING ──durable──▶ ON_DISK ──asked for──▶ LOADING ──there──▶ LOADED ──read to its end──▶ ON_DISK
+    WRITING ──durable──▶ ON_DISK ──requested──▶ LOADING ──there──▶ LOADED ──read to its end──▶ ON_DISK
        │  ▲
        ▼  │ at a heartbeat
-      KEPT (the disk failed: the chunks stay in memory)
+      RETAINED (the disk failed: the chunks stay in memory)
 
 A chunk can be read from memory until its segment is on disk. Nothing here waits: a log that wants a segment is told
 when it is there, and one log's disk never holds another up, but for memory: see ``limits``.
@@ -93,7 +93,7 @@ class InflightBudget:
         self._logs[log] = None
 
     def leave(self, log: SpillingLog) -> None:
-        """Counts a log no more, which has given back all that it had."""
+        """Stops counting a log, which has given back all that it had."""
         del self._logs[log]
 
     def validate(self) -> None:

@@ -82,7 +82,7 @@ class InflightLog:
             budget.relieve(self)
 
     def add(self, segment: Segment) -> None:
-        """Goes on with a segment in place of the chunks that were cut."""
+        """Continues with a segment in place of the chunks that were cut."""
         self.segments.append(segment)
 
     def begin_write(self) -> None:
@@ -90,7 +90,7 @@ class InflightLog:
         self.writing_count += 1
 
     def end_write(self) -> None:
-        """Counts a segment that is on its way to disk no more."""
+        """Stops counting a segment as on its way to disk."""
         self.writing_count -= 1
 
     def cut(self, bytes_max: int, closed_only: bool = False) -> list[Chunk]:

@@ -1,4 +1,4 @@
-"""Receiving ends of all input channels of one incarnation: what they accept and what handshakes state (protocol 4)."""
+"""Receiving ends of all input channels of one incarnation: what they accept and their handshakes (protocol 4)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class InputChannels:
         self._on_growth = on_growth
 
     def open(self, channels: tuple[Channel, ...], snapshot: Snapshot | None, own: Replica) -> None:
-        """Opens each channel where the snapshot ends, with a claim behind the elements that the own log has steps for:
-        those have been received."""
+        """Opens each channel where the snapshot ends. The high-water mark is behind the elements that the own log has
+        steps for, because those have been received."""
         starts = dict(snapshot.inputs) if snapshot else {}
         covered = elements_covered(bytes(own.data), len(channels))
         window_bytes_max = self.options.credit_window_bytes
@@ -60,7 +60,7 @@ class InputChannels:
                 self.renew(receiver)
 
     def renew(self, receiver: ChannelReceiver) -> None:
-        """Opens a new session, whose handshake states where to resume, the claim, and the lengths of replicas."""
+        """Opens a new session with a handshake: where to resume, the high-water mark, the lengths of replicas."""
         receiver.renew()
         self.send_handshake(receiver)
 
@@ -160,7 +160,7 @@ class InputChannels:
         return total
 
     def take_over(self, receivers: dict[ChannelId, ChannelReceiver], needed: dict[ChannelId, int]) -> None:
-        """Goes on behind what the receivers of a shadow were given; ``needed``: what its replay waits for."""
+        """Continues behind what the receivers of a shadow were given; ``needed``: what its replay waits for."""
         for channel, receiver in self.receivers.items():
             receiver.take_over(receivers[channel], needed.get(channel, 0))
 

@@ -1,4 +1,4 @@
-"""Receiving end of a channel: what it accepts, and what its handshake states (protocol 4)."""
+"""Receiving end of a channel: what it accepts, and what its handshake contains (protocol 4)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ChannelReceiver:
         #: Invariant: queued_bytes >= 0, and 0 if all that was received has been processed
         self.granted_bytes = 0  # credit of this session
         self.announced_credit_bytes = 0  # credit that the sender was sent
-        #: Invariant: 0 <= stated_bytes <= granted_bytes
+        #: Invariant: 0 <= announced_credit_bytes <= granted_bytes
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat
@@ -137,7 +137,7 @@ class ChannelReceiver:
         self.queued_bytes += cost
 
     def take_over(self, shadows: ChannelReceiver, needed_seq: int) -> None:
-        """Goes on behind what a shadow was given and has processed."""
+        """Continues behind what a shadow was given and has processed."""
         self.next_seq, self.queued_bytes = shadows.next_seq, shadows.queued_bytes
         self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
 

@@ -59,13 +59,13 @@ class SpillingLog(Protocol):
         """Takes the oldest chunks out of the tail."""
 
     def add(self, segment: Segment) -> None:
-        """Goes on with a segment in place of the chunks that were cut."""
+        """Continues with a segment in place of the chunks that were cut."""
 
     def begin_write(self) -> None:
         """Counts a segment that is on its way to disk."""
 
     def end_write(self) -> None:
-        """Counts a segment that is on its way to disk no more."""
+        """Stops counting a segment as on its way to disk."""
 
 
 class Segment:

@@ -46,7 +46,7 @@ class KeeperLink:
         self.dirty[log] = None
 
     def await_nothing(self) -> None:
-        """Stops to wait for the acknowledgement of the last message, which may be lost."""
+        """Stops waiting for the acknowledgement of the last message, which may be lost."""
         self.is_awaited = False
 
     def deltas(self, logs: CausalLogs) -> tuple[Delta, ...]:
@@ -54,7 +54,7 @@ class KeeperLink:
         return tuple(logs.take_unshipped(self.dirty, self.shipped))
 
     def acknowledge(self, acknowledgement: AppendAck) -> None:
-        """Takes an acknowledgement in; that of a keeper which is not ready withdraws earlier ones."""
+        """Takes in an acknowledgement; that of a keeper which is not ready withdraws earlier ones."""
         self.is_awaited = False
         self.is_ready = acknowledgement.is_ready
         if not acknowledgement.is_ready:
@@ -84,7 +84,7 @@ class KeeperLink:
         )
 
     def _is_held_elsewhere(self, log: LogId, end_bytes: int) -> bool:
-        """Whether a log of another task has been covered meanwhile: it is sent to keepers no more."""
+        """Whether a log of another task has been covered meanwhile: it is no longer sent to keepers."""
         coverage = self.coverage
         return coverage is not None and log != coverage.own_log and coverage.covered.get(log, 0) >= end_bytes
 
@@ -104,13 +104,13 @@ class ExternalOutput:
         self.received_up_to: int | None = None  # next number of the external system at registration
         self.confirmed_seq = 0
         self.cursor = 0
-        self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
+        self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what keepers must hold before it leaves)
         self.unreleased_seq = log.next_seq
         #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
-        #: Invariant: claim <= confirmed_seq; log.start_seq <= cursor once there is a claim
+        #: Invariant: received_up_to <= confirmed_seq, once registered; then also log.start_seq <= cursor
 
     def open(self, next_number: int) -> None:
-        """Goes on behind what the external system has, which has registered this incarnation."""
+        """Continues behind what the external system has, which has registered this incarnation."""
         self.received_up_to = self.confirmed_seq = self.cursor = next_number
         self.log.truncate(next_number)
 

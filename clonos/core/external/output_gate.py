@@ -94,7 +94,7 @@ class OutputGate:
     def on_opened(self, next_number: int, superseded_next: int | None, generation: int) -> None:
         """Takes over what the external system has, which has registered this incarnation.
 
-        Warns where an earlier generation has let out more than that: it may leave again, with other content.
+        Warns if more output of an earlier generation has left than that: it may leave again, with other content.
         """
         assert self.external is not None
         if superseded_next is not None and superseded_next > next_number:
@@ -187,7 +187,7 @@ class OutputGate:
             self._keep(link, is_whole=True)
 
     def on_append_ack(self, acknowledgement: AppendAck) -> None:
-        """Takes an acknowledgement of a keeper in, and releases what waited for it."""
+        """Takes in an acknowledgement of a keeper, and releases what waited for it."""
         link = self.keepers.get(acknowledgement.slot)
         if link is not None and acknowledgement.incarnation == self.incarnation:
             link.acknowledge(acknowledgement)
@@ -236,7 +236,7 @@ class OutputGate:
             self.journal.read(read_bytes)
 
     def set_out_of_budget(self, is_out: bool) -> None:
-        """Takes nothing in from a producer while the task may produce nothing."""
+        """Takes in nothing from a producer while the task may produce nothing."""
         if self.journal is not None:
             self.journal.set_out_of_budget(is_out)
 

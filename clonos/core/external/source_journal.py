@@ -1,4 +1,4 @@
-"""Journals: what a source takes in and cannot read again is replicated before anybody sees it (protocol 7).
+"""Journals: what a source takes in and cannot read again is replicated before any step sees it (protocol 7).
 
 The journal of a task is one more log beside the causal ones (``ids.journal_of``), shared with the task's keepers and
 with nobody else. Its slot appends what comes in. What every keeper holds is released: to the task, which reads it by
@@ -195,12 +195,12 @@ class SourceJournal:
         self.open_if_due()
 
     def stop(self) -> None:
-        """Takes nothing more in, because the job stops: what the last checkpoint lacks must not be acknowledged."""
+        """Takes in nothing more, because the job stops: what the last checkpoint lacks must not be acknowledged."""
         self.is_stopping = True
         self.update_hold()
 
     def open_if_due(self) -> None:
-        """Connects when all that came in is replicated: the producer goes on, and is answered, from one offset."""
+        """Connects when all that came in is replicated: the producer continues at the offset that is acknowledged."""
         if self.is_wanted and not (self.is_open or self.is_waiting or self.is_stopping):
             self.is_open, self._opened_ns = True, self.shell.now_ns()
             self.shell.producers.open(self.task, self.incarnation, self.released_bytes)
@@ -214,7 +214,7 @@ class SourceJournal:
             self.update_hold()
 
     def update_hold(self) -> None:
-        """Takes nothing more in while the task cannot read, or has too much to read."""
+        """Takes in nothing more while the task cannot read, or has too much to read."""
         held = self.is_out_of_budget or self.is_stopping or self.unread_bytes > self.unread_bytes_max
         if held != self.is_held:
             self.is_held = held

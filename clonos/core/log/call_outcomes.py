@@ -33,7 +33,7 @@ _declared: dict[tuple[str, str], type[Exception]] = {}
 
 
 class RecordedError(EnvironmentFault):
-    """Exception that stands for a service's exception that cannot be rebuilt, both live and in replay."""
+    """Exception in place of a service's exception that is undeclared or cannot be rebuilt, both live and in replay."""
 
     service: str
     type_name: str

@@ -27,7 +27,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Answers of the holders so far, and who has not answered under ``view``. Another view asks all of them again."""
+    """Replies of the holders so far, and those that have not replied under ``view``. Another view asks all again."""
 
     view: ViewNumber
     waiting_for: frozenset[Holder]

@@ -113,7 +113,7 @@ class HostedTask:
         self.advance(self.recovery.gather_again(view))
 
     def on_log_reply(self, answer: LogReply) -> None:
-        """Takes the answer of a holder in."""
+        """Takes in the reply of a holder."""
         self.advance(self.recovery.on_log_reply(answer, self.placement.log_offset_bytes))
 
     def restored(self, snapshot: Snapshot | None, mirror: Mirror | None) -> None:
@@ -194,7 +194,7 @@ class HostedTask:
         self.update_output_budget()
 
     def check_handshakes(self) -> None:
-        """Lets the table decide, because a claim has come or a receiver has been replaced."""
+        """Lets the table decide, because a handshake has arrived or a receiver has been replaced."""
         self.advance(
             recovery_machine.HandshakesReceived(self.outputs.lacks_handshake or self.output_gate.is_unregistered)
         )
@@ -214,7 +214,7 @@ class HostedTask:
     # ------------------------------------------------------------------ shadows
 
     def adopt_shadow(self, shadow: Shadow) -> bool:
-        """Counts what the shadow holds as one more answer; returns whether the task goes on from where it stands."""
+        """Counts what the shadow holds as one more reply; returns whether the task continues from where it stands."""
         assert shadow.is_sealed, self.task
         if shadow.stands_at(self.placement.restore):
             self.promoted_shadow = shadow
@@ -229,7 +229,7 @@ class HostedTask:
         self.recovery.lose_state()
 
     def take_over(self, shadow: Shadow) -> None:
-        """Goes on with the shadow's thread: stands where an incarnation that had replayed so far would stand."""
+        """Continues with the shadow's thread: stands where an incarnation that had replayed so far would stand."""
         assert self.snapshot is not None, self.task
         self.running.take_over(shadow)
         self.inputs.take_over(shadow.receivers, shadow.needed)
@@ -312,7 +312,7 @@ class HostedTask:
         self.update_output_budget()
 
     def on_segment_loaded(self, channel: ChannelId) -> None:
-        """Goes on with a channel whose segment is in memory again."""
+        """Continues with a channel whose segment is in memory again."""
         sender = self.outputs.senders.get(channel)
         if sender is None:
             self.output_gate.pump()

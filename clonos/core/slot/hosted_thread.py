@@ -14,7 +14,7 @@ from clonos.core.wire.control_messages import Placement, View
 
 
 class HostedThread(CommandQueue):
-    """Thread of its own, or that of the shadow which the incarnation goes on from."""
+    """Thread of its own, or that of the shadow from which the incarnation continues."""
 
     __slots__ = ("asked", "fed_bytes", "handled_bytes", "number", "records_in", "shell", "task")
 
@@ -28,7 +28,7 @@ class HostedThread(CommandQueue):
         self.asked: Triggered | None = None  # the highest barrier asked of a source
 
     def take_over(self, shadow: Shadow) -> None:
-        """Goes on with the thread of a shadow."""
+        """Continues with the thread of a shadow."""
         assert shadow.thread is not None and shadow.handle is not None, self.task
         self.number = shadow.thread
         self.attach(shadow.handle)

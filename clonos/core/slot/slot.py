@@ -277,7 +277,7 @@ class Slot(StorageEvents, LocalEvents):
     # ------------------------------------------------------------------ peers and time
 
     def on_peer_gone(self, event: PeerGone) -> None:
-        """Tells the coordinator at once."""
+        """Reports the suspicion to the coordinator at once."""
         if any(address.slot == event.slot for address in self.view.slots):
             self._gone[event.slot] = None
             self.send_to_coordinator(Suspicion(self.id, event.slot, self.view.number, True))

@@ -77,7 +77,7 @@ class ReplicationAwaited(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepAnnounced(msgspec.Struct, frozen=True, gc=False):
-    """A task in single steps is about to take an element (``channel`` None: a record of its source)."""
+    """A task in single-step mode is about to take an element (``channel`` None: a record of its source)."""
 
     task: TaskId
     thread: ThreadId

@@ -60,7 +60,7 @@ class StorageEvents(ABC):
             self.shell.read_objects(TaskRead(hosted.task, hosted.incarnation), hosted.placement.objects)
 
     def drop_shadow(self, successor: HostedTask) -> None:
-        """Ends the shadow that an incarnation here would have gone on from, and restores the state without it."""
+        """Ends the shadow that an incarnation here would have continued from, and restores the state without it."""
         successor.drop_shadow()
         self.backups.drop_shadow(successor.task)
         self.restore(successor)
@@ -116,7 +116,7 @@ class StorageEvents(ABC):
         if segment.phase is not SegmentPhase.UNREADABLE:
             hosted.on_segment_loaded(channel.id)
         elif hosted.reports.failed is None:
-            receiver = "outside" if channel.receiver is None else self.plan.task_name(channel.receiver)
+            receiver = "its external system" if channel.receiver is None else self.plan.task_name(channel.receiver)
             name = f"{self.plan.task_name(channel.sender)} -> {receiver}"
             fault = SegmentUnreadable(name, event.error or "it holds other elements than were stored")
             hosted.reports.fail(

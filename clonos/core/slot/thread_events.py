@@ -63,7 +63,7 @@ class LocalEvents(ABC):
 
     @abstractmethod
     def drop_shadow(self, successor: HostedTask) -> None:
-        """Ends the shadow that an incarnation here would have gone on from, and restores the state without it."""
+        """Ends the shadow that an incarnation here would have continued from, and restores the state without it."""
 
     def on_emission(self, event: StepEmitted) -> None:
         """Takes over what a task, or a shadow, has made."""
@@ -93,7 +93,7 @@ class LocalEvents(ABC):
             hosted.output_gate.on_await_replicated(event.thread, event.end_bytes)
 
     def on_announce_step(self, event: StepAnnounced) -> None:
-        """Tells the coordinator which element a task in single steps is about to take."""
+        """Tells the coordinator which element a task in single-step mode is about to take."""
         hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
             hosted.reports.announce_step(event.channel, event.first_seq)
@@ -135,7 +135,7 @@ class LocalEvents(ABC):
             hosted.reports.fail(failed)
 
     def on_raised(self, event: ThreadRaised) -> None:
-        """Reports what a task's thread has raised; the coordinator decides. A standby goes on without its shadow."""
+        """Reports what a task's thread has raised; the coordinator decides. A standby continues without its shadow."""
         failed = event.failed
         life = self.thread(failed.task, event.thread)
         if isinstance(life, HostedTask):

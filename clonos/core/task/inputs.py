@@ -64,7 +64,7 @@ class InputQueue:
         self.blocked_by = checkpoint
 
     def unblock(self) -> None:
-        """Goes on behind the barrier."""
+        """Continues behind the barrier."""
         self.blocked_by = None
 
     def put(self, delivered: Delivered) -> None:

@@ -38,7 +38,7 @@ from clonos.core.wire.recovery_messages import InputRange
 
 
 class Task:
-    """Incarnation of a task. ``run`` is its whole life."""
+    """Incarnation of a task. ``run`` returns when it has ended."""
 
     def __init__(
         self, plan: Plan, task: TaskId, chain: Chain, port: TaskPort, activation: Activation, options: Options

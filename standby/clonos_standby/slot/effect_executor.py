@@ -106,7 +106,7 @@ class EffectExecutor:
         self._transport.send(asked.slot, asked.message, asked.payload)
 
     def _warn(self, asked: effect.Warn) -> None:
-        """Leads to a line in the driver's log and to a warning of the job."""
+        """Sends a warning of the job, which is also a line in the driver's log."""
         fields = tuple((name, str(value)) for name, value in sorted(asked.fields.items()))
         self._transport.send(COORDINATOR, Warned(self._id, asked.text, fields))
 

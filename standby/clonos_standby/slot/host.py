@@ -2,8 +2,8 @@
 
 Everything that the other threads report comes through the inbox as an event and is handled here, in order. The machine
 decides what the slot does. The process itself decides three things: to repeat its registration until a view comes, to
-end itself when no coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how
-often a failed call to the store or to a sink is retried before the machine hears of it.
+end itself when no coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``sink_thread``) how
+often a failed call to the store or to a sink is retried before the machine learns of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class SlotHost:
-    """``TransportEvents`` for the sockets, events for the machine. ``run`` is the whole life."""
+    """``TransportEvents`` for the sockets, events for the machine. ``run`` returns when the slot has ended."""
 
     def __init__(self, launch_spec: SlotLaunchSpec, domain: str, slot_id: SlotId, folder: LocalFolder) -> None:
         self._launch_spec, self._domain, self.id, self._folder = launch_spec, domain, slot_id, folder
@@ -98,7 +98,7 @@ class SlotHost:
     # ------------------------------------------------------------------ the life
 
     def run(self) -> str:
-        """Lives until it is released or an orphan; answers why it has ended."""
+        """Runs until the slot is released or is an orphan; returns the reason of its end."""
         try:
             with called_by_signal(lambda: self._inbox.put(write_story, self._slot, self._folder.root)):
                 return self._live()
@@ -163,7 +163,7 @@ class SlotHost:
     # ------------------------------------------------------------------ TransportEvents
 
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        """To the machine; peers of a new view are let in first, those that it lacks are shut out behind it."""
+        """Passes a message to the machine. Peers of a new view are admitted before it, others removed after it."""
         if self._faults is not None:
             self._reach_delivered(self._faults, message)
         if sender == COORDINATOR and isinstance(message, View) and message.number > self._slot.view.number:
@@ -187,18 +187,18 @@ class SlotHost:
             faults.reach(delivered(str(message.__struct_config__.tag)), name, f"{self.id:x}")
 
     def on_peer_gone(self, slot: SlotId) -> None:
-        """A connection broke for good."""
+        """Reports a peer whose connection broke for good."""
         if slot != COORDINATOR:
             self.handle(PeerGone(slot))
 
     def on_peer_back(self, slot: SlotId) -> None:
-        """A connection that broke is open again."""
+        """Reports a peer whose broken connection is open again."""
         self.handle(PeerBack(slot))
 
     # ------------------------------------------------------------------ the machine
 
     def handle(self, event: Event) -> None:
-        """Steps the machine and performs what it asks for.
+        """Steps the machine and performs the effects that it returns.
 
         Raises: MessageMalformed, when the event is a message that the machine refuses.
         """
@@ -207,12 +207,12 @@ class SlotHost:
             performers[type(each)](each)
 
     def log(self, message: Logged) -> None:
-        """A line for the driver's log, from any thread."""
+        """Sends a line to the driver's log. Any thread may call this."""
         self._inbox.put(self._transport.send, COORDINATOR, message)
 
 
 def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
-    """The whole life of a slot process. Returns when it is released; its threads and sockets are gone then."""
+    """Runs a slot in this process until it ends; its threads have ended and its sockets are closed then."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_files_limit()
     gc.freeze()  # what is imported stays

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,14 @@ def test_a_causal_draw_is_the_same_in_both_outputs_of_the_determinism_page(tmp_p
     (tmp_path / "draws.py").write_text(_example("docs/determinism.md", "draws.py"), "utf-8")
     output, _ = _run(tmp_path, "draws.py", "clonos")
     assert output == "3000 3000 records, 0 of them differ\n"
+
+
+def test_the_source_of_ones_own_is_read_to_the_end_of_each_partition(tmp_path: Path) -> None:
+    output, _ = _run_job(tmp_path, "docs/connectors.md", "own_source.py")
+    assert sorted(output.splitlines()) == ["ann 12", "ann 30", "bob 50"]
+
+
+def test_the_sink_of_ones_own_has_each_row_under_its_number(tmp_path: Path) -> None:
+    _run_job(tmp_path, "docs/connectors.md", "own_sink.py")
+    with closing(sqlite3.connect(tmp_path / "own.db")) as database:
+        assert database.execute("SELECT number, value FROM rows ORDER BY number").fetchall() == [(0, "to"), (1, "be")]
