@@ -237,7 +237,7 @@ class JobGraph:
             raise GraphRefused(
                 step,
                 f"gets a {type(sink).__qualname__}, which is not a sink",
-                "A sink has prepare_output(), writer() and commit(), or outside(), such as files.jsonl('out/').",
+                "A sink has prepare_output(), writer() and commit(), or immediate_writer(), as files.jsonl('out/').",
             )
         if sink is self.errors or any(other.sink is sink for other in self._steps):
             raise GraphRefused(
