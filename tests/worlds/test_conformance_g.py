@@ -62,9 +62,9 @@ def test_g36_a_lost_log_causes_a_rollback_with_an_alarm_that_counts_the_loss(sce
     for world in played_scene(scene):
         assert world.outcome.rollbacks >= 1
         fields: list[dict[str, Any]] = [dict(alarm.fields) for alarm in world.alarms]
-        lost = [fields for fields in fields if "claim" in fields]
+        lost = [fields for fields in fields if "received_up_to" in fields]
         assert lost
-        assert all(fields["position"] < fields["claim"] for fields in lost)
+        assert all(fields["position"] < fields["received_up_to"] for fields in lost)
 
 
 def test_g37_backups_are_placed_in_new_processes_and_tasks_do_not_move() -> None:

@@ -1,6 +1,6 @@
 """Immediate sinks into database tables: ``sqlite`` and, for every driver of PEP 249, ``dbapi``.
 
-``table_outside`` has the rules of writing, ``table_appends`` and ``table_upserts`` how rows are written and withdrawn,
+``table_writer`` has the rules of writing, ``table_appends`` and ``table_upserts`` how rows are written and withdrawn,
 ``table_database`` transactions, ``table_statements`` the SQL.
 """
 

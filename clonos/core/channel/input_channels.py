@@ -37,8 +37,8 @@ class InputChannels:
         self._on_growth = on_growth
 
     def open(self, channels: tuple[Channel, ...], snapshot: Snapshot | None, own: Replica) -> None:
-        """Opens each channel where the snapshot ends, with a claim behind the elements that the own log has steps for:
-        those have been received."""
+        """Opens each channel where the snapshot ends, with a high-water mark behind the elements that the own log
+        has steps for: those have been received."""
         starts = dict(snapshot.inputs) if snapshot else {}
         covered = elements_covered(bytes(own.data), len(channels))
         window_bytes_max = self.options.credit_window_bytes
@@ -60,7 +60,8 @@ class InputChannels:
                 self.renew(receiver)
 
     def renew(self, receiver: ChannelReceiver) -> None:
-        """Opens a new session, whose handshake states where to resume, the claim, and the lengths of replicas."""
+        """Opens a new session, whose handshake has the position to resume at, the high-water mark, and the
+        lengths of replicas."""
         receiver.renew()
         self.send_handshake(receiver)
 

@@ -65,7 +65,7 @@ class ChannelReceiver:
         #: Invariant: queued_bytes >= 0, and 0 if all that was received has been processed
         self.granted_bytes = 0  # credit of this session
         self.announced_credit_bytes = 0  # credit that the sender was sent
-        #: Invariant: 0 <= stated_bytes <= granted_bytes
+        #: Invariant: 0 <= announced_credit_bytes <= granted_bytes
         self.needed_seq = 0  # a replaying task waits for all elements below
         self.is_confirmed = False  # something has come in this session
         self.is_quiet = True  # nothing has come since the last heartbeat

@@ -71,8 +71,8 @@ class ChannelSender:
         self.dirty[log] = None
 
     def apply_view(self, receiver: Incarnation) -> None:
-        """Takes over the receiver's incarnation that a view names: ends the session of an earlier one, whose claim
-        stands until a successor has sent its own."""
+        """Takes over the receiver's incarnation that a view names: ends the session of an earlier one, whose
+        high-water mark stands until a successor has sent its own."""
         if receiver != self.receiver:
             self.receiver = receiver
             self.session = 0
@@ -184,7 +184,7 @@ def compare_positions(
     own_end_bytes: int,
 ) -> tuple[Behind | None, bool]:
     """Returns how far a task's output, or its own log, is behind the first living receiver; and whether some receiver
-    is being replaced, because its successor may claim less."""
+    is being replaced, because its successor's high-water mark may be lower."""
     behind: Behind | None = None
     is_awaiting = False
     for channel, position in sorted(positions.items()):

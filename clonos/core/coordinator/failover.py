@@ -149,7 +149,7 @@ def _what_is_lost(name: str, lost: LogLost | JournalLost | SinkFenced) -> tuple[
                 f"the causal log of task {name} is lost: it ends at element {position} of channel {channel}, and the"
                 f" receiver has received elements up to {received_up_to}"
             )
-            return what, (("channel", channel), ("position", position), ("claim", received_up_to))
+            return what, (("channel", channel), ("position", position), ("received_up_to", received_up_to))
         case JournalLost():
             what = f"the journal of source {name} is lost with its keepers, and other tasks depend on what it has read"
             return what, ()

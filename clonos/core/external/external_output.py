@@ -106,7 +106,7 @@ class ExternalOutput:
         self.releases: deque[tuple[int, Requirement]] = deque()  # (end, what must be kept before it leaves)
         self.unreleased_seq = log.next_seq
         #: Invariant: unreleased_seq < each end in releases, which ascend up to the end of the log
-        #: Invariant: claim <= confirmed_seq; log.start_seq <= cursor once there is a claim
+        #: Invariant: received_up_to <= confirmed_seq; log.start_seq <= cursor once there is a registration
 
     def open(self, next_number: int) -> None:
         """Goes on behind what the external system has, which has registered this incarnation."""

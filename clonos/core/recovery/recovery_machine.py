@@ -34,7 +34,7 @@ class Recovering:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """Has state and log; waits until each receiver, external systems included, has stated its claim."""
+    """Has state and log; waits for the high-water mark of each receiver, external systems included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class Replaying:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """The log has ended behind the claim of a receiver that is being replaced: its successor may claim less."""
+    """The log has ended behind the high-water mark of a receiver that is being replaced.
+
+    The mark of its successor may be lower.
+    """
 
     positions: tuple[tuple[ChannelId, int], ...]
 
@@ -80,7 +83,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class HandshakesReceived:
-    """A receiver has stated; ``is_missing``: another one has not yet."""
+    """A receiver has sent its handshake; ``is_missing``: another one has not yet."""
 
     is_missing: bool
 
@@ -135,7 +138,7 @@ class GoLive:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Compare positions and claims again: send ``LogEnded``."""
+    """Compare positions and high-water marks again: send ``LogEnded``."""
 
     positions: tuple[tuple[ChannelId, int], ...]
 
@@ -166,7 +169,7 @@ def _restore(state: Recovering, _event: Restored) -> Next[Recovering | Connectin
 
 
 def _connect_when_ready(state: Recovering) -> Next[Recovering | Connecting]:
-    # A task that is still gathering states nothing: its claim would be too low.
+    # A task that is still gathering sends no handshake: its high-water mark would be too low.
     if state.is_restored and state.gathering.is_complete:
         return Connecting(), (Connect(state.gathering),)
     return state, ()
@@ -202,7 +205,7 @@ def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff
 HANDLERS: Table[Step] = {
     (Recovering, Gathered): _gather,
     (Recovering, Restored): _restore,
-    (Recovering, HandshakesReceived): _stay,  # receivers state as soon as they know the view
+    (Recovering, HandshakesReceived): _stay,  # receivers send them as soon as they know the view
     (Connecting, HandshakesReceived): _start_when_connected,
     (Connecting, Gathered): _stay,
     (Replaying, HandshakesReceived): _stay,

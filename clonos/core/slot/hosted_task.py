@@ -194,7 +194,7 @@ class HostedTask:
         self.update_output_budget()
 
     def check_handshakes(self) -> None:
-        """Lets the table decide, because a claim has come or a receiver has been replaced."""
+        """Lets the table decide, because a handshake has come or a receiver has been replaced."""
         self.advance(
             recovery_machine.HandshakesReceived(self.outputs.lacks_handshake or self.output_gate.is_unregistered)
         )

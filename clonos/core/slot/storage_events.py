@@ -116,7 +116,7 @@ class StorageEvents(ABC):
         if segment.phase is not SegmentPhase.UNREADABLE:
             hosted.on_segment_loaded(channel.id)
         elif hosted.reports.failed is None:
-            receiver = "outside" if channel.receiver is None else self.plan.task_name(channel.receiver)
+            receiver = "its external system" if channel.receiver is None else self.plan.task_name(channel.receiver)
             name = f"{self.plan.task_name(channel.sender)} -> {receiver}"
             fault = SegmentUnreadable(name, event.error or "it holds other elements than were stored")
             hosted.reports.fail(

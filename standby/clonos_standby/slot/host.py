@@ -2,7 +2,7 @@
 
 Everything that the other threads report comes through the inbox as an event and is handled here, in order. The machine
 decides what the slot does. The process itself decides three things: to repeat its registration until a view comes, to
-end itself when no coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``outside_thread``) how
+end itself when no coordinator was reachable for ``orphan_after``, and (in ``store_thread``, ``sink_thread``) how
 often a failed call to the store or to a sink is retried before the machine hears of it.
 """
 

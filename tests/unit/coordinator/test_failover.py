@@ -282,7 +282,7 @@ def test_a_lost_log_starts_a_generation_in_which_all_tasks_restore_the_checkpoin
         "task": "map/1",
         "channel": harness.plan.outputs[3][0].id,
         "position": 40,
-        "claim": 50,
+        "received_up_to": 50,
         "generation": "1.2",
         "checkpoint": 1,
     }
