@@ -83,7 +83,7 @@ def write_story(slot: Slot, folder: Path) -> None:
     """Writes a slot's story into a folder, and logs where."""
     path = folder / f"slot-{slot.id:016x}.story"
     try:
-        path.write_text(f"{slot.story}\n", "utf-8")
+        path.write_text(f"{slot.story}\n", "utf-8", "backslashreplace")
     except OSError as error:
         logger.warning("the story of the slot cannot be written to %s: %s", path, error.strerror)
     else:
