@@ -200,10 +200,10 @@ def _killed(
 def _record_figures(
     session: Session, case: Case, pace: Pace, kills: list[Kill], recoveries: Mapping[Any, Any], status: Status
 ) -> Found:
-    external = paced.written(pace, status)
+    written = paced.written(pace, status)
     end_ns = pace.begun_ns() + round(pace.lines / pace.lines_per_s * 1e9)
     kills = [kill for kill in kills if kill.at_ns < end_ns - LAST_NS]
-    found = _found(pace, kills, recoveries, external, min(2 * case.epoch_s, WATCHED_S_MAX))
+    found = _found(pace, kills, recoveries, written, min(2 * case.epoch_s, WATCHED_S_MAX))
     session.figure(f"{case.name}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
     for name, values in found.milestones_ms.items():
@@ -220,7 +220,7 @@ def _record_figures(
         if values:
             value = statistics.median(values) if share == 50 else percentile(values, share)
             session.figure(f"{case.name}: {name} p{share}", value, UNIT, goal)
-    _draw(session, case, pace, kills, external)
+    _draw(session, case, pace, kills, written)
     return found
 
 

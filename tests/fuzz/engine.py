@@ -129,11 +129,11 @@ def run(
 
 def feed(target: Target, data: bytes, seed: int = -1, tally: Tally | None = None) -> Found | None:
     """Feeds one input to its target; returns the unexpected finding, if any."""
-    reported: object = None
+    result: object = None
     is_accepted, found = False, None
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     try:
-        reported = target.feed(data)
+        result = target.feed(data)
         is_accepted = True
     except target.declared:
         pass
@@ -142,7 +142,7 @@ def feed(target: Target, data: bytes, seed: int = -1, tally: Tally | None = None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     if tally is not None:
-        tally.count(target.name, reported if isinstance(reported, Several) else 1, is_accepted)
+        tally.count(target.name, result if isinstance(result, Several) else 1, is_accepted)
     return found
 
 

@@ -105,9 +105,9 @@ def _fetch(path: str) -> Path:
     jar = CACHED_JARS / path.rpartition("/")[2]
     if not jar.exists():
         print(f"fetching {jar.name} from Maven Central into {CACHED_JARS}", file=sys.stderr)
-        content, reported = (_get(f"{MAVEN_CENTRAL}/{path}{suffix}") for suffix in ("", ".sha1"))
+        content, checksum = (_get(f"{MAVEN_CENTRAL}/{path}{suffix}") for suffix in ("", ".sha1"))
         actual = hashlib.sha1(content).hexdigest()
-        assert actual == reported.decode().split()[0], f"{path}: checksum {actual}, expected {reported.decode()}"
+        assert actual == checksum.decode().split()[0], f"{path}: checksum {actual}, expected {checksum.decode()}"
         CACHED_JARS.mkdir(parents=True, exist_ok=True)
         part = jar.with_suffix(".part")
         part.write_bytes(content)

@@ -107,10 +107,10 @@ def test_a_row_states_the_options_type_unit_and_default(key: str) -> None:
 
 
 def test_an_option_is_documented_as_unused_exactly_when_no_code_reads_it() -> None:
-    reported = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
+    documented = {key for key, row in _option_rows().items() if NOT_READ in row[-1]}
     texts = "\n".join(source.text for source in sources() if not source.is_under("tests", "benchmarks"))
     read = set(re.findall(r"(?:options|\brun|settings\.core)\.(\w+)", texts))
-    assert reported == {key for key, (_, field, _) in _options().items() if field not in read}
+    assert documented == {key for key, (_, field, _) in _options().items() if field not in read}
 
 
 # ---------------------------------------------------------------------- examples and commands
@@ -160,9 +160,9 @@ def _refusal(arguments: list[str]) -> str:
 def test_the_exit_codes_are_those_of_the_command_line() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     section = text.partition("## Exit codes")[2].partition("\n## ")[0]
-    reported = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
     argparse_s = 2
-    assert reported == {
+    assert documented == {
         cli.ENDED,
         cli.JOB_AT_FAULT,
         argparse_s,

@@ -251,9 +251,9 @@ def keepers_acknowledge_the_dead(mutation: Mutation) -> None:
 
     def keep(right: Any, self: Keeper, message: Any, slot: Any) -> Any:
         incarnation, self.incarnation = self.incarnation, message.incarnation
-        replicated = right(self, message, slot)
+        acknowledgement = right(self, message, slot)
         self.incarnation = incarnation
-        return replicated
+        return acknowledgement
 
     mutation.wrap(Keeper, "keep", keep)
 

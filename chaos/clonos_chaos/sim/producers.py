@@ -61,7 +61,7 @@ class SimProducer:
         self.task, self.offsets, self.rng, self.goes_back = task, offsets, rng, goes_back
         self._sent: list[int] = []
         self._next = 0  # index of what to send next
-        self._reported_bytes = 0
+        self._acknowledged_bytes = 0
         self.set_back: list[int] = []  # offsets (bytes) that the job went back to, below what it had acknowledged
         self._complaints: list[str] = []
         self.connection: ProducerConnection | None = None
@@ -75,7 +75,7 @@ class SimProducer:
 
     def acknowledge(self, offset_bytes: int) -> None:
         """Takes note that the job has replicated the journal up to an offset."""
-        self._reported_bytes = max(self._reported_bytes, offset_bytes)
+        self._acknowledged_bytes = max(self._acknowledged_bytes, offset_bytes)
 
     # ------------------------------------------------------------------ the producer's side
 
@@ -100,9 +100,9 @@ class SimProducer:
                 f"producer {self.task} is asked to begin at {offset_bytes}, where no line ends: {ends}"
             )
             return
-        if offset_bytes < self._reported_bytes:
+        if offset_bytes < self._acknowledged_bytes:
             self.set_back.append(offset_bytes)
-        self._reported_bytes = offset_bytes
+        self._acknowledged_bytes = offset_bytes
         retained = ends.index(offset_bytes)
         if self.goes_back:
             self._next -= len(self._sent) - retained

@@ -123,7 +123,6 @@ class Harness:
         self._saved = _Saved(0, 0)
         self._incarnation = 1
         self._life: Life | None = None
-        self._is_restored = False
         self._begin(is_first=True)
 
     # ------------------------------------------------------------------ actions of a test

@@ -85,15 +85,15 @@ def with_counted(ledger: Ledger, message: Snapshotted) -> Ledger:
 
 
 def without_tasks(ledger: Ledger, dead: frozenset[TaskId]) -> Ledger:
-    """The ledger without the acknowledgements of tasks whose incarnations are over."""
+    """Returns the ledger without the acknowledgements of tasks whose incarnations are over."""
     incarnations = tuple(None if task in dead else life for task, life in enumerate(ledger.incarnations))
     dropped = [message for task, message in ledger.finals.items() if task in dead]
     finals = {task: message for task, message in ledger.finals.items() if task not in dead}
     pending = []
     for p in ledger.pending:
         dropped += [message for task, message in p.acknowledged.items() if task in dead]
-        with_keepers = {task: message for task, message in p.acknowledged.items() if task not in dead}
-        pending.append(replace(p, acknowledged=with_keepers))
+        remaining = {task: message for task, message in p.acknowledged.items() if task not in dead}
+        pending.append(replace(p, acknowledged=remaining))
     garbage = (*ledger.garbage, *dropped)
     return replace(ledger, incarnations=incarnations, finals=finals, pending=tuple(pending), garbage=garbage)
 

@@ -26,6 +26,18 @@ class FailurePlace(NamedTuple):
 UNKNOWN_PLACE = FailurePlace()
 
 
+def encodable(text: str) -> str:
+    """Returns the text with lone surrogates escaped, because no message can carry them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return encodable(str(error))
+    except Exception as problem:  # noqa: BLE001  the error is the user's, and so is its text
+        return f"(its text cannot be had: {type(problem).__name__})"
+
+
 def failure_of(
     task: TaskId,
     incarnation: Incarnation,
@@ -50,9 +62,9 @@ def failure_of(
         incarnation=incarnation,
         at=place.at,
         step=place.step,
-        record=place.record[:ERROR_CHARACTERS_MAX],
-        error=f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS_MAX],
-        traceback="".join(lines)[-TRACEBACK_CHARACTERS_MAX:],
+        record=encodable(place.record)[:ERROR_CHARACTERS_MAX],
+        error=f"{type(error).__name__}: {_text_of(error)}"[:ERROR_CHARACTERS_MAX],
+        traceback=encodable("".join(lines))[-TRACEBACK_CHARACTERS_MAX:],
         blame=blame,
         recourse=recourse,
     )

@@ -34,7 +34,7 @@ class Recovering:
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """Has state and log; waits until each receiver, external systems included, has sent its high-water mark."""
+    """Has state and log; waits for the high-water mark of each receiver, external systems included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,10 @@ class Replaying:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """The log has ended behind the high-water mark of a receiver that is being replaced by a successor with, perhaps, a
-    lower one."""
+    """The log has ended behind the high-water mark of a receiver that is being replaced.
+
+    The mark of its successor may be lower.
+    """
 
     positions: tuple[tuple[ChannelId, int], ...]
 
@@ -203,7 +205,7 @@ def _fence(_state: Connecting | Replaying | Stalled | Live, event: SinkFencedOff
 HANDLERS: Table[Step] = {
     (Recovering, Gathered): _gather,
     (Recovering, Restored): _restore,
-    (Recovering, HandshakesReceived): _stay,  # receivers send it as soon as they know the view
+    (Recovering, HandshakesReceived): _stay,  # receivers send them as soon as they know the view
     (Connecting, HandshakesReceived): _start_when_connected,
     (Connecting, Gathered): _stay,
     (Replaying, HandshakesReceived): _stay,

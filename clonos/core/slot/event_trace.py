@@ -75,6 +75,12 @@ class Header(msgspec.Struct, frozen=True):
     options: Options
 
 
+class _AnyHeader(msgspec.Struct, frozen=True):
+    """Header of any format."""
+
+    format: int
+
+
 class TracedSlot:
     """Steps a slot and writes down its events and checksums. ``write`` gets whole records."""
 
@@ -100,9 +106,7 @@ def replay(trace: bytes) -> Slot:
     first = next(records, None)
     if first is None:
         raise TraceUnreadable(f"its {len(trace)} bytes end within the header")
-    header = msgspec.msgpack.decode(first, type=Header)
-    if header.format != TRACE_FORMAT:
-        raise TraceUnreadable(f"it has format {header.format}, this version of clonos reads {TRACE_FORMAT}")
+    header = _header(first)
     slot = Slot(header.slot, header.plan, header.options, lambda _task: _EmptyMirror())
     for number, record in enumerate(records):
         event = _decode_event(record)
@@ -111,6 +115,16 @@ def replay(trace: bytes) -> Slot:
         if found is not None and msgspec.msgpack.decode(found) != checksum(effects):
             raise TraceDiffers(number, type(event).__name__)
     return slot
+
+
+def _header(record: bytes) -> Header:
+    try:
+        found = msgspec.msgpack.decode(record, type=_AnyHeader)
+        if found.format != TRACE_FORMAT:
+            raise TraceUnreadable(f"it has format {found.format}, this version of clonos reads {TRACE_FORMAT}")
+        return msgspec.msgpack.decode(record, type=Header)
+    except msgspec.DecodeError as error:
+        raise TraceUnreadable(f"its header is damaged: {error}") from None
 
 
 def _record(value: Any) -> bytes:

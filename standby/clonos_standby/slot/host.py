@@ -15,11 +15,13 @@ import pickle
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.ports.recorder import confined_services
+from clonos.core.ports.slot_effects import Effect
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
 from clonos.core.values import get_ready_for_columns
@@ -90,7 +92,8 @@ class SlotHost:
         self._inbox = Inbox(self._transport.wake)
         context = SlotSurroundings(self.handle, self._inbox, self._image, self._clock, self._faults)
         self._slot = Slot(slot_id, self._image.plan, self._options, context.new_mirror)
-        self._step, self._end_trace = traced(self._slot, launch_spec.slot_trace)
+        self._step: Callable[[Event], list[Effect]] = self._slot.step
+        self._end_trace: Callable[[], None] = lambda: None
         store = CheckpointStore(launch_spec.store_url)
         self._executor = EffectExecutor(slot_id, context, self._transport, folder, store)
         self._performers = self._executor.performers
@@ -100,6 +103,7 @@ class SlotHost:
     def run(self) -> str:
         """Runs until the slot is released or is an orphan; returns the reason of its end."""
         try:
+            self._step, self._end_trace = traced(self._slot, self._launch_spec.slot_trace)  # its warning is forwarded
             with called_by_signal(lambda: self._inbox.put(write_story, self._slot, self._folder.root)):
                 return self._live()
         finally:

@@ -14,7 +14,7 @@ from typing import Any
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, view_name
 from clonos.core.ports.recorder import Suspended
-from clonos.core.ports.task_failure import failure_of
+from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import ProducerConnection, PushSource
@@ -120,7 +120,7 @@ class JournalThread:
             if self._is_ended:
                 logger.debug("the producer connection of %s failed after its end", self._name, exc_info=True)
             elif isinstance(error, (EnvironmentFault, OSError)):
-                failed = f"{type(error).__name__}: {error}"
+                failed = encodable(f"{type(error).__name__}: {error}")
                 self._post(ProducerFailed(self._task, self._incarnation, failed))
             else:
                 self._post(PartFailed(self._describe(error)))

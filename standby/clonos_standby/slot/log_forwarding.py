@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from clonos.core.model.ids import SlotId
+from clonos.core.ports.task_failure import encodable
 from clonos.core.wire.control_messages import Logged
 
 LINES_PER_SECOND_MAX = 100
@@ -42,7 +43,7 @@ class Forwarder(logging.Handler):
             self._forward(record.levelno, record.name, self.format(record))
 
     def _forward(self, level: int, name: str, text: str) -> None:
-        self._send(Logged(self._slot, level, name, text[:TEXT_CHARACTERS_MAX]))
+        self._send(Logged(self._slot, level, name, encodable(text[:TEXT_CHARACTERS_MAX])))
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from clonos.core.ports.slot_effects import Effect
@@ -18,20 +20,25 @@ logger = logging.getLogger("clonos.slot")
 
 
 class TraceFile:
-    """Gets each record at once, so that it survives SIGKILL. A file that cannot be written is given up."""
+    """Gets each record at once, so that it survives SIGKILL. A file that cannot be written is given up.
+
+    Only the own user may read it, because causal logs have what calls have returned.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
-        self._file = path.open("wb", buffering=0)
+        self._file = FileIO(path, "wb", opener=_private)
         self._is_given_up = False
 
     def write(self, record: bytes) -> None:
         """Appends a record; warns once when that fails."""
         if self._is_given_up:
             return
+        rest = memoryview(record)
         try:
-            self._file.write(record)
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._is_given_up = True
             logger.warning("the trace %s ends here: %s. The slot goes on without it", self._path, error.strerror)
@@ -40,6 +47,10 @@ class TraceFile:
         """Closes the file."""
         self._is_given_up = True
         self._file.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def traced(slot: Slot, folder: str) -> tuple[Callable[[Event], list[Effect]], Callable[[], None]]:
@@ -72,7 +83,7 @@ def write_story(slot: Slot, folder: Path) -> None:
     """Writes a slot's story into a folder, and logs where."""
     path = folder / f"slot-{slot.id:016x}.story"
     try:
-        path.write_text(f"{slot.story}\n", "utf-8")
+        path.write_text(f"{slot.story}\n", "utf-8", "backslashreplace")
     except OSError as error:
         logger.warning("the story of the slot cannot be written to %s: %s", path, error.strerror)
     else:

@@ -251,8 +251,8 @@ def _outputs() -> list[Target]:
     csv = msgspec.structs.replace(part, name=f"count-1-1-1-{3:020}.csv", task="count/1")
     (folder / PARTS / part.name).write_bytes(b'{"a": 1}')
     (folder / PARTS / csv.name).write_bytes(b"a,b\n1,2\n")
-    writer = folder / "outside"
-    writer.write_bytes(b"not to be touched")
+    foreign = folder / "outside"
+    foreign.write_bytes(b"not to be touched")
     encode = msgspec.json.encode
     manifests = [
         encode(Manifest(OUTPUT_FORMAT, "job-1", 3, (part, csv))),
@@ -267,7 +267,7 @@ def _outputs() -> list[Target]:
         for each in files.committed(folder):
             assert Path(os.path.normpath(each.path)).parent == folder / PARTS, each.path
         files.withdraw(folder, "job-1", 2)
-        assert writer.exists()
+        assert foreign.exists()
         for made in (part, csv):
             (folder / PARTS / made.name).write_bytes(b'{"a": 1}')
 

@@ -82,9 +82,7 @@ class RunningJob:
             assert self._reported.wait_for(lambda: self.count_reached(milestone) >= count, LIMIT_S), self.progress
 
     def count_reached(self, milestone: Milestone) -> int:
-        return sum(
-            isinstance(reported, RecoveryEvent) and reported.milestone is milestone for reported in self.progress
-        )
+        return sum(isinstance(event, RecoveryEvent) and event.milestone is milestone for event in self.progress)
 
     def slot_of(self, task: int) -> SlotId:
         """Slot in which a task lives."""

@@ -40,14 +40,14 @@ def test_calls_run_concurrently_up_to_the_capacity(tmp_path: Path, ordered: bool
 
 
 def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_key(tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    reported.mkdir()
+    keys_folder = tmp_path / "told"
+    keys_folder.mkdir()
 
     def call(number: int, idempotency_key: str) -> int:
-        with (reported / f"{number}").open("a", encoding="utf-8") as file:
+        with (keys_folder / f"{number}").open("a", encoding="utf-8") as file:
             file.write(idempotency_key + "\n")
-        if number in (7, 23) and not (reported / f"died {number}").exists():
-            (reported / f"died {number}").touch()
+        if number in (7, 23) and not (keys_folder / f"died {number}").exists():
+            (keys_folder / f"died {number}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return number * number
 
@@ -57,7 +57,7 @@ def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_ke
     result = job.run()
     assert len(result.status.recoveries) >= 1
     assert list(files.read_committed(tmp_path / "output")) == [number * number for number in range(40)]
-    keys = {path.name: path.read_text("utf-8").split() for path in reported.iterdir() if "died" not in path.name}
+    keys = {path.name: path.read_text("utf-8").split() for path in keys_folder.iterdir() if "died" not in path.name}
     assert min(len(keys["7"]), len(keys["23"])) > 1
     assert all(len(set(of_number)) == 1 for of_number in keys.values())
     assert len({of_number[0] for of_number in keys.values()}) == 40

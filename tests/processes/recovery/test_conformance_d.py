@@ -181,7 +181,7 @@ def _is_renewed(coordinator: Coordinator, task: TaskId, before: int) -> bool:
     phases = coordinator.phases
     is_calm = bool(phases) and set(phases.values()) == {"live"} and all(r.is_over for r in coordinator.recoveries)
     # Without its keeper a task with effects must not die as well: its output could not be restored exactly once.
-    has_keepers = all(coordinator.keepers_ready(with_keepers) for with_keepers in coordinator.plan.with_keepers)
+    has_keepers = all(coordinator.keepers_ready(each) for each in coordinator.plan.with_keepers)
     # A task that shares a slot with another would be held with it at the next point.
     is_spread = len(coordinator.slots) >= SLOTS
     return is_calm and has_keepers and is_spread and _incarnation(coordinator, task) > before

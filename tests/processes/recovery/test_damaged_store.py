@@ -71,7 +71,7 @@ def test_a_task_whose_snapshot_object_is_damaged_continues_in_its_standby(tmp_pa
     assert isinstance(end, JobDone)
     assert Counter(n for n, _ in damaged.output.rows) == Counter(range(2 * COUNT))
     assert max(total for n, total in damaged.output.rows if n % 3 == 0) == sum(range(0, 2 * COUNT, 3))
-    assert any("continues on a standby" in reported.text for reported in job.progress if isinstance(reported, Alarm))
+    assert any("continues on a standby" in event.text for event in job.progress if isinstance(event, Alarm))
 
 
 def test_without_a_standby_the_job_ends_and_names_the_object(tmp_path: Path) -> None:

@@ -75,3 +75,12 @@ def test_a_running_slot_writes_its_story_when_it_gets_the_signal(tmp_path: Path)
         assert isinstance(job.end(), JobDone)  # the slot goes on
     assert lines[0] == "The last events of this slot, oldest first:"
     assert any("ElementsNeeded" in line or "LogEndReached" in line for line in lines)
+
+
+def test_a_trace_that_cannot_be_written_is_in_the_drivers_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    drawing = DrawingJob(tmp_path)
+    (tmp_path / "file").write_text("")
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2, slot_trace=str(tmp_path / "file" / "traces")) as job:
+        drawing.gate.end(drawing.advance(0))
+        assert isinstance(job.end(), JobDone)
+    assert "the slot writes no trace" in caplog.text

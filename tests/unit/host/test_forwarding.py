@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from clonos.core.model.ids import SlotId
+from clonos.core.wire.codec import encode_message
 from clonos.core.wire.control_messages import Logged
 from clonos_services.logger import logger as user_logger
 from clonos_standby.slot.log_forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
@@ -28,6 +29,14 @@ def test_log_records_of_runtime_and_user_code_are_forwarded_with_level_and_logge
         Logged(SLOT, logging.INFO, "clonos.job", "banned word='x'"),
     ]
     assert caplog.messages == ["stays here"]
+
+
+def test_any_text_can_be_sent() -> None:
+    sent: list[Logged] = []
+    with forwarded(logging.INFO, SLOT, sent.append):
+        user_logger.info("no file \udcff")
+    assert sent[0].text == "no file \\udcff"
+    assert encode_message(sent[0])
 
 
 def test_forwarding_ends_when_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import resource
 import signal
+import stat
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,6 +77,32 @@ def test_a_full_disk_ends_the_trace_and_is_reported_once(tmp_path: Path, caplog:
         file.write(b"one")
         file.write(b"two")
     assert caplog.text.count("ends here: No space left on device") == 1
+
+
+def test_a_record_that_fits_in_part_ends_the_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "slot.trace"
+    file = TraceFile(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))  # the write of the second record is cut without an error
+    try:
+        file.write(b"first")
+        file.write(b"second")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file.write(b"third")
+    file.close()
+    assert path.read_bytes() == b"firstsec"
+    assert caplog.text.count("ends here") == 1
+
+
+def test_only_the_own_user_may_read_a_trace(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        TraceFile(tmp_path / "new" / "slot.trace").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "new" / "slot.trace").stat().st_mode) == 0o600
 
 
 def test_the_signal_calls_and_is_what_it_was_before_afterwards() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from clonos.core.channel.output_channels import OutputChannels
@@ -69,6 +70,19 @@ def test_a_trace_that_is_torn_anywhere_leads_to_a_slot_that_has_handled_what_is_
 def test_a_trace_without_a_whole_header_is_refused(end: int) -> None:
     with pytest.raises(TraceUnreadable, match=f"its {end} bytes end within the header"):
         replay(bytes(traced().trace)[:end])
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (b"not a trace", "its header is damaged"),
+        (msgspec.msgpack.encode({"format": 1}), "its header is damaged"),
+        (msgspec.msgpack.encode({"format": 99, "slots": []}), "it has format 99"),
+    ],
+)
+def test_a_file_with_another_header_is_refused(header: bytes, reason: str) -> None:
+    with pytest.raises(TraceUnreadable, match=reason):
+        replay(len(header).to_bytes(RECORD_LENGTH_BYTES, "little") + header)
 
 
 def test_a_machine_that_goes_another_way_is_noticed_at_the_event_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_failure import ERROR_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, FailurePlace, failure_of
 from clonos.core.task.failure_report import describe_failure
+from clonos.core.wire.codec import encode_message
 from clonos.core.wire.recovery_messages import InputRange, Recourse
 
 LIFE = TaskId(3), Incarnation(7)
@@ -71,6 +72,19 @@ def test_a_job_error_is_fatal_and_an_environment_error_is_not(
     assert reported.at is None
     for recourse in Recourse:
         assert failure_of(*LIFE, error, recourse).recourse is recourse
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_any_error_can_be_sent() -> None:
+    place = FailurePlace(record="of \udcff")
+    reported = failure_of(*LIFE, ValueError("no file \udcff"), place=place)
+    assert (reported.error, reported.record) == ("ValueError: no file \\udcff", "of \\udcff")
+    assert encode_message(reported)
+    assert failure_of(*LIFE, Unprintable()).error == "Unprintable: (its text cannot be had: RuntimeError)"
 
 
 def test_the_text_of_a_failure_has_a_length_limit() -> None:

@@ -63,13 +63,13 @@ def test_the_story_keeps_no_payload_alive() -> None:
 
 @pytest.mark.parametrize("channel", [-1, 99, 1 << 40])
 def test_an_event_that_names_an_unknown_task_is_recorded_among_those_of_no_task(channel: int) -> None:
-    reported = story.Story(living().slot.plan)
+    latest = story.Story(living().slot.plan)
     handshake = ChannelHandshake(ChannelId(channel), number(1), LIFE, LIFE, 1, 0, 0, 0, ())
-    reported.note(MessageReceived(SlotId(3), handshake))
+    latest.note(MessageReceived(SlotId(3), handshake))
     batch = Batch(ChannelId(channel), LIFE, LIFE, 7, 0, 0, ElementKind.ROWS, 1, CheckpointId(0), ())
-    reported.note(MessageReceived(SlotId(3), batch))
-    assert len(reported.lines()) == 2
-    assert reported.lines(TaskId(0)) == reported.lines(TaskId(1)) == []
+    latest.note(MessageReceived(SlotId(3), batch))
+    assert len(latest.lines()) == 2
+    assert latest.lines(TaskId(0)) == latest.lines(TaskId(1)) == []
 
 
 def test_an_internal_error_has_the_story_as_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
