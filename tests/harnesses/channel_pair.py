@@ -15,7 +15,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
-from clonos.core.ports.slot_shell import SpillStore
+from clonos.core.ports.effect_collector import SpillStore
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from tests.harnesses.sample_plans import number
 

@@ -53,7 +53,7 @@ def one_piece_is_the_log(mutation: Mutation) -> None:
 
     def joined(right: Any, gathering: Any, task: Any, base_bytes: int) -> Any:
         found, _ = right(gathering, task, base_bytes)
-        own = [d for _, deltas in gathering.answers for d in deltas if d.log == log_of(task)]
+        own = [d for _, deltas in gathering.replies for d in deltas if d.log == log_of(task)]
         pieces = [d for d in own if d.offset_bytes <= base_bytes]
         longest = min(pieces, key=lambda d: d.offset_bytes + len(d.data), default=None)
         data = longest.data[base_bytes - longest.offset_bytes :] if longest is not None else b""

@@ -29,13 +29,13 @@ def shadow_gets_only_the_own_log(mutation: Mutation) -> None:
 def shadow_is_no_holder(mutation: Mutation) -> None:
     """The logs of a shadow count as a reply when its task's log is gathered."""
 
-    def add_answer(right: Any, self: TaskRecovery, slot: Any, deltas: Any, is_restored: bool) -> None:
+    def add_reply(right: Any, self: TaskRecovery, slot: Any, deltas: Any, is_restored: bool) -> None:
         before = self.state
         right(self, slot, deltas, is_restored)
         assert isinstance(before, Recovering) and isinstance(self.state, Recovering)
         self.state = Recovering(before.gathering, self.state.is_restored)
 
-    mutation.wrap(TaskRecovery, "add_answer", add_answer)
+    mutation.wrap(TaskRecovery, "add_reply", add_reply)
 
 
 @mutant("6")

@@ -58,7 +58,7 @@ def shortest_log_wins(mutation: Mutation) -> None:
 @mutant("6.4")
 def first_answer_wins(mutation: Mutation) -> None:
     """A successor waits for the replies of all holders."""
-    mutation.swap(Gathering, "is_complete", property(lambda self: bool(self.answers) or not self.waiting_for))
+    mutation.swap(Gathering, "is_complete", property(lambda self: bool(self.replies) or not self.waiting_for))
 
 
 @mutant("6.4")
@@ -87,10 +87,10 @@ def no_repeated_log_requests(mutation: Mutation) -> None:
 def holders_that_recover_do_not_answer(mutation: Mutation) -> None:
     """A holder replies in every state, also while it recovers itself."""
 
-    def on_question(right: Any, self: Slot, sender: Any, question: Any, payload: Any) -> None:
-        holder = self.hosted.get(question.holder)
-        if question.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
-            right(self, sender, question, payload)
+    def on_question(right: Any, self: Slot, sender: Any, logs_for: Any, payload: Any) -> None:
+        holder = self.hosted.get(logs_for.holder)
+        if logs_for.is_keeper or holder is None or not isinstance(holder.state, recovery_machine.Recovering):
+            right(self, sender, logs_for, payload)
 
     mutation.wrap_entry(FROM_SLOTS, LogRequest, on_question)
 
@@ -105,7 +105,7 @@ def holders_answer_before_they_have_installed_the_view(mutation: Mutation) -> No
             return
         holder = self.hosted.get(message.holder)
         if holder is not None and not message.is_keeper:
-            replicas = holder.question(message.task)
+            replicas = holder.logs_for(message.task)
             answer = LogReply(message.task, message.incarnation, message.view, message.holder, False, self.id, replicas)
             self.shell.send(sender, answer)
 

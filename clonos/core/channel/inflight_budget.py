@@ -18,7 +18,7 @@ from sys import maxsize
 
 from clonos.core.channel.segment import Chunk, Segment, SegmentPhase, SpillingLog
 from clonos.core.model.options import Options, SpillPolicy
-from clonos.core.ports.slot_shell import SpillStore
+from clonos.core.ports.effect_collector import SpillStore
 
 SPILL_PERCENT = 50
 """Percentage of the memory budget at which it is short of memory for tails; the rest is for what is being written."""

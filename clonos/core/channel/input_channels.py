@@ -11,7 +11,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId, SlotId, log_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Channel
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View

@@ -12,7 +12,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import ChannelId, Incarnation, LogId
 from clonos.core.model.plan import Channel
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.wire.channel_messages import ChannelHandshake
 from clonos.core.wire.control_messages import View
 

@@ -59,7 +59,7 @@ class Keeper:
         assert self.next_ordinal > 0 or not self.is_ready, (self.task, self.next_ordinal)
         self.logs.validate()
 
-    def answer(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
+    def reply(self, asker: TaskId, plan: Plan) -> tuple[Delta, ...]:
         """Returns every log held here to the task's successor, because nobody else may have its causes; to other askers
         only the logs they asked for."""
         asked = plan.logs_requested_by(asker)

@@ -17,7 +17,7 @@ from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, ThreadId, journal_of, log_of, view_name
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.control_messages import View

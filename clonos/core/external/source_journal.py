@@ -15,7 +15,7 @@ from clonos.core.external.external_output import KeeperLink
 from clonos.core.log.causal_log import CausalLogs, check_overlap
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, journal_of, view_name
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Journalled
 from clonos.core.recovery.gathering import choose_longest

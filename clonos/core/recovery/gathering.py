@@ -31,7 +31,7 @@ class Gathering:
 
     view: ViewNumber
     waiting_for: frozenset[Holder]
-    answers: tuple[tuple[Holder, tuple[Delta, ...]], ...] = ()
+    replies: tuple[tuple[Holder, tuple[Delta, ...]], ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -69,26 +69,26 @@ def begin_gathering(plan: Plan, view: View, task: TaskId) -> Gathering:
 
 def ask_again(state: Gathering, before: Gathering) -> Gathering:
     """Asks all holders again under another view; what was answered before stays true."""
-    return Gathering(state.view, state.waiting_for, before.answers)
+    return Gathering(state.view, state.waiting_for, before.replies)
 
 
-def check_answer(plan: Plan, answer: LogReply, base_bytes: int) -> None:
+def check_reply(plan: Plan, reply: LogReply, base_bytes: int) -> None:
     """Checks that a copy of the asker's log does not begin behind the checkpoint that it restores.
 
     No holder has dropped that much. With ``replicas=f``, copies are pieces, which begin anywhere.
     Raises: MessageMalformed.
     """
-    for delta in answer.replicas if plan.replicas is None else ():
-        if delta.log == log_of(answer.task) and delta.offset_bytes > base_bytes:
-            problem = f"its copy of the log of task {answer.task} begins at {delta.offset_bytes}, behind {base_bytes}"
-            raise MessageMalformed(f"slot {answer.slot}", problem)
+    for delta in reply.replicas if plan.replicas is None else ():
+        if delta.log == log_of(reply.task) and delta.offset_bytes > base_bytes:
+            problem = f"its copy of the log of task {reply.task} begins at {delta.offset_bytes}, behind {base_bytes}"
+            raise MessageMalformed(f"slot {reply.slot}", problem)
 
 
 def collect_reply(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:
     """Takes an answer in, unless it belongs to an earlier question or was there already."""
     if view != state.view or holder not in state.waiting_for:
         return state
-    return Gathering(state.view, state.waiting_for - {holder}, (*state.answers, (holder, deltas)))
+    return Gathering(state.view, state.waiting_for - {holder}, (*state.replies, (holder, deltas)))
 
 
 def choose_longest(copies: list[Delta]) -> Delta:
@@ -118,7 +118,7 @@ def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[L
     Other logs come from a keeper or a shadow: they are the causes of this one, which nobody else may have.
     """
     own = log_of(task)
-    pieces = [delta for _, deltas in state.answers for delta in deltas if delta.log == own]
+    pieces = [delta for _, deltas in state.replies for delta in deltas if delta.log == own]
     data, furthest = join_pieces(base_bytes, own, pieces)
     return {**gathered_logs(state), own: Delta(own, base_bytes, False, data)}, furthest
 
@@ -126,7 +126,7 @@ def joined_logs(state: Gathering, task: TaskId, base_bytes: int) -> tuple[dict[L
 def gathered_logs(state: Gathering) -> dict[LogId, Delta]:
     """Returns the longest copy of each log. Copies that differ where they overlap are a divergence."""
     copies: dict[LogId, list[Delta]] = {}
-    for _, deltas in state.answers:
+    for _, deltas in state.replies:
         for delta in deltas:
             copies.setdefault(delta.log, []).append(delta)
     found = {log: choose_longest(copies[log]) for log in sorted(copies)}

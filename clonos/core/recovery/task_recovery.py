@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from clonos.core.model.ids import COORDINATOR, LogId, SlotId
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.recovery import gathering as gather
 from clonos.core.recovery import recovery_machine
 from clonos.core.recovery.gathering import Gathering, Holder, begin_gathering
@@ -50,8 +50,8 @@ class TaskRecovery:
         if isinstance(self.state, Recovering):
             view = self.state.gathering.view
             for holder in sorted(self.state.gathering.waiting_for):
-                question = LogRequest(self.task, self.incarnation, view, holder.task, holder.is_keeper)
-                self.shell.send(holder.slot, question)
+                request = LogRequest(self.task, self.incarnation, view, holder.task, holder.is_keeper)
+                self.shell.send(holder.slot, request)
 
     def gather_again(self, view: View) -> Gathered | None:
         """Asks all holders again under another view, unless all have answered; returns the event of it."""
@@ -62,7 +62,7 @@ class TaskRecovery:
         self.ask_holders()
         return Gathered(gathering)
 
-    def on_log_reply(self, answer: LogReply, log_offset_bytes: int) -> Gathered | None:
+    def on_log_reply(self, reply: LogReply, log_offset_bytes: int) -> Gathered | None:
         """Takes the answer of a holder in; returns the event of it, if it is news. The state that is restored ends at
         ``log_offset_bytes`` of the log.
 
@@ -70,17 +70,17 @@ class TaskRecovery:
         """
         if not isinstance(self.state, Recovering):
             return None
-        gather.check_answer(self.plan, answer, log_offset_bytes)
-        holder = Holder(answer.holder, answer.is_keeper, answer.slot)
-        gathering = gather.collect_reply(self.state.gathering, answer.view, holder, answer.replicas)
+        gather.check_reply(self.plan, reply, log_offset_bytes)
+        holder = Holder(reply.holder, reply.is_keeper, reply.slot)
+        gathering = gather.collect_reply(self.state.gathering, reply.view, holder, reply.replicas)
         return Gathered(gathering) if gathering is not self.state.gathering else None
 
-    def add_answer(self, slot: SlotId, deltas: tuple[Delta, ...], is_restored: bool) -> None:
+    def add_reply(self, slot: SlotId, deltas: tuple[Delta, ...], is_restored: bool) -> None:
         """Counts what has come to the task's shadow in this slot as one more answer; the shadow may have the state."""
         assert isinstance(self.state, Recovering), self.state
         asked = self.state.gathering
-        answers = (*asked.answers, (Holder(self.task, False, slot), deltas))
-        gathering = Gathering(asked.view, asked.waiting_for, answers)
+        replies = (*asked.replies, (Holder(self.task, False, slot), deltas))
+        gathering = Gathering(asked.view, asked.waiting_for, replies)
         self.state = Recovering(gathering, self.state.is_restored or is_restored)
 
     def lose_state(self) -> None:

@@ -10,7 +10,7 @@ from clonos.core.channel.budgets import LimitExceeded, Use, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 
 HOLD_HEARTBEATS = 3
 """Heartbeats for which a ``Hold`` of the coordinator counts; it is repeated while its reason lasts."""

@@ -112,9 +112,9 @@ class HostedTask:
         """Asks the holders again under another view."""
         self.advance(self.recovery.gather_again(view))
 
-    def on_log_reply(self, answer: LogReply) -> None:
+    def on_log_reply(self, reply: LogReply) -> None:
         """Takes in the reply of a holder."""
-        self.advance(self.recovery.on_log_reply(answer, self.placement.log_offset_bytes))
+        self.advance(self.recovery.on_log_reply(reply, self.placement.log_offset_bytes))
 
     def restored(self, snapshot: Snapshot | None, mirror: Mirror | None) -> None:
         """Takes the state as of the checkpoint that the view names."""
@@ -220,7 +220,7 @@ class HostedTask:
             self.promoted_shadow = shadow
             self.snapshot = shadow.reached[self.placement.restore]
         held = shadow.held(self.placement.log_offset_bytes)
-        self.recovery.add_answer(self.context.slot, held, self.promoted_shadow is not None)
+        self.recovery.add_reply(self.context.slot, held, self.promoted_shadow is not None)
         return self.promoted_shadow is not None
 
     def drop_shadow(self) -> None:
@@ -394,7 +394,7 @@ class HostedTask:
         self.shell.stop_task(self.task, self.thread)
         return left
 
-    def question(self, wanted: TaskId) -> tuple[Delta, ...]:
+    def logs_for(self, wanted: TaskId) -> tuple[Delta, ...]:
         """Returns the log of ``wanted`` and its replicas as far as they are here, or as holders have sent them."""
         logs = self.plan.logs_requested_by(wanted)
         return self.recovery.gathered(logs) if self.recovery.is_recovering else self.logs.deltas(logs)

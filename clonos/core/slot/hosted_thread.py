@@ -5,8 +5,8 @@ from __future__ import annotations
 from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Activation, Emission, ReplayExtended, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.shadow import Shadow

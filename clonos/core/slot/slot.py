@@ -17,9 +17,9 @@ from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, Thr
 from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.slot_effects import Effect
-from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_port import Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot import slot_events as event
@@ -144,32 +144,32 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None:
             hosted.on_handshake(handshake)
 
-    def _on_log_request(self, sender: SlotId, question: LogRequest, _payload: object) -> None:
+    def _on_log_request(self, sender: SlotId, request: LogRequest, _payload: object) -> None:
         """Answers at once, in every state, under the question's view or a later one with the same asker."""
-        if self.early_messages.holds(sender, question, self.view.number):
+        if self.early_messages.holds(sender, request, self.view.number):
             return
-        check_life(sender, question.task, question.incarnation, self.view)
-        placement = self.view.placements[question.task]
-        if placement.incarnation != question.incarnation or placement.slot is None:
+        check_life(sender, request.task, request.incarnation, self.view)
+        placement = self.view.placements[request.task]
+        if placement.incarnation != request.incarnation or placement.slot is None:
             return
         replicas: tuple[Delta, ...] | None = None
-        if question.is_keeper:
-            keeper = self.backups.keepers.get(question.holder)
+        if request.is_keeper:
+            keeper = self.backups.keepers.get(request.holder)
             if keeper is not None:
-                replicas = keeper.answer(question.task, self.plan)
+                replicas = keeper.reply(request.task, self.plan)
         else:
-            holder = self.hosted.get(question.holder)
+            holder = self.hosted.get(request.holder)
             if holder is not None:
-                replicas = holder.question(question.task)
+                replicas = holder.logs_for(request.task)
         if replicas is not None:
-            head = question.task, question.incarnation, question.view, question.holder, question.is_keeper
+            head = request.task, request.incarnation, request.view, request.holder, request.is_keeper
             self.shell.send(placement.slot, LogReply(*head, self.id, replicas))
 
-    def _on_log_reply(self, sender: SlotId, answer: LogReply, _payload: object) -> None:
-        check_itself(sender, answer.slot)
-        hosted = self.life(answer.task, answer.incarnation)
+    def _on_log_reply(self, sender: SlotId, reply: LogReply, _payload: object) -> None:
+        check_itself(sender, reply.slot)
+        hosted = self.life(reply.task, reply.incarnation)
         if hosted is not None:
-            hosted.on_log_reply(answer)
+            hosted.on_log_reply(reply)
 
     def _on_append_log(self, sender: SlotId, message: AppendLog, payload: object) -> None:
         self.backups.on_append_log(sender, message, payload)

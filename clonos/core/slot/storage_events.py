@@ -9,9 +9,9 @@ from clonos.core.channel.segment import SegmentPhase
 from clonos.core.checkpoint.pending_snapshots import task_of_object
 from clonos.core.model.ids import COORDINATOR, TaskId
 from clonos.core.model.plan import Plan
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import TaskRead
-from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.backpressure import Pressure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.ids import COORDINATOR, ChannelId, Incarnation, TaskId
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, Recourse, TaskFailed
 
 

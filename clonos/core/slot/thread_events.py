@@ -13,7 +13,7 @@ import msgspec
 
 from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.recovery import recovery_machine
 from clonos.core.slot.backups import Backups
 from clonos.core.slot.hosted_task import HostedTask

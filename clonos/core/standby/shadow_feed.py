@@ -19,7 +19,7 @@ from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, SlotId, TaskId, log_of
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.task_port import Emission
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.authorization import sender_name

@@ -9,7 +9,7 @@ from clonos.core.channel.inflight_budget import InflightBudget
 from clonos.core.model.ids import SlotId, ThreadId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.slot_shell import EffectCollector
+from clonos.core.ports.effect_collector import EffectCollector
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,9 @@ def decode_segment(segment: int, data: bytes, path: str) -> list[bytes]:
 
 
 class SpillFolder:
-    """Implementation of ``clonos.core.ports.slot_shell.SpillStore`` by a folder, created at the first write and removed
-    by ``close``.
+    """Implementation of ``clonos.core.ports.effect_collector.SpillStore`` by a folder.
+
+    It is created at the first write and removed by ``close``.
 
     The background thread starts with the first request. It calls ``on_spilled`` and ``on_loaded``, which must only
     enqueue the outcome for the slot's thread. Only the thread that created this object may call ``close``.

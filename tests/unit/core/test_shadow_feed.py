@@ -7,8 +7,8 @@ import pytest
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, log_of
+from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.slot_shell import EffectCollector
 from clonos.core.standby.shadow_feed import ShadowFeeds
 from clonos.core.wire.shadow_messages import FeedAck
 

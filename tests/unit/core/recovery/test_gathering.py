@@ -77,12 +77,12 @@ def test_a_fresh_incarnation_sends_no_log_request() -> None:
 
 def test_the_longest_copy_wins_for_every_order_of_replies() -> None:
     log = b"0123456789"
-    answers = [
+    replies = [
         (holder(2), (delta(1, 0, log[:4]), delta(0, 0, b"x"))),
         (holder(3), (delta(1, 2, log[2:8]), delta(0, 0, b"xyz"))),
         (KEEPER, ()),
     ]
-    for order in itertools.permutations(answers):
+    for order in itertools.permutations(replies):
         gathering = begin_gathering(PLAN, living(), TaskId(1))
         for who, deltas in order:
             assert not gathering.is_complete
@@ -135,9 +135,9 @@ def test_pieces_that_differ_where_they_overlap_are_a_divergence() -> None:
 
 
 def test_pieces_after_a_hole_are_reported_separately_from_the_log() -> None:
-    answers = ((holder(2), (delta(1, 0, b"01"),)), (KEEPER, (delta(1, 5, b"5678"),)))
+    replies = ((holder(2), (delta(1, 0, b"01"),)), (KEEPER, (delta(1, 5, b"5678"),)))
     found, furthest = recovered_logs(
-        Gathering(number(1), frozenset(), answers), replace(PLAN, replicas=1), TaskId(1), 0
+        Gathering(number(1), frozenset(), replies), replace(PLAN, replicas=1), TaskId(1), 0
     )
     own = log_of(TaskId(1))
     assert found == {own: Delta(own, 0, False, b"01")}

@@ -61,8 +61,8 @@ def ready() -> tuple[KeeperLink, CausalLogs, Keeper]:
 def test_a_keeper_sends_all_its_logs_to_its_tasks_successor(replicas: int | None) -> None:
     plan = replace(chain_of(3), replicas=replicas)
     _, _, keeper = ready()
-    assert [delta.log for delta in keeper.answer(SINK_TASK, plan)] == [SINK, MAP]
-    assert [delta.log for delta in keeper.answer(owner_of(MAP), plan)] == [MAP]
+    assert [delta.log for delta in keeper.reply(SINK_TASK, plan)] == [SINK, MAP]
+    assert [delta.log for delta in keeper.reply(owner_of(MAP), plan)] == [MAP]
 
 
 def test_a_new_keeper_receives_every_log_of_the_task_and_acknowledges_every_length() -> None:

@@ -169,12 +169,12 @@ def test_c13_random_numbers_repeat_in_each_incarnation_and_differ_per_epoch_and_
 
 
 def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
-    answers = Random(0)
+    replies = Random(0)
 
     def external_call(row: Any, key: str) -> object:
-        if answers.random() < 0.5:
-            raise Refused(str(answers.random()))
-        return answers.random()
+        if replies.random() < 0.5:
+            raise Refused(str(replies.random()))
+        return replies.random()
 
     job = line(ask, external_call=external_call)
     first = ScriptedTask(job, 2).run()
