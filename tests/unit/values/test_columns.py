@@ -149,3 +149,12 @@ print(not before, sorted(set(sys.modules) - known))
 
 def test_a_process_prepared_for_columns_imports_nothing_at_the_first_batch() -> None:
     assert printed_by(_FIRST_BATCH) == "True []"
+
+
+def test_the_limit_of_a_batch_counts_the_larger_of_its_buffers_and_its_encoding() -> None:
+    padded = pyarrow.record_batch({f"field{number}": pyarrow.array([1], pyarrow.int8()) for number in range(10)})
+    encoded_bytes = pyarrow.ipc.get_record_batch_size(padded)
+    assert padded.nbytes < encoded_bytes
+    assert decode_columns(encode_columns(padded, bytes_max=encoded_bytes)) == padded
+    with pytest.raises(ValueBeyondLimit, match=f"{encoded_bytes}"):
+        encode_columns(padded, bytes_max=encoded_bytes - 1)
