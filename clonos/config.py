@@ -117,6 +117,15 @@ class OptionIllTyped(JobError):
         return f"{self.origin} sets the option {self.key!r} to {self.value}, but {self.expected} is expected."
 
 
+AT_LEAST_ONE: Final = frozenset(
+    {
+        *("parallelism", "max_parallelism", "heartbeat", "lease", "step_cost", "step_records_max"),
+        *("step_records_first", "credit_window", "channel_delay", "failures_per_epoch_max"),
+    }
+)
+"""Options that mean nothing at 0: a job would wait for ever, or fail at its first heartbeat."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Option:
     """Key with the field that it fills. ``unit``: unit of the field when it is a duration or a size."""
@@ -126,6 +135,11 @@ class _Option:
     is_core: bool
     annotation: Any
     unit: str  # "us", "ms", "bytes" or ""
+
+    @property
+    def minimum(self) -> int:
+        """Smallest value, in the unit of the field."""
+        return 1 if self.key in AT_LEAST_ONE else 0
 
 
 def _options_of(owner: type, is_core: bool) -> Iterable[_Option]:
@@ -271,7 +285,11 @@ def _parse(option: _Option, value: object, origin: str) -> object:
     except (ValueError, TypeError):
         raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), _expected(option)) from None
     if isinstance(parsed, int) and not isinstance(parsed, bool):
-        limit = ", not below 0," if parsed < 0 else ", not above 2**62," if parsed > QUANTITY_MAX else ""
+        limit = ""
+        if parsed < option.minimum:
+            limit = f", not below {option.minimum}," if option.minimum == 0 or not option.unit else ", above 0,"
+        elif parsed > QUANTITY_MAX:
+            limit = ", not above 2**62,"
         if limit:
             raise OptionIllTyped(_displayed_key(option.key, origin), origin, repr(value), f"{_expected(option)}{limit}")
     return parsed

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.config import (
+    AT_LEAST_ONE,
     BYTES,
     NANOSECONDS,
     OptionIllTyped,
@@ -17,6 +18,7 @@ from clonos.config import (
     describe,
     duration_ns,
     keys,
+    resolve_keywords,
     resolve_settings,
     size_bytes,
 )
@@ -182,3 +184,10 @@ def test_replicas_together_with_a_sharing_depth_are_refused_with_the_place_of_ea
     assert resolve_settings({"replicas": 1}, environment={}, file=NO_FILE).core.replicas == 1
     with pytest.raises(JobError, match=r"the environment sets replicas and the keyword sets sharing_depth"):
         resolve_settings({"sharing_depth": 2}, environment={"CLONOS_REPLICAS": "1"}, file=NO_FILE)
+
+
+@pytest.mark.parametrize("key", sorted(AT_LEAST_ONE))
+def test_an_option_that_means_nothing_at_zero_is_refused_there(key: str) -> None:
+    with pytest.raises(OptionIllTyped, match=f"sets the option '{key}' to 0, but .*(not below 1|above 0), is expected"):
+        resolve_keywords({key: 0})
+    resolve_keywords({key: 1})
