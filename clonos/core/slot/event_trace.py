@@ -15,7 +15,7 @@ import msgspec
 
 from clonos.core.checkpoint.snapshot import RestoredState, decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.errors import EnvironmentFault, InternalError
+from clonos.core.model.errors import EnvironmentFault, InternalError, PeerError
 from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -99,8 +99,8 @@ class TracedSlot:
 def replay(trace: bytes) -> Slot:
     """Returns a slot in the state to which the events of a trace have led.
 
-    Raises: TraceUnreadable, without a header of this format; TraceDiffers, at the first event whose effects differ from
-    those that it had.
+    Raises: TraceUnreadable, without a header of this format, or where an event is damaged; TraceDiffers, at the first
+    event whose effects differ from those that it had.
     """
     records = _records(trace)
     first = next(records, None)
@@ -109,7 +109,10 @@ def replay(trace: bytes) -> Slot:
     header = _header(first)
     slot = Slot(header.slot, header.plan, header.options, lambda _task: _EmptyMirror())
     for number, record in enumerate(records):
-        event = _decode_event(record)
+        try:
+            event = _decode_event(record)
+        except (msgspec.MsgspecError, PeerError, LookupError, TypeError, ValueError) as error:
+            raise TraceUnreadable(f"event {number} is damaged: {error!r}") from None
         effects = slot.step(event)
         found = next(records, None)
         if found is not None and msgspec.msgpack.decode(found) != checksum(effects):

@@ -34,6 +34,7 @@ def main() -> None:
     os.set_blocking(wakeup_write_fd, False)
     os.set_blocking(wakeup_read_fd, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for slots: they handle it while they run, and inherit this before
     signal.set_wakeup_fd(wakeup_write_fd)
     gc.collect()
     gc.freeze()  # else the garbage collector of each child would touch, and so copy, these pages

@@ -85,6 +85,24 @@ def test_a_file_with_another_header_is_refused(header: bytes, reason: str) -> No
         replay(len(header).to_bytes(RECORD_LENGTH_BYTES, "little") + header)
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        msgspec.msgpack.encode(["StepEmitte%", 1]),
+        msgspec.msgpack.encode(["StepEmitted", 1]),
+        msgspec.msgpack.encode(["MessageReceived", 1, b"no message", 0]),
+        msgspec.msgpack.encode({"no": "event"}),
+        b"\xc1",
+    ],
+    ids=["unknown event", "missing fields", "no message", "no list", "no msgpack"],
+)
+def test_a_damaged_event_is_refused_with_its_number(event: bytes) -> None:
+    whole = bytes(traced().trace)
+    header_bytes = RECORD_LENGTH_BYTES + int.from_bytes(whole[:RECORD_LENGTH_BYTES], "little")
+    with pytest.raises(TraceUnreadable, match="event 0 is damaged"):
+        replay(whole[:header_bytes] + len(event).to_bytes(RECORD_LENGTH_BYTES, "little") + event)
+
+
 def test_a_machine_that_goes_another_way_is_noticed_at_the_event_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = bytes(traced().trace)
     monkeypatch.setattr(OutputChannels, "pump", lambda self, sender: None)
