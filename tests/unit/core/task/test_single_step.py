@@ -60,3 +60,10 @@ def test_single_step_mode_ends_after_a_second_of_single_elements() -> None:
     # Each reading advances its clock by about 1 ms, and each element reads it a few times.
     assert SINGLE_STEP_NS_MAX / 20_000_000 < len(announced(life)) < SINGLE_STEP_NS_MAX / 500_000
     assert life.task.is_final
+
+
+def test_a_step_takes_at_least_one_element_however_much_it_costs() -> None:
+    life = ScriptedTask(work(), 1)
+    size = StepSize(Options(step_cost_us=1), life, is_single_step=False)
+    size.measure(1, size.begin() - 10**12)  # an element that took 1,000 s
+    assert size.limit(UNLIMITED, 100) == 1
