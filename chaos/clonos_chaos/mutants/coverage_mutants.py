@@ -80,7 +80,7 @@ def keepers_send_successors_only_their_own_log(mutation: Mutation) -> None:
     def answer(self: Keeper, asker: Any, plan: Any) -> Any:
         return self.logs.deltas((log_of(asker), journal_of(asker)))
 
-    mutation.swap(Keeper, "answer", answer)
+    mutation.swap(Keeper, "reply", answer)
 
 
 @mutant("7")
