@@ -30,11 +30,13 @@ test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, pro
 	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
 
 # Two runs side by side, one for each core. The second is shown when the first has ended.
-check: setup ## The quick part, within 90 s: static gates, unit tests, 100 worlds, 10,000 wrong inputs
+check: setup ## The quick part, in two minutes: static gates, unit tests, 50 worlds, 5,000 wrong inputs
 	@mkdir -p build; \
-	$(PYTEST) tests -m "static or worlds or fuzz" --worlds 100 --fuzz-inputs 10000 $(ARGS) >build/check.log 2>&1 & \
+	$(PYTEST) tests -m "static or worlds or fuzz" --worlds 50 \
+		--fuzz-inputs 5000 $(ARGS) >build/check.log 2>&1 & \
 	second=$$!; trap "kill $$second 2>/dev/null || true" EXIT; first=0; \
-	$(PYTEST) tests -m "not (static or worlds or fuzz or controls or processes or spark)" $(ARGS) || first=$$?; \
+	$(PYTEST) tests -m "not (static or worlds or fuzz or controls or processes or spark)" \
+		--hypothesis-profile quick $(ARGS) || first=$$?; \
 	status=0; wait $$second || status=$$?; cat build/check.log; exit $$((first | status))
 
 lint: setup ## Static gates only: format, lint, types, imports, tidiness

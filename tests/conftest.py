@@ -17,6 +17,7 @@ from tests.stages import STAGES, Budgets, stage_of
 
 # The result of a test does not depend on the speed of the machine.
 hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)  # of `make check`
 hypothesis.settings.load_profile("house")
 
 ROOT = Path(__file__).parent.parent
