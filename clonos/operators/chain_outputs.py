@@ -19,8 +19,8 @@ from clonos.operators.connector_contract import RecordBatch, TransactionalSink, 
 from clonos.operators.operator import Operator, Scope
 
 
-class ToEdge(Operator):
-    """Output to an edge, batches unchanged."""
+class ToImmediateSink(Operator):
+    """Output to the external system of an immediate sink, as rows."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -30,6 +30,10 @@ class ToEdge(Operator):
 
     def rows(self, rows: list[Any]) -> None:
         self._collector.rows(self._port, rows)
+
+
+class ToEdge(ToImmediateSink):
+    """Output to an edge, batches unchanged."""
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -46,19 +50,6 @@ class DropKeys(Operator):
 
     def keyed_columns(self, batch: RecordBatch, column: str) -> None:
         self.out.columns(batch)
-
-
-class ToImmediateSink(Operator):
-    """Output to the external system of an immediate sink."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    def open(self, scope: Scope) -> None:
-        self._collector: Collector = scope.context.collector
-
-    def rows(self, rows: list[Any]) -> None:
-        self._collector.rows(self._port, rows)
 
 
 class ToKeys(Operator):

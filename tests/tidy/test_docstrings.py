@@ -2,19 +2,14 @@
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 
 import pytest
 
-from tests.tidy.source import ROOT, Source, sources
+from tests.tidy.source import Source, sources
 
 pytestmark = pytest.mark.static
 
-PENDING: tuple[str, ...] = tuple(
-    tomllib.loads((ROOT / "tests" / "tidy" / "docstrings.toml").read_text("utf-8"))["pending"]
-)
-"""Folders and files that are still to be rewritten; the list may only shrink."""
 PRODUCT = ("clonos", "services", "standby", "chaos", "benchmarks")
 OPENING = re.compile(
     r"(Of|It|One that|One who|Whoever|Whose|Who|What|Where|All that|All|That of|That|As of|Nothing|Nobody|They|This|So|"
@@ -32,7 +27,7 @@ DocumentedNode = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 
 def _documented() -> Iterator[tuple[Source, DocumentedNode, str]]:
     for source in sources():
-        if source.is_under(*PRODUCT) and not source.is_under(*PENDING):
+        if source.is_under(*PRODUCT):
             for node in ast.walk(source.tree):
                 if isinstance(node, DocumentedNode) and (text := ast.get_docstring(node)) is not None:
                     yield source, node, text

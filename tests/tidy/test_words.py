@@ -10,7 +10,6 @@ from tests.tidy.source import ROOT, sources, texts
 pytestmark = pytest.mark.static
 
 TABLE = tomllib.loads((ROOT / "tests" / "tidy" / "words.toml").read_text("utf-8"))
-PENDING: tuple[str, ...] = tuple(TABLE["pending"])
 IDENTIFIERS: dict[str, str] = TABLE["identifiers"]
 STANDARD: dict[str, str] = TABLE["standard"]
 PHRASES = {re.compile(phrase): instead for phrase, instead in TABLE["phrases"].items()}
@@ -22,10 +21,6 @@ ABOUT_WORDS = (
 )
 """They list the words."""
 PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-
-
-def _is_pending(path: str) -> bool:
-    return path in ABOUT_WORDS or any(path == each or path.startswith(f"{each}/") for each in PENDING)
 
 
 def private_words(identifier: str) -> list[str]:
@@ -46,7 +41,7 @@ def test_an_identifier_has_no_private_word() -> None:
     found = [
         f"{source.path}:{line} {name}: use {IDENTIFIERS[word]}"
         for source in sources()
-        if not _is_pending(source.path)
+        if source.path not in ABOUT_WORDS
         for line, name in source.identifiers()
         for word in private_words(name)
         if word not in STANDARD or not source.path.startswith(STANDARD[word])
@@ -58,14 +53,9 @@ def test_no_text_has_a_private_phrase() -> None:
     found = [
         f"{path}:{number} {match.group()}: {instead}"
         for path, text in texts()
-        if not _is_pending(path)
+        if path not in ABOUT_WORDS
         for number, line in enumerate(text.splitlines(), 1)
         for phrase, instead in PHRASES.items()
         if (match := phrase.search(line))
     ]
     assert not found, "\n".join(found)
-
-
-def test_every_pending_place_still_has_a_private_word() -> None:
-    places = {path for path, _ in texts()}
-    assert [each for each in PENDING if not any(path == each or path.startswith(f"{each}/") for path in places)] == []

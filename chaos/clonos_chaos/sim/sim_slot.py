@@ -112,6 +112,9 @@ class SimSlot:
             self._held_back.append((call, arguments))
             self.clock.at(self.paused_until_ns, self._run_held_back)
             return
+        self._make(call, arguments)
+
+    def _make(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         call(*arguments)
         if self.world.is_validated:
             self.slot.validate()
@@ -123,10 +126,7 @@ class SimSlot:
         if self.paused_until_ns > self.clock.now_ns:
             self.clock.at(self.paused_until_ns, self._run_held_back)
             return
-        call, arguments = self._held_back.popleft()
-        call(*arguments)
-        if self.world.is_validated:
-            self.slot.validate()
+        self._make(*self._held_back.popleft())
 
     def pause(self, until_ns: int) -> None:
         """SIGSTOP, and SIGCONT at an instant; within another pause the later end counts."""

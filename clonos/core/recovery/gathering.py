@@ -12,6 +12,7 @@ from clonos.core.log.causal_log import check_overlap
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import LogId, SlotId, TaskId, ViewNumber, log_of
 from clonos.core.model.plan import Plan
+from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.control_messages import View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.recovery_messages import LogReply
@@ -81,7 +82,7 @@ def check_reply(plan: Plan, reply: LogReply, base_bytes: int) -> None:
     for delta in reply.replicas if plan.replicas is None else ():
         if delta.log == log_of(reply.task) and delta.offset_bytes > base_bytes:
             problem = f"its copy of the log of task {reply.task} begins at {delta.offset_bytes}, behind {base_bytes}"
-            raise MessageMalformed(f"slot {reply.slot}", problem)
+            raise MessageMalformed(sender_name(reply.slot), problem)
 
 
 def collect_reply(state: Gathering, view: ViewNumber, holder: Holder, deltas: tuple[Delta, ...]) -> Gathering:

@@ -6,14 +6,17 @@ needs encoding; user functions get the user's keys.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import Table
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 STATE_NAME: Final = "state"
 
@@ -36,10 +39,10 @@ class Keyed(Operator):
         self._table = scope.state.table(f"{self._step}/{STATE_NAME}")
 
 
-class StatefulMap(Keyed):
-    """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
+class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
+    """Base of steps that call a user function for each record and emit the results of a batch together."""
 
-    def __init__(self, step: str, function: Callable[[Any, Any, Any], tuple[Any, Any]]) -> None:
+    def __init__(self, step: str, function: FunctionT) -> None:
         super().__init__(step)
         self._function = function
 
@@ -50,6 +53,14 @@ class StatefulMap(Keyed):
         self.guard.run(lambda records: self._consume(records, results), wrapped, pairs=rows)
         if results:
             self.out.rows(results)
+
+    @abstractmethod
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        """Appends the results of ``records``, which are (stored key, (user key, value))."""
+
+
+class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
+    """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
@@ -64,20 +75,8 @@ class StatefulMap(Keyed):
             append(result)
 
 
-class KeyedReduce(Keyed):
-    """Reduction that emits (key, value so far) after each record."""
-
-    def __init__(self, step: str, function: Callable[[Any, Any], Any]) -> None:
-        super().__init__(step)
-        self._function = function
-
-    def rows(self, rows: list[Any]) -> None:
-        results: list[Any] = []
-        stored = state_keys([key for key, _ in rows])
-        wrapped = list(zip(stored, rows, strict=True))
-        self.guard.run(lambda records: self._consume(records, results), wrapped, pairs=rows)
-        if results:
-            self.out.rows(results)
+class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
+    """Reduction (value so far, value) -> value so far. Emits (key, value so far) after each record."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, append = self._function, results.append

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,17 +24,25 @@ class Map(Operator):
             self.out.rows(results)
 
 
-class Filter(Operator):
-    """Selection of the records for which the predicate is true."""
-
-    def __init__(self, predicate: Callable[[Any], object]) -> None:
-        self._predicate = predicate
+class Consuming(Operator, ABC):
+    """Base of steps that emit the results of a batch together."""
 
     def rows(self, rows: list[Any]) -> None:
         results: list[Any] = []
         self.guard.run(lambda records: self._consume(records, results), rows)
         if results:
             self.out.rows(results)
+
+    @abstractmethod
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        """Appends the results of ``records``."""
+
+
+class Filter(Consuming):
+    """Selection of the records for which the predicate is true."""
+
+    def __init__(self, predicate: Callable[[Any], object]) -> None:
+        self._predicate = predicate
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         predicate = self._predicate
@@ -45,17 +54,11 @@ class Filter(Operator):
                 results.append(record)
 
 
-class FlatMap(Operator):
+class FlatMap(Consuming):
     """Any number of results per record; none if the function raises, even after some results."""
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
-
-    def rows(self, rows: list[Any]) -> None:
-        results: list[Any] = []
-        self.guard.run(lambda records: self._consume(records, results), rows)
-        if results:
-            self.out.rows(results)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend
