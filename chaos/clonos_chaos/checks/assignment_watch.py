@@ -25,6 +25,7 @@ class AssignmentWatch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lacking_ns = -1  # since when a standby or keeper has been missing that could be placed
+        self._view = -1  # the view in force at that time
 
     def look(self) -> None:
         """Fails the world when a standby or keeper has been missing for too long."""
@@ -36,8 +37,8 @@ class AssignmentWatch:
         lacking = _lacking(state)
         if not lacking:
             self._lacking_ns = -1
-        elif self._lacking_ns < 0:
-            self._lacking_ns = now_ns
+        elif self._lacking_ns < 0 or self._view != state.view.number:  # in a new view, others have died since
+            self._lacking_ns, self._view = now_ns, state.view.number
         elif now_ns - self._lacking_ns > TICKS_MAX * world.options.heartbeat_ms * MILLISECOND_NS // 2:
             names = ", ".join(world.plan.task_name(task) for task in lacking)
             world.fail(f"{names} could have standbys and keepers in other processes, and no view names them")

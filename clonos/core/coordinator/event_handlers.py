@@ -356,12 +356,13 @@ def finish_if_done(state: CoordinatorState) -> None:
 
 
 def after_event(state: CoordinatorState, is_tick: bool) -> None:
-    """Ends the job or issues the next view if an event made that due. Rebalancing may wait for a tick, a failed task
-    may not.
+    """Ends the job or issues the next view if an event made that due. Rebalancing waits for a tick, and then at most
+    for the checkpoint that is committing; a failed task waits for no tick.
     """
     finish_if_done(state)
     if not state.is_running:
         return
     is_urgent = bool(state.failed_tasks) or state.is_rollback_due
-    if is_urgent or (state.is_rebalance_due and (is_tick or state.unplaced_since_ns is not None)):
+    is_at_once = is_tick or state.is_view_waiting or state.unplaced_since_ns is not None
+    if is_urgent or (state.is_rebalance_due and is_at_once):
         renew_view(state)

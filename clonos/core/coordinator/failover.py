@@ -215,7 +215,7 @@ def _issue(state: CoordinatorState) -> None:
         placed = [TaskId(t) for t, p in enumerate(view.placements) if p.slot is None and assignment[t].slot is not None]
         restarted = {**dict.fromkeys(placed, False), **state.failed_tasks}
         if not restarted and addresses == view.slots and assignment == state.assignment:
-            state.is_rebalance_due = False
+            state.is_rebalance_due = state.is_view_waiting = False
             return
         event = view_machine.ViewChange(restarted, state.completed, assignment, addresses)
         _warn_of_lost_keepers(state, view, [task for task in state.failed_tasks if task in state.plan.with_keepers])
@@ -240,8 +240,9 @@ def _warn_of_lost_keepers(state: CoordinatorState, view: View, failed_tasks: lis
         state.emit(Alarm(text, (("checkpoint", state.completed.checkpoint),)))
 
 
-def _wait(_state: CoordinatorState) -> None:
-    """Waits, because the metadata being written decides what successors restore."""
+def _wait(state: CoordinatorState) -> None:
+    """Waits, because the metadata being written decides what successors restore. The outcome leads to the view."""
+    state.is_view_waiting = True
 
 
 GATE: dict[type, Callable[[CoordinatorState], None]] = {
@@ -291,7 +292,8 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
         state.recovering_tasks[placement.task] = None
         if placement.slot is not None:
             _note_successor(state, placement.task, isinstance(event, view_machine.RollBack))
-    state.failed_tasks, state.is_rollback_due, state.is_rebalance_due = {}, False, False
+    state.failed_tasks = {}
+    state.is_rollback_due = state.is_rebalance_due = state.is_view_waiting = False
     if all(placement.slot is not None for placement in view.placements):
         state.unplaced_since_ns = None
     elif state.unplaced_since_ns is None:

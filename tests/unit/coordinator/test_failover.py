@@ -142,6 +142,19 @@ def test_the_view_that_answers_a_loss_names_new_standbys_and_keepers_in_other_pr
     )
 
 
+def test_backups_that_became_due_while_a_checkpoint_was_committing_are_placed_at_its_outcome() -> None:
+    harness = live_chain(domains="abababb")
+    (dead,) = {p.standbys[0] for p in harness.view.placements} - {p.slot for p in harness.view.placements}
+    harness.tick(5_000)
+    harness.acknowledge(1)
+    number = harness.number
+    harness.gone(dead)
+    harness.tick(100)
+    assert harness.number == number
+    assert len(sent(harness.durable(1), View)) == 6
+    assert all(dead not in (*p.standbys, *p.keepers) for p in harness.view.placements)
+
+
 def test_the_last_slot_replicates_its_tasks_logs_to_the_next_slot_and_keeps_its_tasks() -> None:
     harness = CoordinatorHarness(chain_plan(1, has_effects=True), Options(standbys=1))
     harness.form("abc", slots=3)
