@@ -306,6 +306,10 @@ class Coordinator:
         """Timelines of all recoveries, oldest first, those in progress last."""
         return (*self._state.recoveries, *self._state.open_recoveries.values())
 
+    def describe_slot(self, slot: SlotId) -> str:
+        """Returns the name of a living slot for messages: its tasks, its process and its domain."""
+        return self._state.describe_slot(slot)
+
     @property
     def plan(self) -> Plan:
         """Plan of the job."""

@@ -201,15 +201,15 @@ class HostedTask:
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
+        self.running.on_log_end()
         end_bytes = self.logs.end_bytes(self.own_log)
         behind, is_awaiting = self.outputs.compare(
             positions, self.output_gate.received_up_to, end_bytes, self.found_bytes
         )
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
-        self.advance(
-            recovery_machine.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting)
-        )
+        behind = None if is_awaiting else behind
+        self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), behind, is_awaiting))
 
     # ------------------------------------------------------------------ shadows
 

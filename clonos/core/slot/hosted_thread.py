@@ -16,7 +16,17 @@ from clonos.core.wire.control_messages import Placement, View
 class HostedThread(CommandQueue):
     """Thread of its own, or that of the shadow from which the incarnation continues."""
 
-    __slots__ = ("asked", "fed_bytes", "handled_bytes", "number", "records_in", "shell", "task")
+    __slots__ = (
+        "asked",
+        "fed_bytes",
+        "first_record",
+        "handled_bytes",
+        "number",
+        "records_in",
+        "replayed",
+        "shell",
+        "task",
+    )
 
     def __init__(self, task: TaskId, number: ThreadId, shell: EffectCollector) -> None:
         super().__init__()
@@ -25,6 +35,7 @@ class HostedThread(CommandQueue):
         #: Invariant: fed_bytes <= end of the own log
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.records_in: int | None = None  # since the job's start; None before the first step
+        self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.asked: Triggered | None = None  # the highest barrier asked of a source
 
     def take_over(self, shadow: Shadow) -> None:
@@ -33,7 +44,7 @@ class HostedThread(CommandQueue):
         self.number = shadow.thread
         self.attach(shadow.handle)
         self.handled_bytes, self.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
-        self.records_in = shadow.records_in
+        self.records_in = self.first_record = shadow.records_in
 
     def start(
         self,
@@ -46,6 +57,7 @@ class HostedThread(CommandQueue):
         external_seq: int,
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
+        self.first_record = snapshot.records_in if snapshot else 0
         activation = Activation(
             placement.incarnation,
             snapshot,
@@ -80,6 +92,10 @@ class HostedThread(CommandQueue):
         self.asked = message
         if self.is_attached:
             self.put(message)
+
+    def on_log_end(self) -> None:
+        """Counts what the task has replayed: its log has ended."""
+        self.replayed = max(0, (self.records_in or self.first_record) - self.first_record)
 
     def validate(self, own_end_bytes: int) -> None:
         """Asserts what holds between two events."""
