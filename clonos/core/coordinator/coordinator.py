@@ -315,6 +315,12 @@ class Coordinator:
         """Plan of the job."""
         return self._state.plan
 
+    @property
+    def awaited_by_drain(self) -> tuple[TaskId, ...]:
+        """Tasks that have not taken the final checkpoint of a job that is being stopped."""
+        drain = self._state.ledger.drain
+        return () if drain is None else tuple(task for task in self.plan.tasks if task not in drain.acknowledged)
+
     def standbys_ready(self, task: TaskId) -> int:
         """Returns how many standbys could take the task over now, from some checkpoint."""
         wanted = set(self._state.view.placements[task].standbys) if self.view is not None else set()

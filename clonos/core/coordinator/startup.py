@@ -123,7 +123,8 @@ def _why_refused(state: CoordinatorState, message: Register) -> str:
         return ""
     return (
         f"process {message.pid} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need"
-        " the driver's: ship an environment to the executors (spark.archives or a container image) and set PYSPARK_PYTHON."
+        " the driver's: ship an environment to the executors (spark.archives or a container image), and set"
+        " PYSPARK_PYTHON."
     )
 
 

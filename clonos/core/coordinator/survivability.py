@@ -135,7 +135,7 @@ class _Problem:
 
 
 class StandingAlarms:
-    """Problems of the placement. Most of them pass as soon as another slot has come, so only lasting ones are raised."""
+    """Problems of the placement. Most pass as soon as another slot has come, so only lasting ones are raised."""
 
     def __init__(self) -> None:
         self._problems: dict[str, _Problem] = {}  # by subject

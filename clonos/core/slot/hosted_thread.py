@@ -23,6 +23,7 @@ class HostedThread(CommandQueue):
         "handled_bytes",
         "number",
         "records_in",
+        "records_out",
         "replayed",
         "shell",
         "task",
@@ -35,6 +36,7 @@ class HostedThread(CommandQueue):
         #: Invariant: fed_bytes <= end of the own log
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.records_in: int | None = None  # since the job's start; None before the first step
+        self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.asked: Triggered | None = None  # the highest barrier asked of a source
 
@@ -107,3 +109,6 @@ class HostedThread(CommandQueue):
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in
         self.handled_bytes += emission.cost_bytes
+        for output in emission.outputs:
+            if output.kind.is_data:
+                self.records_out += output.count

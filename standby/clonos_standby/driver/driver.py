@@ -372,7 +372,7 @@ class Driver:
 
 
 def _logger_of(name: str) -> logging.Logger:
-    """Returns the logger of this name if there is one, else the library's or the root: a peer must not create loggers."""
+    """Returns the logger of this name, else the library's or the root: a peer must not create loggers."""
     if name in logging.Logger.manager.loggerDict:
         return logging.getLogger(name)
     return logging.getLogger(ROOT if name.startswith(ROOT) else None)

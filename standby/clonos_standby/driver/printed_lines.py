@@ -10,17 +10,17 @@ import sys
 from typing import Final, TextIO
 
 
-class _OnStandardError(logging.Handler):
+class StandardErrorHandler(logging.Handler):
     """Handler that writes to the standard error of the moment, which a display may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one line."""
         output: TextIO = sys.stderr
-        output.write(f"{record.getMessage()}\n")
+        output.write(f"{self.format(record)}\n")
         output.flush()
 
 
 PRINTED_LINES: Final = logging.getLogger("clonos.printed")
 PRINTED_LINES.propagate = False
 PRINTED_LINES.setLevel(logging.DEBUG)
-PRINTED_LINES.addHandler(_OnStandardError())
+PRINTED_LINES.addHandler(StandardErrorHandler())

@@ -24,6 +24,7 @@ from clonos_standby.slot.task_thread import TaskThread
 HANG_AFTER_S: Final = 5.0
 NANOSECONDS: Final = 1_000_000_000
 LINE_CHARACTERS_MAX: Final = 120
+AT_WORK: Final = "has been at work on the same input for"
 
 PACKAGES: Final = ("clonos", "clonos_standby", "clonos_services")
 NO_USER_CODE: Final = tuple(
@@ -79,7 +80,7 @@ class HangWatch:
         seconds = (now_ns - known.since_ns) // NANOSECONDS
         step = step_of(frame)
         where = f"step {step!r} of task {thread.task_name}" if step else f"task {thread.task_name}"
-        text = f"{where} has been at work on the same input for {seconds} s: {line_of(frame)}"
+        text = f"{where} {AT_WORK} {seconds} s: {line_of(frame)}"
         self._warn(Warn(text, {"task": thread.task_name}))
 
 

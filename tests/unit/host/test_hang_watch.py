@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 import pytest
 
 from clonos.core.model.ids import Incarnation, TaskId, ThreadId
+from clonos.core.ports.operator_chain import Collector
 from clonos.core.ports.slot_effects import Warn
 from clonos.core.ports.task_port import Activation, TaskStopped
 from clonos.operators.user_errors import Guard
 from clonos_standby.slot.hang_watch import HangWatch
 from clonos_standby.slot.task_thread import TaskThread
 from tests.harnesses.lone_slot import LIMIT_S, RecordingInbox, lone_surroundings, small_image
-from tests.unit.operators.driver import TaskCollector
 
 SECOND = 1_000_000_000
 
@@ -32,7 +33,7 @@ class Working:
     is_released: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        guard = Guard("enrich", True, TaskCollector(), None)
+        guard = Guard("enrich", True, cast("Collector", None), None)
         self.thread = threading.Thread(target=lambda: guard.each(self.spin, [1]), name="working")
 
     def spin(self, _record: object) -> None:
@@ -77,9 +78,7 @@ def test_a_step_that_hangs_is_named_with_its_line_after_5_seconds_and_again_ever
     assert said == [5, 10, 20, 40]
     assert warnings[0].fields == {"task": "ask/0"}
     text = warnings[1].text
-    assert text.startswith(
-        "step 'enrich' of task ask/0 has been at work on the same input for 10 s: test_hang_watch.py:"
-    )
+    assert text.startswith("step 'enrich' of task ask/0 has been at work on the same input for 10 s: test_hang_watch")
     assert " in spin: " in text
     assert text.endswith(("while not self.is_released.is_set():", "self.is_inside.set()  # the line that hangs"))
 
