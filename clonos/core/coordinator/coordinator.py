@@ -318,8 +318,9 @@ class Coordinator:
     @property
     def awaited_by_drain(self) -> tuple[TaskId, ...]:
         """Tasks that have not taken the final checkpoint of a job that is being stopped."""
-        drain = self._state.ledger.drain
-        return () if drain is None else tuple(task for task in self.plan.tasks if task not in drain.acknowledged)
+        ledger = self._state.ledger
+        pending = ledger.drain or (ledger.pending[-1] if ledger.pending else None)  # those before it may hold it up
+        return () if pending is None else tuple(task for task in self.plan.tasks if task not in pending.acknowledged)
 
     def standbys_ready(self, task: TaskId) -> int:
         """Returns how many standbys could take the task over now, from some checkpoint."""
