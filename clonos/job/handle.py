@@ -178,7 +178,7 @@ class Handle:
             _restore(before)
 
     def _on_progress(self, progress: Progress) -> None:
-        """Notes an alarm, and reports a recovery that is over; runs in the coordinator's thread."""
+        """Notes an alarm, and reports a recovery that has ended; runs in the coordinator's thread."""
         if isinstance(progress, Alarm):
             fields = " ".join(f"{name}={value}" for name, value in progress.fields)
             self._alarms.append(f"{progress.text} {fields}".rstrip())

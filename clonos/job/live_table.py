@@ -103,7 +103,7 @@ class LiveTable:
             self._rate(task, TaskCounter.RECORDS_IN) for task in status.tasks if task.name.rpartition("/")[0] in sources
         )
         age = f"{time.monotonic() - self._checkpoint_s:.0f} s ago" if status.checkpoint else "none yet"
-        recoveries = f", {len(status.recoveries)} recoveries" if status.recoveries else ""
+        recoveries = f", recoveries: {len(status.recoveries)}" if status.recoveries else ""
         waiting = [task.name for task in status.tasks if task.phase not in SETTLED_PHASES]
         not_live = f"; not live: {', '.join(waiting)}" if waiting and status.phase == "running" else ""
         return Text(

@@ -1,4 +1,4 @@
-"""Sentences about a run: each recovery when it is over, what a stop waits for, and the summary at the end."""
+"""Sentences about a run: each recovery when it has ended, what a stop waits for, and the summary at the end."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ def recovery_sentence(task: TaskId, coordinator: Coordinator) -> str:
     replayed = f"{records:,} {'record' if records == 1 else 'records'} replayed"
     if recovery.failed is None:
         return f"{name} runs again from checkpoint {coordinator.checkpoint} after {took}{where}"
+    if recovery.cause.startswith("it raised"):
+        return f"{name} was restarted in {took}{where} and takes its input again, because {recovery.cause}"
     return f"{name} recovered in {took}{where}: {replayed}, nothing lost ({recovery.cause})"
 
 

@@ -133,7 +133,9 @@ def test_a_step_that_hangs_is_named_and_does_not_outlive_a_second_signal(termina
     hang = r"step 'spin' of task spin/0 has been at work on the same input for \d+ s: \w+\.py:\d+ in \w+: "
     terminal.wait_for(lambda: re.search(hang, terminal.errors()), process)
     process.send_signal(signal.SIGINT)
-    waits = r"waiting for the final checkpoint: spin/0 has not taken it yet \(step 'spin' .*; another signal ends the job"
+    waits = (
+        r"waiting for the final checkpoint: spin/0 has not taken it yet \(step 'spin' .*; another signal ends the job"
+    )
     terminal.wait_for(lambda: re.search(waits, terminal.errors()), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT_S)

@@ -71,11 +71,11 @@ def spinning() -> Iterator[Working]:
 def test_a_step_that_hangs_is_named_with_its_line_after_5_seconds_and_again_ever_more_rarely(
     watch: HangWatch, warnings: list[Warn], spinning: Working
 ) -> None:
-    said: list[int] = []
+    seconds: list[int] = []
     for second in range(60):
         watch.look([spinning], second * SECOND)
-        said += [second] * (len(warnings) - len(said))
-    assert said == [5, 10, 20, 40]
+        seconds += [second] * (len(warnings) - len(seconds))
+    assert seconds == [5, 10, 20, 40]
     assert warnings[0].fields == {"task": "ask/0"}
     text = warnings[1].text
     assert text.startswith("step 'enrich' of task ask/0 has been at work on the same input for 10 s: test_hang_watch")

@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from clonos.core.model.progress import TaskPhase
-from clonos.job import live_table
 from clonos.job.live_table import LiveTable
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 from clonos_standby.driver.printed_lines import StandardErrorHandler
@@ -31,7 +30,7 @@ def _status(*tasks: TaskState) -> Status:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Time in seconds, which a test sets."""
     now = [100.0]
-    monkeypatch.setattr(live_table.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("clonos.job.live_table.time.monotonic", lambda: now[0])
     return now
 
 
@@ -70,7 +69,7 @@ def test_without_a_terminal_a_line_appears_every_few_seconds(clock: list[float])
     assert all(line.startswith("words running: 10 records/s, checkpoint 3 (") for line in lines)
 
 
-def test_what_is_logged_or_printed_meanwhile_appears_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logged_and_printed_lines_appear_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     before, screen = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", before)
     handler, log = StandardErrorHandler(), logging.getLogger("tests.live")

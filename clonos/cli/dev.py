@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from clonos.cli.console import new_console, shown_start, watch
+from clonos.cli.preview import MARK, previewed
 from clonos.config import resolve_settings
 from clonos.core.model.errors import ClonosError
 from clonos.io.store import store as _store  # noqa: F401  imported before the fork
-from clonos.job.console import new_console, shown_start, watch
 from clonos.job.description import Job
 from clonos.job.handle import Handle
 from clonos.job.live_table import LiveTable
-from clonos.job.preview import MARK, previewed
 
 LOOK_EVERY_S: Final = 0.2
 FILES_MAX: Final = 2_000

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
     parsed = _parser().parse_args(given)
-    from clonos.job.console import log_to_console
+    from clonos.cli.console import log_to_console
 
     log_to_console(parsed.verbose)
     return _guarded(lambda: COMMANDS[parsed.command](parsed))
@@ -103,7 +103,7 @@ def _guarded(command: object) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from clonos.job.console import run_on_console
+    from clonos.cli.console import run_on_console
 
     result = run_on_console(load_job(parsed.job), _options(parsed))
     return ABORTED if result.was_aborted else ENDED
@@ -126,7 +126,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _dev(parsed: argparse.Namespace) -> int:
-    from clonos.job.dev import develop
+    from clonos.cli.dev import develop
 
     develop(parsed.job.partition(":")[0], lambda: load_job(parsed.job), parsed.runs)
     return ENDED
@@ -210,7 +210,3 @@ def _parser() -> argparse.ArgumentParser:
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())
