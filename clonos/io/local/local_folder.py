@@ -30,7 +30,7 @@ FOLDER_NAME: Final = re.compile(r"[0-9a-f]{16}|driver-[0-9a-f]{12}", re.ASCII)
 
 STORY_NAME: Final = re.compile(r"slot-[0-9a-f]{16}\.story", re.ASCII)
 """Name of a file, beside the folders, with the last events of a slot."""
-STORY_KEPT_S: Final = 7 * 24 * 3600
+STORY_RETENTION_S: Final = 7 * 24 * 3600
 
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LOCK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -230,7 +230,7 @@ def _remove_old_story(root_fd: int, name: str) -> None:
         age_s = time.time() - os.stat(name, dir_fd=root_fd, follow_symlinks=False).st_mtime
     except FileNotFoundError:  # another process sweeps too
         return
-    if age_s > STORY_KEPT_S:
+    if age_s > STORY_RETENTION_S:
         _unlink(root_fd, name)
 
 

@@ -70,7 +70,7 @@ def test_sweeping_a_root_that_does_not_exist_is_no_error(tmp_path: Path) -> None
     assert sweep(tmp_path / "nowhere") == []
 
 
-def test_stories_are_kept_for_a_week_and_other_files_for_ever(tmp_path: Path) -> None:
+def test_a_story_is_removed_after_a_week_and_another_file_never(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path / "local", "0" * 16)
     root, week_s = folder.root, 7 * 24 * 3600
     for name, age_s in {
