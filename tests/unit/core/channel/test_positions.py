@@ -1,4 +1,4 @@
-"""The lost-log rule: output positions at the end of a log, compared with what the receivers have (protocol 6, rule 8)."""
+"""The lost-log rule: output positions at the end of a log, compared with receivers (protocol 6, rule 8)."""
 
 from __future__ import annotations
 
