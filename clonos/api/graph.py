@@ -77,6 +77,7 @@ class Step:
       records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
+    - ``functions``: functions of the user that it calls, or its process function.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -96,6 +97,7 @@ class Step:
     is_one_to_one: bool = False
     selects_rows: bool = False
     key_field: str | None = None
+    functions: tuple[Any, ...] = ()
 
 
 class JobGraph:
