@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from clonos.api.graph import AnySink, JobGraph
@@ -28,6 +30,7 @@ class Job(JobGraph):
 
     def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
         super().__init__(name, errors=errors)
+        self.file = _file_of(sys._getframe(1).f_code.co_filename)
         resolve_keywords(options)
         self.options = options
 
@@ -69,3 +72,9 @@ class Job(JobGraph):
         handle = self.start(master, slots, spark, command_line=command_line, **options)
         with handle, handle.handling_signals():
             return handle.wait()
+
+
+def _file_of(code_file: str) -> str:
+    """Returns the absolute path of a file of code; "" for code that is in no file."""
+    path = os.path.abspath(code_file)
+    return path if os.path.isfile(path) else ""
