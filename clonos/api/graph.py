@@ -126,21 +126,9 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
     ) -> Stream[T]:
-        """Adds a source and returns the stream of its records.
+        """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Args:
-            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
-                port)``.
-            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
-            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
-            standby: "hot" or "passive"; None for the setting of the job.
-
-        Raises:
-            GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
-
-        Example::
-
-            lines = job.source(files.lines("texts/*.txt"), name="read")
+        Raises: GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
         """
         from clonos.api.stream import Stream
 
@@ -243,6 +231,9 @@ class JobGraph:
             raise GraphRefused(
                 step, "gets the sink of another step", "Join the streams by union, or give each stream its own sink."
             )
+        join: Callable[[str], None] | None = getattr(sink, "join", None)
+        if join is not None:
+            join(self.name)
 
     def compile(
         self,
