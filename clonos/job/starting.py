@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
@@ -194,9 +195,9 @@ class Start:
             self._mark.close()
 
 
-def identity_of(graph: Any) -> JobIdentity:
-    """Returns the identity of a job, or of a graph, which has no file."""
-    return JobIdentity(graph.name, getattr(graph, "file", ""))
+def identity_of(graph: JobGraph) -> JobIdentity:
+    """Returns the identity of a job."""
+    return JobIdentity(graph.name, graph.file)
 
 
 def checkpoint_to_resume(

@@ -78,6 +78,12 @@ class FileSink:
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Returns one path or several as a tuple of str."""
+    """Returns one path or several as a tuple of str.
+
+    Raises: ConnectorMisused: a path is the empty str, which would match nothing or the working folder.
+    """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
-    return tuple(os.fspath(one) for one in several)
+    paths = tuple(os.fspath(one) for one in several)
+    if "" in paths:
+        raise ConnectorMisused("files", "a path is empty", 'Name a file, a folder or a pattern such as "in/*.txt".')
+    return paths

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.connectors import files, values
 from clonos.connectors.connector_errors import OutputInUse
@@ -23,7 +24,6 @@ from clonos.core.model.options import Options
 from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
-from clonos.job import Job
 from clonos.job.starting import JobIdentity, Start
 from clonos.operators.job_image import JobImage
 
@@ -36,7 +36,7 @@ class Shop:
 
     def image(self, name: str = "etl", step: str = "double", outputs: tuple[str, ...] = ("out",)) -> JobImage:
         """A compiled job."""
-        job = Job(name)
+        job = JobGraph(name)
         doubled = job.source(values([1, 2])).map(lambda number: {"n": number * 2}, name=step)
         for output in outputs:
             doubled.sink(files.jsonl(self.folder / output))
@@ -108,7 +108,7 @@ def test_a_job_with_effects_that_ended_before_a_checkpoint_asks(shop: Shop) -> N
     def call(number: int) -> int:
         return number
 
-    job = Job("etl")
+    job = JobGraph("etl")
     job.source(values([1])).map(call, effects=True).sink(files.jsonl(shop.folder / "out"))
     image = job.compile(Options(), parallelism=1)
     shop.start(image).close()
