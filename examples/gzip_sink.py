@@ -42,6 +42,12 @@ class Archive:
             if Path(staged).exists():  # otherwise an earlier call has renamed it
                 os.rename(staged, self.folder / name)
 
+    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+        later = {file: int(file.name[:8]) for file in self.folder.glob("*.gz") if int(file.name[:8]) > checkpoint}
+        for file in later:
+            file.unlink()
+        return sorted(set(later.values()))
+
 
 class ArchiveWriter:
     """Writer of one task: rows wait in memory until the barrier."""

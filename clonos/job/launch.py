@@ -30,7 +30,7 @@ from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.operators.chain_outputs import CombinedSinks
-from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.connector_contract import RollbackSink, TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
@@ -201,11 +201,10 @@ def _prepare_outputs(image: JobImage, job_id: str, run: RunOptions, checkpoint: 
 
 
 def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
-    withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
-    if withdraw is None:
+    if not isinstance(sink, RollbackSink):
         if is_going_back and not getattr(sink, "is_withdrawing", False):
             logger.warning("the output of %s after checkpoint %d cannot be withdrawn: it stays", name, checkpoint)
         return
-    taken = withdraw(job_id, checkpoint)
+    taken = sink.withdraw(job_id, checkpoint)
     if taken:
         logger.warning("the output of %s was withdrawn for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import sqlite3
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from clonos import Job, values
 from clonos.testing import Outputs, crash_test
 from tests.tidy.source import ROOT
 
@@ -204,3 +206,24 @@ def test_an_outbox_source_that_follows_reads_rows_that_are_inserted_later(tmp_pa
         reader.close()
         reader.open(b"0/1", mark)
         assert reader.read(5) == [{"order": 2}, {}]
+
+
+def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path: Path) -> None:
+    recipe = _recipe("gzip_sink")
+    folders: list[Path] = []
+
+    def make_job() -> Job:
+        folders.append(tmp_path / str(len(folders)))
+        job = Job("archived")
+        job.source(values(range(40)), name="numbers").rebalance().sink(recipe.Archive(str(folders[-1])))
+        return job
+
+    def check(outputs: Outputs) -> None:
+        archived = [gzip.decompress(file.read_bytes()) for file in folders[-1].glob("*.gz")]
+        assert sorted(int(line) for content in archived for line in content.split()) == list(range(40))
+
+    crash_test(make_job, seeds=SEEDS, check=check)
+    folder = next(each for each in folders if len(list(each.glob("*.gz"))) > 1)
+    checkpoints = sorted({int(file.name[:8]) for file in folder.glob("*.gz")})
+    assert recipe.Archive(str(folder)).withdraw("job", checkpoints[0]) == checkpoints[1:]
+    assert {int(file.name[:8]) for file in folder.glob("*.gz")} == set(checkpoints[:1])
