@@ -18,7 +18,13 @@ from directives import Mermaid, PublicNames, leave_out_names_of_others, load_mer
 from listings import link_to_listings, make_listings
 
 NAVIGATION = {
-    "Getting started": ["Overview <self>", "docs/quick-start", "All documents <docs/index>", "CHANGELOG"],
+    "Getting started": [
+        "Overview <self>",
+        "docs/quick-start",
+        "examples/README",
+        "All documents <docs/index>",
+        "CHANGELOG",
+    ],
     "Concepts": ["docs/determinism", "Failure model <docs/failure-model>", "docs/services"],
     "Connectors": ["docs/connectors"],
     "Testing": ["docs/testing"],
@@ -46,7 +52,7 @@ project = "Clonos"
 version = release = clonos.__version__
 project_copyright = "the authors of Clonos, Apache License 2.0"
 root_doc = "README"
-include_patterns = ["*.md", "docs/**.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/*.md"]
 exclude_patterns = [".*", "build", "docs/site"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
