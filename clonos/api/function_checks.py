@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from clonos.api.graph_errors import GraphRefused
+from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.results import advice_for
 
 OPTIONAL_METHODS: Final = ("open", "on_timer", "close")
@@ -67,6 +68,16 @@ def check_process(step: str, function: Any) -> None:
             "sets timers and has no method on_timer(instant, context)",
             "Add it: the runtime calls it when a timer fires.",
         )
+
+
+def states_of(function: Any) -> tuple[tuple[str, str], ...]:
+    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+    cls = function if isinstance(function, type) else type(function)
+    attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
+    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+    kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
+    defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
+    return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
 
 
 def codes_within(code: CodeType) -> Iterator[CodeType]:

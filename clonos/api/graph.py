@@ -78,6 +78,8 @@ class Step:
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
     - ``functions``: functions of the user that it calls, or its process function.
+    - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
+      such as ``("window", "5s")``.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -98,6 +100,8 @@ class Step:
     selects_rows: bool = False
     key_field: str | None = None
     functions: tuple[Any, ...] = ()
+    kind: str = ""
+    state: tuple[tuple[str, str], ...] | None = None
 
 
 class JobGraph:
@@ -190,6 +194,7 @@ class JobGraph:
             inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
+            kind=kind,
             **rest,
         )
         self._steps.append(step)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from clonos.api.function_checks import check_function, check_process
+from clonos.api.function_checks import check_function, check_process, states_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import GraphRefused
 from clonos.operators.operator import Operator
@@ -57,7 +57,7 @@ class GraphBuilder:
         kind = "process"
         check_process(options["name"] or kind, function)
         make = partial(partial, Process, function=function, is_keyed=is_keyed)
-        return self._step(kind, make, options, runs_user_code=True, functions=(function,))
+        return self._step(kind, make, options, (function,), runs_user_code=True, state=states_of(function))
 
     def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)

@@ -135,7 +135,7 @@ class Stream(GraphBuilder, Generic[T]):
         if capacity < 1:
             raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        return Stream(self._graph, self._step("map_async", make, options, (function,), runs_user_code=True))
+        return Stream(self._graph, self._step("map_async", make, options, (function,), runs_user_code=True, state=()))
 
     def map_batches(
         self,
@@ -265,7 +265,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True))
+        return Stream(
+            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
+        )
 
     def reduce(
         self,
@@ -279,7 +281,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field=""))
+        return Stream(
+            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
+        )
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
@@ -287,7 +291,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field=""))
+        return Stream(self._graph, self._step("count", make, options, key_field="", state=()))
 
     def process(
         self,

@@ -73,8 +73,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        functions = (of,) if callable(of) else ()
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), functions, name, parallelism, standby))
+        return Stream(self._graph, self._window("sum", aggregates.Sum(of), (of,), name, parallelism, standby))
 
     def reduce(
         self,
@@ -140,18 +139,21 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self,
         what: str,
         aggregate: aggregates.Aggregate,
-        functions: tuple[Callable[..., Any], ...],
+        called: tuple[Any, ...],
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns
+        functions = tuple(filter(callable, called))
+        fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
         return self._step(
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, aggregate),
             options,
             functions,
             runs_user_code=what != "count",
+            state=(("window", str(self._kind)), *fields),
             key_field=WindowResult._fields[0],
         )

@@ -14,6 +14,7 @@ from clonos.api.windows import Tumbling
 from clonos.connectors import files
 from clonos.connectors.connector_errors import InputForeign
 from clonos.connectors.filesystem.file_splits import decode_split, encode_split
+from clonos.core.checkpoint.checkpoint_metadata import plan_fingerprint
 from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
 from tests.unit.operators.driver import Given, Outbox
@@ -180,10 +181,11 @@ def test_equal_graphs_have_equal_fingerprints_and_others_do_not() -> None:
     def fingerprint(size: str, parallelism: int, name: str) -> str:
         graph = JobGraph("prints")
         graph.source(Given([])).key_by(str).window(Tumbling(size)).count(name=name).sink(Outbox())
-        return graph.compile(Options(), parallelism=parallelism).fingerprint
+        return plan_fingerprint(graph.compile(Options(), parallelism=parallelism).plan)
 
-    assert fingerprint("1s", 2, "count") == fingerprint("2s", 2, "count")
-    assert len({fingerprint("1s", 2, "count"), fingerprint("1s", 3, "count"), fingerprint("1s", 2, "other")}) == 3
+    assert fingerprint("1s", 2, "count") == fingerprint("1000ms", 2, "count")
+    jobs = [("1s", 2, "count"), ("2s", 2, "count"), ("1s", 3, "count"), ("1s", 2, "other")]
+    assert len({fingerprint(*job) for job in jobs}) == 4
 
 
 def test_a_resumed_job_keeps_the_splits_of_its_first_start() -> None:
