@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from clonos.core.model.errors import JobError, PeerError
+
+BATCH: Final = re.compile(r"^rows\[\d+\]")
+"""Beginning of a path that leads into a batch: to users a batch is invisible, and each row is a value."""
 
 
 class ValueUnsupported(JobError):
@@ -16,9 +22,8 @@ class ValueUnsupported(JobError):
     advice: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.path} is a {self.type_name}, which cannot travel between tasks or be kept in state. {self.advice}"
-        )
+        path = BATCH.sub("value", self.path)
+        return f"{path} is a {self.type_name}, which cannot travel between tasks or be kept in state. {self.advice}"
 
 
 class ValueBeyondLimit(JobError):
