@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clonos.api.graph import AnySink, JobGraph
+from clonos.api.missing_methods import method_missing
 from clonos.api.unused_results import check_results
 from clonos.config import resolve_keywords, resolve_settings
-from clonos.job import never_run
+from clonos.job import script_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,12 @@ class Job:
         self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
         resolve_keywords(options)
         self._options = options
-        self._described = never_run.describe(name)
+        self._described = script_exit.describe(name)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
 
     @property
     def name(self) -> str:
@@ -91,7 +97,7 @@ class Job:
         """
         from clonos.job.handle import Handle
 
-        never_run.start(self._described)
+        script_exit.start(self._described)
         named = {"master": master, "slots": slots}
         keywords = self._options | {key: value for key, value in named.items() if value is not None} | options
         settings = resolve_settings(keywords, command_line)

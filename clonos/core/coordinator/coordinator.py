@@ -207,9 +207,10 @@ class Coordinator:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
         if isinstance(message, Register):
             check_itself(sender, message.slot)
+        elif isinstance(message, TaskFailed) and self.view is not None and self._state.has_keeper(sender, message.task):
+            pass
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
-            if not (isinstance(message, TaskFailed) and self._state.has_keeper(sender, message.task)):
-                check_life(sender, message.task, message.incarnation, self.view)
+            check_life(sender, message.task, message.incarnation, self.view)
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
