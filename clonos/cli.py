@@ -66,6 +66,7 @@ def load_job(target: str) -> Job:
     Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
     """
     from clonos.job import Job
+    from clonos.job.never_run import loading
 
     file_name, _, name = target.partition(":")
     file = Path(file_name).resolve()
@@ -80,7 +81,8 @@ def load_job(target: str) -> Job:
             raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(specification)
         sys.modules[file.stem] = module
-        specification.loader.exec_module(module)
+        with loading(file_name):
+            specification.loader.exec_module(module)
     jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
     if name:
         if name not in jobs:

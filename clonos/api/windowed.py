@@ -34,9 +34,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
-        return Stream(
-            self._graph, self._window("count", aggregates.CountAggregate(), name, parallelism, False, standby)
-        )
+        return Stream(self._graph, self._window("count", aggregates.CountAggregate(), (), name, parallelism, standby))
 
     @overload
     def sum(
@@ -75,7 +73,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), name, parallelism, True, standby))
+        functions = (of,) if callable(of) else ()
+        return Stream(self._graph, self._window("sum", aggregates.Sum(of), functions, name, parallelism, standby))
 
     def reduce(
         self,
@@ -86,9 +85,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
-        return Stream(
-            self._graph, self._window("reduce", aggregates.ReduceAggregate(function), name, parallelism, True, standby)
-        )
+        aggregate = aggregates.ReduceAggregate(function)
+        return Stream(self._graph, self._window("reduce", aggregate, (function,), name, parallelism, standby))
 
     @overload
     def aggregate(
@@ -135,15 +133,16 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregate = aggregates.Accumulate(create, add, result)
-        return Stream(self._graph, self._window("aggregate", aggregate, name, parallelism, True, standby))
+        functions = (create, add) if result is None else (create, add, result)
+        return Stream(self._graph, self._window("aggregate", aggregate, functions, name, parallelism, standby))
 
     def _window(
         self,
         what: str,
         aggregate: aggregates.Aggregate,
+        functions: tuple[Callable[..., Any], ...],
         name: str | None,
         parallelism: int | None,
-        runs_user_code: bool,
         standby: StandbyMode | None,
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
@@ -152,6 +151,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, aggregate),
             options,
-            runs_user_code=runs_user_code,
+            functions,
+            runs_user_code=what != "count",
             key_field=WindowResult._fields[0],
         )

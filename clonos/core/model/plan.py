@@ -21,7 +21,7 @@ class Partitioning(StrEnum):
     HASH = "hash"  # by key group
     REBALANCE = "rebalance"  # element k of a task goes to task k mod n
     BROADCAST = "broadcast"  # every element to every task
-    EXTERNAL = "outside"  # to the external system of an immediate sink: one channel per task
+    EXTERNAL = "external"  # to the external system of an immediate sink: one channel per task
 
 
 @dataclass(frozen=True, slots=True)

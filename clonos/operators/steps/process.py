@@ -17,6 +17,7 @@ from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
+from clonos.operators.steps.results import emit_yielded
 from clonos.operators.timestamps import from_instant, to_instant
 from clonos.operators.user_errors import RAISED
 
@@ -33,7 +34,7 @@ class Context(Generic[K, U]):
     """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
 
     ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
-    next step; it must not be changed afterwards, so emit a copy of mutable state.
+    next step; it must not be changed afterwards, so emit a copy of mutable state. A method may also yield its results.
     """
 
     __slots__ = ("key", "emit", "_step", "_state", "_timers", "_cells")
@@ -133,12 +134,14 @@ class Process(Operator):
         context, process = self._context, self._function.process
         if not self.guard.routes:
             for context.key, value in records:
-                process(value, context)
+                if (returned := process(value, context)) is not None:
+                    emit_yielded("process", returned, context.emit)
             return
         for context.key, value in records:
             emitted = len(results)
             try:
-                process(value, context)
+                if (returned := process(value, context)) is not None:
+                    emit_yielded("process", returned, context.emit)
             except RAISED:
                 del results[emitted:]
                 raise
@@ -158,7 +161,9 @@ class Process(Operator):
             instant_ns, _, self._context.key = timer.token
             emitted = len(results)
             try:
-                self._function.on_timer(from_instant(instant_ns), self._context)
+                returned = self._function.on_timer(from_instant(instant_ns), self._context)
+                if returned is not None:
+                    emit_yielded("on_timer", returned, self._context.emit)
             except RAISED as error:  # user code may raise anything
                 del results[emitted:]
                 self.guard.caught(error, None)
