@@ -25,10 +25,10 @@ NAVIGATION = {
         "All documents <docs/index>",
         "CHANGELOG",
     ],
-    "Concepts": ["docs/determinism", "Failure model <docs/failure-model>", "docs/services"],
-    "Connectors": ["docs/connectors"],
+    "Concepts": ["docs/determinism", "docs/state", "Failure model <docs/failure-model>", "docs/services"],
+    "Connectors": ["docs/connectors", "docs/writing-a-source", "docs/writing-a-sink"],
     "Testing": ["docs/testing"],
-    "Operations": ["docs/options", "docs/operations", "docs/security", "docs/chaos"],
+    "Operations": ["docs/options", "docs/operations", "docs/troubleshooting", "docs/security", "docs/chaos"],
     "Internals": [
         "docs/architecture",
         "docs/protocol",
