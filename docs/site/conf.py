@@ -22,6 +22,7 @@ NAVIGATION = {
         "Overview <self>",
         "docs/quick-start",
         "examples/README",
+        "docs/coming-from",
         "All documents <docs/index>",
         "CHANGELOG",
     ],
