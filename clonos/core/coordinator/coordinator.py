@@ -199,6 +199,8 @@ class Coordinator:
     def check(self, sender: SlotId, message: Message) -> None:
         """Checks that a slot may send a message to the coordinator, before it is handled as an event.
 
+        A keeper may fail the task whose logs it keeps: a slot without a task may exceed a limit too.
+
         Raises: MessageMalformed, if no slot may send it, or only the slot that hosts the task named in it.
         """
         if not isinstance(message, MESSAGES):
@@ -206,7 +208,8 @@ class Coordinator:
         if isinstance(message, Register):
             check_itself(sender, message.slot)
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
-            check_life(sender, message.task, message.incarnation, self.view)
+            if not (isinstance(message, TaskFailed) and self._state.has_keeper(sender, message.task)):
+                check_life(sender, message.task, message.incarnation, self.view)
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
