@@ -14,6 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from clonos.api.code_check import warn_of_code
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
@@ -99,7 +100,9 @@ def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    return _Compiler(graph, options, parallelism, splits).image()
+    image = _Compiler(graph, options, parallelism, splits).image()
+    warn_of_code(graph)
+    return image
 
 
 class _Compiler:
