@@ -19,7 +19,7 @@ from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, refuse_key
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
     CombinedSinks,
@@ -133,6 +133,7 @@ class _Compiler:
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
                 is_hot=vertex.is_hot,
+                steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -326,6 +327,17 @@ def _name_of(names: list[tuple[str, bool]]) -> str:
     parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
     joined = "-".join(parts)
     return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
+
+
+def _stateful(step: Step) -> StatefulStep:
+    """Describes a step with state: what stored state has to fit."""
+    keys = sorted({_key_text(each.key) for each in step.inputs if each.key is not None})
+    properties = tuple(("key", key) for key in keys[:1])
+    return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
+
+
+def _key_text(key_by: KeyBy) -> str:
+    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
 
 
 def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:

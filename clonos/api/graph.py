@@ -77,6 +77,9 @@ class Step:
       records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
+    - ``functions``: functions of the user that it calls, or its process function.
+    - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
+      such as ``("window", "5s")``.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -96,16 +99,21 @@ class Step:
     is_one_to_one: bool = False
     selects_rows: bool = False
     key_field: str | None = None
+    functions: tuple[Any, ...] = ()
+    kind: str = ""
+    state: tuple[tuple[str, str], ...] | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job.
+    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
+    the code that describes the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
         self.name = _checked_name("the job", name)
+        self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
         self._names: set[str] = {ERRORS_STEP}
@@ -186,6 +194,7 @@ class JobGraph:
             inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
+            kind=kind,
             **rest,
         )
         self._steps.append(step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from clonos.api.graph import AnySink, JobGraph
@@ -36,7 +38,7 @@ class Job:
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
-        self._graph = JobGraph(name, errors=errors)
+        self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}
         self._described = script_exit.describe(name)
@@ -120,6 +122,12 @@ class Job:
         handle = self.start(master, slots, spark, command_line=command_line, **options)
         with handle, handle.handling_signals():
             return handle.wait()
+
+
+def _file_of(code_file: str) -> str:
+    """Returns the absolute path of a file of code; "" for code that is in no file."""
+    path = os.path.abspath(code_file)
+    return path if os.path.isfile(path) else ""
 
 
 def graph_of(job: Job) -> JobGraph:

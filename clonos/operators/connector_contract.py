@@ -179,6 +179,17 @@ class TransactionalSink(Protocol):
         """
 
 
+@runtime_checkable
+class RollbackSink(Protocol):
+    """``TransactionalSink`` that can remove what it has committed, for ``--resume --checkpoint N``."""
+
+    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+        """Removes the output committed after ``checkpoint``, in the driver; returns the numbers of those checkpoints.
+
+        May be repeated with equal arguments.
+        """
+
+
 class TransactionalWriter(Protocol):
     """Writer of one incarnation of a sink task."""
 

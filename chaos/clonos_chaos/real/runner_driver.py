@@ -166,7 +166,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         reporter.look()
         end = launched.driver.result.result()
     finally:
-        launched.driver.close()
+        launched.close()
         launched.deployment.close()
     failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
     has_jvm = settings.run.slots is SlotKind.SPARK

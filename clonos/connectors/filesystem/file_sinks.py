@@ -53,6 +53,17 @@ class FileSink:
         self.rows_format()
         OutputFolder(self.folder()).prepare(job_id, resume, overwrite)
 
+    def check_output(self, replaces: str) -> bool:
+        """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
+
+        Raises: OutputInUse: it holds other content.
+        """
+        return OutputFolder(self.folder()).check(replaces)
+
+    def release_output(self, job_id: str) -> None:
+        """Gives the folder back when the start of the job has failed."""
+        OutputFolder(self.folder()).release(job_id)
+
     def writer(self) -> PartsWriter:
         """Creates a writer of part files."""
         return PartsWriter(self.folder(), self.rows_format())

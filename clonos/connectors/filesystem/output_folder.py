@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -64,6 +65,8 @@ class OutputFolder:
             self.sweep()
             return
         if overwrite:
+            if owner is not None and owner.job_id == job_id:
+                raise OutputInUse(self.path, self._content(job_id, owner))
             self._clear()
         elif not resume and (content := self._content(job_id, owner)):
             raise OutputInUse(self.path, content)
@@ -76,6 +79,28 @@ class OutputFolder:
                 sync_folder(os.path.dirname(self.path))
         if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id))):
             raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
+
+    def check(self, replaces: str) -> bool:
+        """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
+
+        Raises: OutputInUse: it holds other content.
+        """
+        owner = self._owner()
+        if owner is not None and owner.job_id == replaces:
+            return True
+        if content := self._content("", owner):
+            raise OutputInUse(self.path, content)
+        return False
+
+    def release(self, job_id: str) -> None:
+        """Gives the folder back when the start of the job has failed, if nothing was committed."""
+        owner = self._owner()
+        if owner is None or owner.job_id != job_id or self._numbers():
+            return
+        self._clear()
+        for folder in (self._parts, self._manifests):
+            with suppress(OSError):
+                os.rmdir(folder)
 
     def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
         """Makes the parts visible at once; a repeated call with equal parts does nothing.

@@ -92,7 +92,7 @@ class CausalLogs:
         if replica is None:
             self.begin(delta.log, delta.offset_bytes, delta.data)
             return bool(delta.data)
-        end = replica.end_bytes
+        end = replica.start_bytes + len(replica.data)
         if delta.offset_bytes > end:
             assert delta.restart, delta
             self.size_bytes += len(delta.data) - len(replica.data)

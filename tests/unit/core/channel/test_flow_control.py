@@ -37,7 +37,7 @@ class Consumer:
                 receiver.session_bytes += come
                 receiver.queued_bytes += come
                 freed = min(left, receiver.queued_bytes, max(1, bytes_per_tick // 5))
-                receiver.freed(freed)
+                receiver.processed(0, freed)
                 left -= freed
             receiver.adapt(HEARTBEAT_MS, DELAY_MS)
         return receiver.window_bytes
