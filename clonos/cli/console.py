@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from clonos.config import RunOptions, SlotKind, resolve_settings
-from clonos.job.description import Job
+from clonos.job.description import Job, options_of
 from clonos.job.handle import Handle
 from clonos.job.live_table import LiveTable
 from clonos.job.results import Result
@@ -40,7 +40,7 @@ def new_console() -> Console:
 
 def run_on_console(job: Job, command_line: Mapping[str, object]) -> Result:
     """Runs a job to its end, with a live table on a terminal, else with a line every few seconds."""
-    run = resolve_settings(job.options, command_line).run
+    run = resolve_settings(options_of(job), command_line).run
     console = new_console()
     with LiveTable(console) as table:
         with shown_start(table, run):

@@ -20,9 +20,10 @@ from typing import Final, NoReturn
 from clonos.cli.console import new_console, shown_start, watch
 from clonos.cli.preview import MARK, previewed
 from clonos.config import resolve_settings
+from clonos.core.model.error_report import short_report
 from clonos.core.model.errors import ClonosError
 from clonos.io.store import store as _store  # noqa: F401  imported before the fork
-from clonos.job.description import Job
+from clonos.job.description import Job, graph_of, options_of
 from clonos.job.handle import Handle
 from clonos.job.live_table import LiveTable
 
@@ -103,7 +104,7 @@ def _run_and_exit(load: Callable[[], Job]) -> NoReturn:
     try:
         _run(load())
     except ClonosError as error:
-        print(f"clonos: {error}", file=sys.stderr)
+        print(f"clonos: {short_report(error)}", file=sys.stderr)
         code = 1
     except KeyboardInterrupt:
         code = 130
@@ -120,10 +121,10 @@ def _run(job: Job) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: has_to_stop.set())
     with tempfile.TemporaryDirectory(prefix="clonos-dev-") as store, LiveTable(new_console()) as table:
-        keywords = {"checkpoint_every": CHECKPOINT_EVERY} | job.options | {"slots": "process"}
+        keywords = {"checkpoint_every": CHECKPOINT_EVERY} | options_of(job) | {"slots": "process"}
         settings = resolve_settings(keywords, {"slots": "process", "store": store, "resume": False})
         with shown_start(table, settings.run):
-            handle = Handle(previewed(job), settings)
+            handle = Handle(previewed(graph_of(job)), settings)
         with handle:
             watch(handle, table, has_to_stop.is_set)
             summary = handle.summary()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Generic, TypeVar
+import logging
+import time
+from collections.abc import Callable, Iterable, Sized
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -12,7 +14,18 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import WriterContext
 
+logger = logging.getLogger("clonos.run")
+
 MARK_BYTES = 8
+
+UNSIZED_MAX: Final = 1_000_000
+"""Values that ``values`` takes from an iterator without a length, which may have no end."""
+
+WARN_AFTER_S: Final = 5
+ENDLESS_ADVICE: Final = (
+    "For records without an end write a Source or a PushSource (docs/connectors.md), or end them, for example by"
+    " itertools.islice(records, 1000)."
+)
 AnyValue = TypeVar("AnyValue")
 
 
@@ -35,7 +48,7 @@ class ValueList(Generic[AnyValue]):
         for name, number in (("batch", batch), ("splits", splits)):
             if number is not None and number < 1:
                 raise ConnectorMisused("values", f"{name} is {number}", "Give at least 1, or leave it out.")
-        self.records = list(records)
+        self.records = read_all(records)
         self.batch = batch
         self.split_count = splits
 
@@ -47,6 +60,42 @@ class ValueList(Generic[AnyValue]):
     def reader(self) -> ValueReader[AnyValue]:
         """Creates a reader."""
         return ValueReader(self.records, self.batch)
+
+
+def read_all(
+    records: Iterable[AnyValue], maximum: int = UNSIZED_MAX, now_s: Callable[[], float] = time.monotonic
+) -> list[AnyValue]:
+    """Returns all values; warns once when an iterator takes longer than ``WARN_AFTER_S``.
+
+    Raises: ConnectorMisused: an iterator without a length has more than ``maximum`` values, or nothing can be iterated.
+    """
+    if isinstance(records, Sized) and isinstance(records, Iterable):
+        return list(records)
+    if not isinstance(records, Iterable):
+        raise ConnectorMisused(
+            "values", f"{records!r:.80} is a {type(records).__name__}, not several values", "Give a list."
+        )
+    found: list[AnyValue] = []
+    warn_at_s = now_s() + WARN_AFTER_S
+    for record in records:
+        found.append(record)
+        if len(found) > maximum:
+            raise ConnectorMisused(
+                "values",
+                f"{records!r:.80} has more than {maximum:,} values and perhaps no end; they are read to the end before"
+                " the job starts",
+                f"{ENDLESS_ADVICE} A list may be longer.",
+            )
+        if now_s() >= warn_at_s:
+            logger.warning(
+                "values() has read %d values of %.80r in %d s and waits for the last one: the job starts then. %s",
+                len(found),
+                records,
+                WARN_AFTER_S,
+                ENDLESS_ADVICE,
+            )
+            warn_at_s = float("inf")
+    return found
 
 
 class ValueReader(Generic[AnyValue]):
@@ -103,12 +152,13 @@ def values(records: Iterable[AnyValue], *, batch: int | None = None, splits: int
     """Source of the given values, which travel with the job.
 
     Args:
-        records: the values; each must be of a type that streams can carry.
+        records: the values; each must be of a type that streams can carry. They are read to the end at once: an
+            iterator without a length may have at most 1,000,000.
         batch: most records of one read; by default as many as fit a step.
         splits: number of splits among which the values are dealt; by default one per task.
 
     Raises:
-        ConnectorMisused: ``batch`` or ``splits`` is below 1.
+        ConnectorMisused: ``batch`` or ``splits`` is below 1, or the values have no end.
     """
     return ValueList(records, batch=batch, splits=splits)
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
-from clonos.core.coordinator.coordinator_effects import Alarm, JobDone, Milestone, RecoveryEvent
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import TaskId
 from clonos.job.launch import launch
@@ -26,6 +26,7 @@ from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import records_out, recovery_sentence, summary_lines, what_a_stop_waits_for
 from clonos.job.status_view import build_status
+from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
 from clonos_standby.slot.hang_watch import AT_WORK
@@ -84,6 +85,8 @@ class Handle:
             raise
         self.close()
         if isinstance(end, JobDone):
+            if end.ending is Ending.FINISHED:
+                finish_output(self._launched.image.sinks.values(), self._launched.job_id)
             return result_of(end, self.status())
         raise error_of(self._name, end)
 

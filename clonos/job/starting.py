@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
@@ -30,7 +31,7 @@ from clonos.io.store.driver_mark import DriverMark, refuse_running
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.operators.chain_outputs import CombinedSinks
-from clonos.operators.connector_contract import TransactionalSink
+from clonos.operators.connector_contract import RollbackSink, TransactionalSink
 from clonos.operators.job_image import JobImage
 
 logger = logging.getLogger("clonos.run")
@@ -199,9 +200,9 @@ class Start:
             self._mark.close()
 
 
-def identity_of(graph: Any) -> JobIdentity:
-    """Returns the identity of a job, or of a graph, which has no file."""
-    return JobIdentity(graph.name, getattr(graph, "file", ""))
+def identity_of(graph: JobGraph) -> JobIdentity:
+    """Returns the identity of a job."""
+    return JobIdentity(graph.name, graph.file)
 
 
 def checkpoint_to_resume(
@@ -266,11 +267,10 @@ def _transactional_sinks(image: JobImage) -> Iterator[Any]:
 
 
 def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
-    withdraw: Callable[[str, int], list[int]] | None = getattr(sink, "withdraw", None)
-    if withdraw is None:
+    if not isinstance(sink, RollbackSink):
         if is_going_back and not getattr(sink, "is_withdrawing", False):
             logger.warning("the output of %s after checkpoint %d cannot be withdrawn: it stays", name, checkpoint)
         return
-    taken = withdraw(job_id, checkpoint)
+    taken = sink.withdraw(job_id, checkpoint)
     if taken:
         logger.warning("the output of %s was withdrawn for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.connectors import files, values
-from clonos.connectors.connector_errors import OutputInUse
+from clonos.connectors.connector_errors import OutputForeign, OutputInUse
+from clonos.connectors.filesystem.output_parts import OWNER, state_folder
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
 from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
-from clonos.job import Job
 from clonos.job.starting import JobIdentity, Start
 from clonos.operators.job_image import JobImage
 
@@ -36,7 +37,7 @@ class Shop:
 
     def image(self, name: str = "etl", step: str = "double", outputs: tuple[str, ...] = ("out",)) -> JobImage:
         """A compiled job."""
-        job = Job(name)
+        job = JobGraph(name)
         doubled = job.source(values([1, 2])).map(lambda number: {"n": number * 2}, name=step)
         for output in outputs:
             doubled.sink(files.jsonl(self.folder / output))
@@ -67,7 +68,8 @@ class Shop:
 
     def owners(self, output: str = "out") -> list[str]:
         """Jobs that own an output."""
-        return [msgspec.json.decode(path.read_bytes())["job_id"] for path in (self.folder / output).rglob("owner.json")]
+        found = Path(state_folder(str(self.folder / output))).rglob(OWNER)
+        return [msgspec.json.decode(path.read_bytes())["job_id"] for path in found]
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ def test_a_job_with_effects_that_ended_before_a_checkpoint_asks(shop: Shop) -> N
     def call(number: int) -> int:
         return number
 
-    job = Job("etl")
+    job = JobGraph("etl")
     job.source(values([1])).map(call, effects=True).sink(files.jsonl(shop.folder / "out"))
     image = job.compile(Options(), parallelism=1)
     shop.start(image).close()
@@ -175,7 +177,7 @@ def test_an_occupied_output_is_found_before_the_output_of_the_earlier_run_is_rep
     before = shop.owners()
     (shop.folder / "other").mkdir()
     (shop.folder / "other" / "precious.txt").touch()
-    with pytest.raises(OutputInUse, match=r"precious\.txt"):
+    with pytest.raises(OutputForeign, match=r"precious\.txt"):
         shop.start(shop.image(outputs=("out", "other")))
     assert shop.owners() == before
 
