@@ -113,3 +113,12 @@ def test_a_resume_from_a_checkpoint_of_another_plan_is_refused() -> None:
     check_resumable(chain_plan(), _metadata())
     with pytest.raises(PlanChanged, match="resume with the original job"):
         check_resumable(chain_plan(3), _metadata())
+
+
+def test_a_resume_is_refused_when_only_the_shape_or_only_the_number_of_tasks_differs() -> None:
+    renamed = replace(chain_plan(), vertices=(replace(chain_plan().vertices[0], name="b"), *chain_plan().vertices[1:]))
+    with pytest.raises(PlanChanged, match="resume with the original job"):
+        check_resumable(renamed, _metadata())
+    metadata = _metadata()
+    with pytest.raises(PlanChanged, match="resume with the original job"):
+        check_resumable(chain_plan(), msgspec.structs.replace(metadata, tasks=metadata.tasks[:-1]))
