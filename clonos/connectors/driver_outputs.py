@@ -247,9 +247,9 @@ class FirstRowsWriter(RowsWriter):
 
     def write(self, rows: list[Any]) -> None:
         """Encodes and keeps rows; all after ``count`` are discarded."""
-        kept = rows[: self._left]
-        self._left -= len(kept)
-        super().write(kept)
+        first = rows[: self._left]
+        self._left -= len(first)
+        super().write(first)
 
 
 class StdoutSink(DriverSink):
