@@ -26,7 +26,7 @@ class Partitioning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatefulStep:
-    """What decides whether stored state fits a step: its kind, and properties such as ``("window", "5s")``."""
+    """Step with state, by what stored state has to fit: its kind, and properties such as ``("window", "5s")``."""
 
     name: str
     kind: str

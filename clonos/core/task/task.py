@@ -256,15 +256,11 @@ class Task:
         self.at = InputRange(None, self.records_in, count) if count else None
 
     def finish_step(self, count: int, began_ns: int) -> None:
-        """Counts the elements of a step that the chain has processed, and emits it."""
-        self.pace.measure(count, began_ns)
-        self.records_in += count
-        self.end_step(count)
-
-    def end_step(self, count: int) -> None:
         """Ends a step over ``count`` elements and emits it, in replay together with the consecutive complete steps that
         follow. Their log entries are replicated already, and one emission is cheaper than many.
         """
+        self.pace.measure(count, began_ns)
+        self.records_in += count
         self._held_count += count
         if self.outputs.are_columnar:
             self.pace.expect_columns()

@@ -61,7 +61,7 @@ class Gated:
         """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
-            if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= count:
+            if (self.folder / "output").exists() and len(self.output()) >= count:
                 return
             waiting.wait(0.02)
         raise AssertionError(f"{len(self.output())} of {count} records are committed")

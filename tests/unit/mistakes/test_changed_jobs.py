@@ -116,7 +116,7 @@ def test_every_difference_is_named() -> None:
     )
 
 
-def test_what_fits_is_taken() -> None:
+def test_state_that_fits_is_taken() -> None:
     seen, last = ValueState("seen", default=False), ValueState[int]("last")
     assert resumed(plan_of(process(seen)), plan_of(process(seen, last))) == ""
     assert resumed(plan_of(process(seen, last)), plan_of(process(seen))) == ""

@@ -121,7 +121,7 @@ def words_of(step: str) -> list[Any]:
     return rows_of(f"{FUNCTIONS}\njob = Job('etl')\njob.source(values(['a b', 'c'])).{step}.sink(collect())")
 
 
-def test_what_process_yields_is_emitted() -> None:
+def test_results_that_process_yields_are_emitted() -> None:
     assert words_of("process(Yielding)") == ["a", "b", "c"]
     assert words_of("key_by(lambda line: line).process(Yielding())") == ["a", "b", "c"]
 
@@ -130,7 +130,7 @@ def test_a_generator_that_process_returns_is_emitted_in_place() -> None:
     assert words_of("process(Delegating)") == ["first", "a", "b", "first", "c"]
 
 
-def test_what_on_timer_yields_is_emitted() -> None:
+def test_results_that_on_timer_yields_are_emitted() -> None:
     assert words_of("process(Timed)") == ["from a", "timer"]
 
 
@@ -184,7 +184,7 @@ def test_any_other_value_is_refused_at_the_first_record_with_and_without_an_erro
         ),
     ],
 )
-def test_what_the_function_shows_is_refused_when_the_step_is_added(step: str, sentence: str) -> None:
+def test_a_function_that_shows_the_mistake_is_refused_when_the_step_is_added(step: str, sentence: str) -> None:
     message = refused(step)
     assert sentence in message
     assert len(message.splitlines()) == 1
@@ -210,13 +210,13 @@ def test_what_the_function_shows_is_refused_when_the_step_is_added(step: str, se
         ("flat_map(forgets)", "flat_map: the function of flat_map returned a coroutine, which has not run."),
     ],
 )
-def test_what_only_a_result_shows_is_refused_at_the_first_result(step: str, sentence: str) -> None:
+def test_a_mistake_that_only_a_result_shows_is_refused_at_the_first_result(step: str, sentence: str) -> None:
     message = failed(step)
     assert sentence in message
     assert len(message.splitlines()) == 1
 
 
-def test_what_is_right_stays_as_it_is() -> None:
+def test_functions_without_a_mistake_give_the_same_as_before() -> None:
     assert words_of("flat_map(split)") == ["a", "b", "c"]
     assert words_of("flat_map(delegates)") == ["a", "b", "c"]
     assert words_of("flat_map(str.split)") == ["a", "b", "c"]
