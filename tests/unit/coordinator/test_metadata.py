@@ -119,7 +119,6 @@ def test_a_resume_from_a_checkpoint_of_another_plan_is_refused() -> None:
         check_resumable(chain_plan(3), _metadata())
 
 
-<<<<<<< HEAD
 def _refused(changed: Plan, plan: Plan | None = None) -> tuple[str, ...]:
     stored = metadata_of_start(plan or chain_plan(), "job-1", 4)
     with pytest.raises(PlanChanged) as raised:
@@ -188,7 +187,6 @@ def test_metadata_without_the_plan_is_refused_in_one_sentence_without_digests() 
         " parallelism differ (an older version wrote it, which did not store which)."
         " Resume with the job as it was, or start afresh with --overwrite."
     )
-=======
 
 
 def test_a_resume_is_refused_when_only_the_shape_or_only_the_number_of_tasks_differs() -> None:
