@@ -15,7 +15,7 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.values.keys import KeyUnsupported
+from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.operators.steps.process import Context
 from clonos.operators.steps.stateless import NoRecordBatch
 from clonos.operators.user_errors import RoutedError
