@@ -6,6 +6,7 @@ nor pyspark.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +110,12 @@ def __getattr__(name: str) -> Any:
         found: Any = import_module(f"{_PACKAGE_OF[name]}.{name}")
     elif name in _MODULE_OF:
         found = getattr(import_module(_MODULE_OF[name]), name)
-    else:
+    elif name.startswith("_"):
         raise AttributeError(f"module 'clonos' has no attribute {name!r}")
+    else:
+        from clonos.api.missing_methods import name_missing
+
+        raise name_missing(name, __all__, sys._getframe(1))
     globals()[name] = found
     return found
 

@@ -18,7 +18,7 @@ from clonos.api.code_check import warn_of_code
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.keyed_sinks import check_keyed, refuse_key
+from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
@@ -170,6 +170,7 @@ class _Compiler:
                 "Set keepers to 1 or more, or read from files.",
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
+        check_single_file(step.name, step.sink, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
             upstream = self._graph.steps[step_input.step]
             if not upstream.emits_columns:
@@ -291,6 +292,7 @@ class _Compiler:
         if sink is None or not upstreams:
             return
         refuse_key(ERRORS_STEP, sink)
+        check_single_file(ERRORS_STEP, sink, self._graph.steps)
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
         number = errors.add(_Node(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)

@@ -1,4 +1,8 @@
-"""Check of sinks that keep one row per key: their stream must be keyed, so that one task writes all rows of a key."""
+"""Checks of sinks against the graph.
+
+The stream of a sink with one row per key must be keyed, so that one task writes all rows of a key. A sink that writes a
+single file when the job has ended needs sources that end.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import GraphRefused
-from clonos.operators.connector_contract import KeyedSink, keyed_sink
+from clonos.operators.connector_contract import KeyedSink, keyed_sink, look_every_ns
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
@@ -26,6 +30,20 @@ def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Ste
                 f"replaces rows by {columns}, and its stream is not keyed by that{by}",
                 f'Put .key_by("{sink.key_columns[0]}") before the sink: all rows of a key must come from one task.',
             )
+
+
+def check_single_file(name: str, sink: object, steps: Sequence[Step]) -> None:
+    """Checks that a sink that writes a single file has sources that end.
+
+    Raises: GraphRefused: a source watches for new files.
+    """
+    endless = next((step.name for step in steps if look_every_ns(step.source)), None)
+    if endless is not None and getattr(sink, "is_single_file", False):
+        raise GraphRefused(
+            name,
+            f"has single=True, which writes the file when all sources have ended, and {endless} never ends",
+            "Leave out single=True to write a folder of part files, or watch= of the source.",
+        )
 
 
 def refuse_key(name: str, sink: object) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from clonos.api.function_checks import check_function, check_process, states_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import GraphRefused
+from clonos.api.missing_methods import method_missing
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 
@@ -22,6 +23,11 @@ class GraphBuilder:
     def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...]) -> None:
         self._graph = graph
         self._inputs = inputs
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
 
     def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
         return tuple(StepInput(each.step, exchange, key) for each in self._inputs)

@@ -113,6 +113,17 @@ class OutputInUse(JobError):
         )
 
 
+class OutputForeign(JobError):
+    """The output of a fresh start has files of others. ``effect`` says what --overwrite does with them."""
+
+    output: str
+    content: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"the output {self.output} {self.content}. Name another one, or start with --overwrite, {self.effect}."
+
+
 class OutputTaken(JobError):
     """The output belongs to another job."""
 

@@ -3,10 +3,10 @@
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
 complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet). A file must not
-change as long as the job may replay it. Of an output folder, sources read the committed part files only.
+change as long as the job may replay it.
 
-Sinks take a folder, which serves one sink of one job. The part files are hidden; each checkpoint makes its rows visible
-at once, to ``files.committed`` and ``files.read_committed``.
+Sinks take a folder, which serves one sink of one job. Each checkpoint moves its part files into the folder, so that a
+reader of the folder sees committed rows only. ``files.committed`` and ``files.read_committed`` see whole checkpoints.
 """
 
 from __future__ import annotations
@@ -108,11 +108,13 @@ def jsonl(
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
+    single: bool = False,
 ) -> JsonFiles:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
     ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
-    ``line_bytes_max`` and ``watch`` are for sources: see ``files.lines``.
+    ``line_bytes_max`` and ``watch`` are for sources: see ``files.lines``. With ``single`` the sink writes one file of
+    this path when all sources have ended.
 
     Raises:
         ConnectorMisused: an option cannot work.
@@ -122,19 +124,21 @@ def jsonl(
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
         look_every_ns=_look_every_ns(watch),
+        single=single,
     )
 
 
-def csv(path: Path, *, columns: Sequence[str] | None = None) -> CsvFiles:
+def csv(path: Path, *, columns: Sequence[str] | None = None, single: bool = False) -> CsvFiles:
     """Sink that writes rows as comma-separated values with a header into a folder.
 
     Rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each part file
-    defines the columns. A field without a column is an error; a column without a field is left empty.
+    defines the columns. A field without a column is an error; a column without a field is left empty. With ``single``
+    the sink writes one file of this path when all sources have ended.
 
     Raises:
         ConnectorMisused: ``columns`` is empty or repeats a name.
     """
-    return CsvFiles(paths_of(path), columns=columns)
+    return CsvFiles(paths_of(path), columns=columns, single=single)
 
 
 def parquet(
@@ -143,6 +147,7 @@ def parquet(
     columns: Sequence[str] | None = None,
     schema: Any = None,
     watch: Duration | None = None,
+    single: bool = False,
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -151,13 +156,16 @@ def parquet(
         columns: for a source, the columns to read; None for all.
         schema: for a sink, a ``pyarrow.Schema`` for all part files; None for that of the first rows of each part file.
         watch: for a source, how often to look for new files: see ``files.lines``.
+        single: for a sink, True writes one file of this path when all sources have ended.
 
     Raises:
         ConnectorMisused: an option cannot work.
     """
     from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
 
-    return ParquetFiles(paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch))
+    return ParquetFiles(
+        paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch), single=single
+    )
 
 
 def _look_every_ns(watch: Duration | None) -> int:

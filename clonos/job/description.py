@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from clonos.api.graph import AnySink, JobGraph
+from clonos.api.missing_methods import method_missing
 from clonos.api.unused_results import check_results
 from clonos.config import resolve_keywords, resolve_settings
-from clonos.job import never_run
+from clonos.job import script_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
     from clonos.job.handle import Handle
+    from clonos.job.job_options import JobOptions, Slots, StartOptions
     from clonos.job.results import Result
     from clonos.operators.connector_contract import PushSource, Source
     from clonos.spark.session import Session
@@ -35,11 +37,16 @@ class Job:
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
         self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
         resolve_keywords(options)
-        self._options = options
-        self._described = never_run.describe(name)
+        self._options: dict[str, object] = {**options}
+        self._described = script_exit.describe(name)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
 
     @property
     def name(self) -> str:
@@ -75,11 +82,11 @@ class Job:
     def start(
         self,
         master: str | None = None,
-        slots: str | None = None,
+        slots: Slots | None = None,
         spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> Handle:
         """Starts the job and returns at once; ``options`` override those of the job.
 
@@ -91,9 +98,9 @@ class Job:
         """
         from clonos.job.handle import Handle
 
-        never_run.start(self._described)
+        script_exit.start(self._described)
         named = {"master": master, "slots": slots}
-        keywords = self._options | {key: value for key, value in named.items() if value is not None} | options
+        keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
         return Handle(self._graph, settings, spark)
@@ -101,11 +108,11 @@ class Job:
     def run(
         self,
         master: str | None = None,
-        slots: str | None = None,
+        slots: Slots | None = None,
         spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> Result:
         """Starts the job and waits for its end. The arguments are those of ``start``, the errors those of
         ``Handle.wait``.
@@ -129,6 +136,6 @@ def graph_of(job: Job) -> JobGraph:
     return job._graph
 
 
-def options_of(job: Job) -> dict[str, Any]:
+def options_of(job: Job) -> dict[str, object]:
     """Returns the keywords that the job was created with."""
     return dict(job._options)

@@ -18,12 +18,13 @@ from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
-from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone
 from clonos.core.model.errors import InternalError
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.status_view import build_status
+from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
 
@@ -75,6 +76,8 @@ class Handle:
             raise
         self.close()
         if isinstance(end, JobDone):
+            if end.ending is Ending.FINISHED:
+                finish_output(self._launched.image.sinks.values(), self._launched.job_id)
             return result_of(end, self.status())
         raise error_of(self._name, end)
 

@@ -5,7 +5,7 @@ A ``Source`` or a sink is a description that travels to the slots by cloudpickle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -188,6 +188,21 @@ class RollbackSink(Protocol):
 
         May be repeated with equal arguments.
         """
+
+
+@runtime_checkable
+class FinishingSink(Protocol):
+    """``TransactionalSink`` that does something when all sources have ended and all output is committed."""
+
+    def finish_output(self, job_id: str) -> None:
+        """Completes the output, in the driver at the end of the job. A resume of the ended job repeats the call."""
+
+
+def finish_output(sinks: Iterable[object], job_id: str) -> None:
+    """Calls ``finish_output`` of each sink that has it."""
+    for sink in sinks:
+        if isinstance(sink, FinishingSink):
+            sink.finish_output(job_id)
 
 
 class TransactionalWriter(Protocol):

@@ -44,4 +44,10 @@ def test_a_recipe_is_short_and_gives_the_command_that_runs_it(path: Path) -> Non
 
 @pytest.mark.parametrize(("document", "name", "block"), EXCERPTS)
 def test_an_excerpt_in_a_document_is_a_part_of_its_recipe(document: str, name: str, block: str) -> None:
-    assert block in (EXAMPLES / name).read_text("utf-8"), f"{document} shows something else than examples/{name}"
+    recipe = (EXAMPLES / name).read_text("utf-8")
+    assert _dedented(block) in _dedented(recipe), f"{document} shows something else than examples/{name}"
+
+
+def _dedented(text: str) -> str:
+    """A document shows a method without the indentation of its class, with other empty lines."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())

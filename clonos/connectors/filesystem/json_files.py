@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clonos.connectors.connector_errors import InputMalformed
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import block_splits, check_split, new_files
@@ -16,15 +16,22 @@ from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 
 CONNECTOR = "files.jsonl"
+COPY_BYTES = 1 << 20
 
 
 class JsonFiles(FileSink):
     """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     def __init__(
-        self, paths: Sequence[str], *, block_bytes: int | None, line_bytes_max: int, look_every_ns: int = 0
+        self,
+        paths: Sequence[str],
+        *,
+        block_bytes: int | None,
+        line_bytes_max: int,
+        look_every_ns: int = 0,
+        single: bool = False,
     ) -> None:
-        super().__init__(CONNECTOR, paths)
+        super().__init__(CONNECTOR, paths, single=single)
         check_line_options(CONNECTOR, paths, block_bytes)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
@@ -113,6 +120,13 @@ class JsonFormat:
     def start(self, file: DurableFile) -> JsonRows:
         """Begins a part file."""
         return JsonRows(file)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the lines of part files into one file."""
+        for path in paths:
+            with output_errors(path, "read"), open(path, "rb") as part:
+                while piece := part.read(COPY_BYTES):
+                    file.write(piece)
 
 
 class JsonRows:

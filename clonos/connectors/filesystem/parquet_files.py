@@ -10,8 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, InputUnreadable, SplitMalformed
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.connector_errors import (
+    ConnectorMisused,
+    InputMalformed,
+    InputUnreadable,
+    OutputCorrupt,
+    SplitMalformed,
+)
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import (
@@ -26,8 +32,14 @@ from clonos.connectors.filesystem.file_splits import (
 )
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.connectors.filesystem.parquet_batches import ParquetUnreadable, next_batch, open_file, reading
-from clonos.connectors.filesystem.parquet_rows import ParquetRows
+from clonos.connectors.filesystem.parquet_batches import (
+    ParquetUnreadable,
+    next_batch,
+    open_file,
+    read_batches,
+    reading,
+)
+from clonos.connectors.filesystem.parquet_rows import ParquetRows, unified, widened
 
 CONNECTOR = "files.parquet"
 BATCH_ROWS = 65_536
@@ -40,9 +52,15 @@ class ParquetFiles(FileSink):
     is_columnar = True
 
     def __init__(
-        self, paths: Sequence[str], *, columns: Sequence[str] | None, schema: Any, look_every_ns: int = 0
+        self,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None,
+        schema: Any,
+        look_every_ns: int = 0,
+        single: bool = False,
     ) -> None:
-        super().__init__(CONNECTOR, paths)
+        super().__init__(CONNECTOR, paths, single=single)
         if not paths:
             raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
@@ -199,3 +217,24 @@ class ParquetFormat:
     def start(self, file: DurableFile) -> ParquetRows:
         """Begins a part file."""
         return ParquetRows(file, self.schema)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
+
+        Raises: OutputCorrupt: a part is not Parquet. RowNotWritable: a column has types that no type can hold.
+        """
+        path = ""
+        try:
+            schemas = []
+            for path in paths:
+                with output_errors(path, "read"), open_file(path) as part:
+                    schemas.append(part.schema_arrow)
+            schema = self.schema or unified(schemas)
+            joined = ParquetRows(file, schema)
+            for path in paths:
+                with output_errors(path, "read"):
+                    for batch in read_batches(path):
+                        joined.columns(widened(batch, schema))
+        except ParquetUnreadable as error:
+            raise OutputCorrupt(path, "Parquet", str(error)) from None
+        joined.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sqlite3
@@ -19,9 +20,11 @@ pytestmark = pytest.mark.processes
 ENDED = "has finished, all its output is committed"
 
 
-def _example(document: str, name: str) -> str:
+def _example(document: str, name: str, language: str = "python") -> str:
     """The block whose fence names this file."""
-    found = re.search(rf"^```python {name}\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^```{language} {name}\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert found is not None, f"{document} has no example {name}"
     return found[1]
 
@@ -38,6 +41,16 @@ def test_the_readme_example_counts_the_accepted_words(tmp_path: Path) -> None:
     assert "the" in {count[2] for count in counts if count is not None}
     assert all(count is not None and int(count[1]) >= 20 for count in counts)
     assert f"wordcount {ENDED}" in reported
+
+
+def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_drink(tmp_path: Path) -> None:
+    (tmp_path / "visits.txt").write_text(_example("docs/quick-start.md", "visits.txt", "text"), "utf-8")
+    output, _ = _run_job(tmp_path, "docs/quick-start.md", "job.py")
+    assert sorted(output.splitlines()) == ['["Berlin",1]', '["Berlin",2]', '["Paris",1]']
+    (tmp_path / "read.py").write_text(_example("docs/quick-start.md", "read.py"), "utf-8")
+    drinks = [ast.literal_eval(line) for line in run_program(tmp_path, "read.py")[0].splitlines()]
+    assert sorted(row["name"] for row in drinks) == ["ann", "bob", "eve"]
+    assert {row["drink"] for row in drinks} <= {"tea", "coffee"}
 
 
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def gate(tmp_path: Path) -> Gate:
 def _wait_until_committed(folder: Path, count: int) -> None:
     waiting = threading.Event()
     for _ in range(int(LIMIT_S * 50)):
-        if (folder / "output" / "_manifests").exists() and len(list(files.read_committed(folder / "output"))) >= count:
+        if (folder / "output").exists() and len(list(files.read_committed(folder / "output"))) >= count:
             return
         waiting.wait(0.02)
     raise AssertionError("nothing was committed")

@@ -61,7 +61,7 @@ class Gated:
         """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
-            if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= count:
+            if (self.folder / "output").exists() and len(self.output()) >= count:
                 return
             waiting.wait(0.02)
         raise AssertionError(f"{len(self.output())} of {count} records are committed")
@@ -135,7 +135,7 @@ def test_options_that_contradict_each_other_are_refused_before_anything_starts(
 
 def test_an_unknown_option_is_refused_when_the_job_is_described() -> None:
     with pytest.raises(JobError, match="did you mean 'parallelism'"):
-        Job("typo", paralelism=2)
+        Job("typo", paralelism=2)  # type: ignore[call-arg]  # the mistake
 
 
 def test_a_drained_job_resumes_where_it_stopped(gated: Gated) -> None:

@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def committed(folder: Path) -> list[Any]:
     """Rows that an output shows, none before it is there."""
-    return list(files.read_committed(folder)) if (folder / "_manifests").exists() else []
+    return list(files.read_committed(folder)) if folder.exists() else []
 
 
 class Typed:
@@ -155,7 +155,7 @@ def test_a_driver_that_resumes_from_an_earlier_checkpoint_withdraws_later_rows(t
     typed = Typed(tmp_path)
 
     def manifests() -> int:
-        return len(list((tmp_path / "output" / "_manifests").glob("[0-9]*.json")))
+        return len(list((tmp_path / ".output.clonos" / "manifests").glob("[0-9]*.manifest")))
 
     def has_committed(checkpoints: int) -> Callable[[], bool]:
         """Lets in a few records at each look, so that no two checkpoints are alike, until these have completed."""

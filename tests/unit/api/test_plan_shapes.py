@@ -33,7 +33,7 @@ def edges(plan: Plan) -> list[tuple[str, str, str, int]]:
     return [
         (
             plan.vertices[edge.source].name,
-            "outside" if edge.target is None else plan.vertices[edge.target].name,
+            "external" if edge.target is None else plan.vertices[edge.target].name,
             edge.partitioning.value,
             edge.port,
         )
@@ -64,7 +64,7 @@ def test_several_consumers_share_a_vertex_with_one_port_per_edge() -> None:
     assert names(plan) == ["ask", "one", "two"]
     assert edges(plan) == [
         ("ask", "one", "hash", 0),
-        ("one", "outside", "external", 0),
+        ("one", "external", "external", 0),
         ("ask", "two", "hash", 1),
     ]
     assert [v.has_effects for v in plan.vertices] == [False, True, False]
@@ -81,10 +81,10 @@ def test_a_union_becomes_several_edges_into_one_vertex() -> None:
     assert edges(plan) == [
         ("left", "both", "forward", 0),
         ("right", "both", "rebalance", 0),
-        ("both", "outside", "external", 0),
+        ("both", "external", "external", 0),
         ("left", "keyed", "hash", 1),
         ("right", "keyed", "hash", 1),
-        ("keyed", "outside", "external", 0),
+        ("keyed", "external", "external", 0),
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_diamond_of_forward_edges_is_cut_at_its_end() -> None:
     plan = plan_of(graph)
     assert names(plan) == ["numbers-a-b", "end"]
     assert edges(plan) == [
-        ("end", "outside", "external", 0),
+        ("end", "external", "external", 0),
         ("numbers-a-b", "end", "forward", 0),
         ("numbers-a-b", "end", "forward", 1),
     ]
@@ -126,8 +126,8 @@ def test_a_second_sink_with_external_output_gets_its_own_vertex() -> None:
     plan = plan_of(graph)
     assert names(plan) == ["source-first", "second", "third"]
     assert [edge[:3] for edge in edges(plan)] == [
-        ("source-first", "outside", "external"),
-        ("second", "outside", "external"),
+        ("source-first", "external", "external"),
+        ("second", "external", "external"),
         ("source-first", "second", "forward"),
         ("source-first", "third", "forward"),
     ]

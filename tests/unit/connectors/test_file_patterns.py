@@ -14,7 +14,6 @@ from clonos.connectors.connector_errors import InputForeign, SplitMalformed
 from clonos.connectors.filesystem.file_patterns import could_match, find_files
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.connectors.filesystem.output_parts import PARTS
 from clonos.connectors.in_memory import values
 from tests.unit.connectors.writing import JOB, part_of
 
@@ -62,8 +61,8 @@ def test_the_folder_of_an_output_is_read_as_its_parts(tmp_path: Path) -> None:
     sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
     (path,) = find_files("files.jsonl", [str(tmp_path / "out")], readable_files)
     assert could_match([str(tmp_path / "out")], path)
-    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/../x.jsonl")
-    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/passwd")
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/.out.clonos/parts/../x.jsonl")
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/.out.clonos/parts/{os.path.basename(path)}.prepared")
 
 
 SOURCES: dict[str, Any] = {"lines": files.lines, "jsonl": files.jsonl, "parquet": files.parquet}

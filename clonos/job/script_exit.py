@@ -1,7 +1,7 @@
-"""Jobs that do nothing because nobody starts them: a script that describes a job and never runs it says so at its exit.
+"""The end of a script that has jobs (``python job.py``): one short report of an error, and jobs that were never run.
 
-Only the jobs of a script count (``python job.py``). A job that an imported module, a test or a notebook describes may
-be run later, by others.
+Only the jobs of a script count. A job that an imported module, a test or a notebook describes may be run later, by
+others, and their errors are shown as usual.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Final
 
-from clonos.core.model.errors import JobError
+from clonos.core.model.error_report import short_report
+from clonos.core.model.errors import ClonosError, InternalError, JobError
 
 logger = logging.getLogger("clonos.run")
 
@@ -50,11 +51,14 @@ _loading: list[str] = []
 
 
 def describe(name: str) -> Described:
-    """Registers a new job; one of a script is mentioned at the exit if nothing has used it until then."""
+    """Registers a new job. One of a script is mentioned at the exit if nothing has used it until then, and errors of
+    this library that end the script are shown without its frames."""
     described = Described(name, os.getpid())
     if _is_of_script(sys._getframe(1)):
         if not _described:
             atexit.register(_report)
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = _show_error
         _described.append(described)
     return described
 
@@ -86,6 +90,13 @@ def _is_of_script(frame: FrameType | None) -> bool:
     while frame is not None and str(frame.f_globals.get("__name__")).startswith(LIBRARY):
         frame = frame.f_back
     return frame is not None and frame.f_globals is vars(main)
+
+
+def _show_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, ClonosError) and not isinstance(error, InternalError):
+        sys.stderr.write(f"clonos: {short_report(error)}\n")
+    else:
+        sys.__excepthook__(kind, error, traceback)
 
 
 def _report() -> None:
