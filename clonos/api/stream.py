@@ -178,7 +178,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date or a tuple of these.
+        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
         """
         if not isinstance(key, str):
             check_function("key_by", name or "key_by", key)
