@@ -26,7 +26,7 @@ def keeping_types() -> Iterator[None]:
 
 def python_scalar(value: Any) -> Any:
     """Returns a numpy scalar as a Python bool, int, float, str or bytes of the same value; anything else as it is."""
-    if type(value).__module__ != "numpy":
+    if type(value).__module__ != "numpy" or keeps_types.get():
         return value
     import numpy  # it is loaded, since the value is one of its own
 

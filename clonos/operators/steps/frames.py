@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, get_type_hints
 
 from clonos.core.model.errors import JobError
@@ -53,9 +54,7 @@ def as_wanted(batch: Any, wanted: str) -> Any:
     if wanted == PANDAS:
         return batch.to_pandas()
     if wanted == POLARS:
-        import polars  # type: ignore[import-not-found, unused-ignore]  # only if the user's code has it
-
-        return polars.from_arrow(batch)
+        return import_module("polars").from_arrow(batch)
     if wanted == TABLE:
         import pyarrow
 

@@ -170,7 +170,7 @@ def test_other_values_of_numpy_are_refused() -> None:
             encode_value([value])
 
 
-def test_a_numpy_scalar_is_refused_where_the_types_are_kept() -> None:
+def test_a_numpy_scalar_is_refused_in_state() -> None:
     with keeping_types(), pytest.raises(ValueUnsupported, match="item"):
         column_of([{"sum": numpy.float64(1)}])
 
