@@ -25,7 +25,7 @@ from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import records_out, recovery_sentence, summary_lines, what_a_stop_waits_for
-from clonos.job.status_view import build_status
+from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
@@ -179,6 +179,13 @@ class Handle:
             yield
         finally:
             _restore(before)
+
+    def __repr__(self) -> str:
+        return f"<Handle of the job {self._name}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the status of the job and its tasks as a table: notebooks call this method."""
+        return status_html(self.status())
 
     def _on_progress(self, progress: Progress) -> None:
         """Notes an alarm, and reports a recovery that has ended; runs in the coordinator's thread."""
