@@ -51,7 +51,7 @@ class PastTimers:
 
 
 def _text(step: str, instant: datetime, age_ns: int, record: Any) -> str:
-    age = timedelta(microseconds=age_ns // 1_000)
+    age = timedelta(seconds=age_ns // 1_000_000_000)
     text = f"the step {step} set a timer for {instant.isoformat()}, {age} ago, so it fires at once."
     if any(abs(found - instant) <= NEAR for found in _times_in(record)):
         return (
