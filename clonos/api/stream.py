@@ -217,6 +217,17 @@ class Stream(GraphBuilder, Generic[T]):
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
 
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            GraphRefused: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
+
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records to a sink.
 
@@ -319,6 +330,17 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         The order within each is kept.
         """
         return KeyedStream(self._graph, self._union(others))
+
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            GraphRefused: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
