@@ -154,4 +154,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             options,
             runs_user_code=runs_user_code,
             key_field=WindowResult._fields[0],
+            ignores_order=aggregate.ignores_order,
         )

@@ -81,6 +81,7 @@ def launch(
         else:
             store.acquire_term(run.checkpoint or 0)
         _prepare_outputs(image, record.job_id, run, CheckpointId(0) if resumed is None else resumed.checkpoint)
+        _log_order(image)
         begin = Begin(
             term=store.term,
             job_id=record.job_id,
@@ -110,6 +111,13 @@ def launch(
     except BaseException:
         deployment.close()
         raise
+
+
+def _log_order(image: JobImage) -> None:
+    for sentence in image.order.few_tasks:
+        logger.warning("%s", sentence)
+    for sentence in image.order.ends:
+        logger.info("%s", sentence)
 
 
 def _check_options(run: RunOptions) -> None:
