@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import clonos
+from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(given)
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     logging.getLogger("clonos").setLevel(logging.INFO if parsed.verbose else logging.WARNING)
-    return _guarded(lambda: _demo(parsed) if parsed.command == "demo" else _run(parsed))
+    return _guarded(lambda: _demo(parsed) if parsed.command == "demo" else _run(parsed), parsed.verbose)
 
 
 def exit_code_of(error: ClonosError) -> int:
@@ -66,6 +67,7 @@ def load_job(target: str) -> Job:
     Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
     """
     from clonos.job import Job
+    from clonos.job.script_exit import loading
 
     file_name, _, name = target.partition(":")
     file = Path(file_name).resolve()
@@ -80,7 +82,13 @@ def load_job(target: str) -> Job:
             raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(specification)
         sys.modules[file.stem] = module
-        specification.loader.exec_module(module)
+        with loading(file_name):
+            try:
+                specification.loader.exec_module(module)
+            except ClonosError:
+                raise
+            except Exception as error:
+                raise JobFileRaised(file_name, error_text(error)).with_traceback(error.__traceback__) from error
     jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
     if name:
         if name not in jobs:
@@ -93,12 +101,12 @@ def load_job(target: str) -> Job:
     return distinct[0]
 
 
-def _guarded(command: object) -> int:
+def _guarded(command: object, is_verbose: bool = False) -> int:
     assert callable(command)
     try:
         return int(command())
     except ClonosError as error:
-        print(f"clonos: {error}", file=sys.stderr)
+        print(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return ABORTED
@@ -165,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run the job of a Python file")
     run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
     run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
     run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
     run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")

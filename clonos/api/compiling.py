@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
-from clonos.api.graph import ERRORS_STEP, AnySink, AnySource, Exchange, JobGraph, KeyBy, Step, StepInput
-from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.code_check import warn_of_code
+from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
+from clonos.api.graph_errors import ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.order import describe_order, ordered_sources
+from clonos.api.source_splits import splits_of
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
     CombinedSinks,
@@ -35,9 +37,7 @@ from clonos.operators.chain_outputs import (
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
-    Source,
     TransactionalSink,
-    check_split,
     look_every_ns,
 )
 from clonos.operators.job_image import JobImage
@@ -100,7 +100,9 @@ def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    return _Compiler(graph, options, parallelism, splits).image()
+    image = _Compiler(graph, options, parallelism, splits).image()
+    warn_of_code(graph)
+    return image
 
 
 class _Compiler:
@@ -111,7 +113,7 @@ class _Compiler:
         self._options = options
         self._parallelism = parallelism
         self._ordered = ordered_sources(graph.steps)
-        self._splits = self._splits_of(splits)
+        self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
         self._vertices: list[_Vertex] = []
         self._edges: list[Edge] = []
         self._vertex_of: list[_Vertex] = []  # by number of the step
@@ -135,6 +137,7 @@ class _Compiler:
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
                 is_hot=vertex.is_hot,
+                steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -232,7 +235,7 @@ class _Compiler:
             return partial(
                 SourceHead,
                 step.name,
-                cast(Source[Any], self._source_of(step)),
+                self._ordered.get(step.number, step.source),
                 self._splits[step.name],
                 step.emits_columns,
             )
@@ -308,36 +311,6 @@ class _Compiler:
             self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
             errors.inputs.append(Input(number))
 
-    # --- sources
-
-    def _source_of(self, step: Step) -> AnySource | None:
-        return self._ordered.get(step.number, step.source)
-
-    def _splits_of(self, stored: Mapping[str, Sequence[bytes]] | None) -> dict[str, tuple[bytes, ...]]:
-        """Returns the splits of each source by its name: the stored ones if the job is resumed, else those found now.
-
-        Raises: GraphRefused: the job has no source. BadSplits: the stored splits are of other sources.
-        """
-        sources = {step.name: step for step in self._graph.steps if step.source is not None}
-        if not sources:
-            raise GraphRefused(self._graph.name, "(the job) has no source", "Begin with job.source(...).")
-        if stored is None:
-            found = {name: self._source_of(step) for name, step in sources.items()}
-            return {
-                name: tuple(source.splits(self._parallelism_of_source(sources[name])))
-                if isinstance(source, Source)
-                else ()
-                for name, source in found.items()
-            }
-        missing = tuple(name for name in sources if name not in stored)
-        unknown = tuple(name for name in stored if name not in sources)
-        if missing or unknown:
-            raise BadSplits(missing, unknown)
-        for name, step in sources.items():
-            for split in stored[name]:
-                check_split(step.source, split)
-        return {name: tuple(stored[name]) for name in sources}
-
     # --- numbers and names
 
     def _parallelism_of(self, step: Step) -> int:
@@ -369,6 +342,17 @@ def _name_of(names: list[tuple[str, bool]]) -> str:
     parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
     joined = "-".join(parts)
     return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
+
+
+def _stateful(step: Step) -> StatefulStep:
+    """Describes a step with state: what stored state has to fit."""
+    keys = sorted({_key_text(each.key) for each in step.inputs if each.key is not None})
+    properties = tuple(("key", key) for key in keys[:1])
+    return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
+
+
+def _key_text(key_by: KeyBy) -> str:
+    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
 
 
 def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:

@@ -79,6 +79,9 @@ class Step:
       its records. ``breaks_order``: its results have another order than its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
+    - ``functions``: functions of the user that it calls, or its process function.
+    - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
+      such as ``("window", "5s")``.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -101,16 +104,21 @@ class Step:
     ignores_order: bool = False
     breaks_order: bool = False
     key_field: str | None = None
+    functions: tuple[Any, ...] = ()
+    kind: str = ""
+    state: tuple[tuple[str, str], ...] | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job.
+    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
+    the code that describes the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
         self.name = _checked_name("the job", name)
+        self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
         self._names: set[str] = {ERRORS_STEP}
@@ -131,21 +139,9 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
     ) -> Stream[T]:
-        """Adds a source and returns the stream of its records.
+        """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Args:
-            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
-                port)``.
-            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
-            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
-            standby: "hot" or "passive"; None for the setting of the job.
-
-        Raises:
-            GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
-
-        Example::
-
-            lines = job.source(files.lines("texts/*.txt"), name="read")
+        Raises: GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
         """
         from clonos.api.stream import Stream
 
@@ -203,6 +199,7 @@ class JobGraph:
             inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
+            kind=kind,
             **rest,
         )
         self._steps.append(step)
@@ -248,6 +245,9 @@ class JobGraph:
             raise GraphRefused(
                 step, "gets the sink of another step", "Join the streams by union, or give each stream its own sink."
             )
+        join: Callable[[str], None] | None = getattr(sink, "join", None)
+        if join is not None:
+            join(self.name)
 
     def compile(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from clonos.api.function_checks import check_function
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import GraphRefused
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -72,7 +73,9 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
-        step = self._step("map", lambda _: make, options, runs_user_code=True, is_one_to_one=True, is_per_record=True)
+        step = self._step(
+            "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
         return Stream(self._graph, step)
 
     def filter(
@@ -87,7 +90,9 @@ class Stream(GraphBuilder, Generic[T]):
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        step = self._step("filter", lambda _: make, options, runs_user_code=True, selects_rows=True, is_per_record=True)
+        step = self._step(
+            "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
+        )
         return Stream(self._graph, step)
 
     def flat_map(
@@ -102,9 +107,8 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.FlatMap, function)
-        return Stream(
-            self._graph, self._step("flat_map", lambda _: make, options, runs_user_code=True, is_per_record=True)
-        )
+        step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
+        return Stream(self._graph, step)
 
     def map_async(
         self,
@@ -134,7 +138,16 @@ class Stream(GraphBuilder, Generic[T]):
         if capacity < 1:
             raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        step = self._step("map_async", make, options, runs_user_code=True, is_per_record=True, breaks_order=not ordered)
+        step = self._step(
+            "map_async",
+            make,
+            options,
+            (function,),
+            runs_user_code=True,
+            state=(),
+            is_per_record=True,
+            breaks_order=not ordered,
+        )
         return Stream(self._graph, step)
 
     def map_batches(
@@ -158,6 +171,7 @@ class Stream(GraphBuilder, Generic[T]):
             "map_batches",
             lambda _: make,
             options,
+            (function,),
             runs_user_code=True,
             requires_columns=True,
             emits_columns=True,
@@ -177,6 +191,8 @@ class Stream(GraphBuilder, Generic[T]):
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
         bool, None, UUID, date or a tuple of these.
         """
+        if not isinstance(key, str):
+            check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
@@ -207,7 +223,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
+            GraphRefused: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
@@ -263,7 +279,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(self._graph, self._step("stateful_map", make, options, runs_user_code=True))
+        return Stream(
+            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
+        )
 
     def reduce(
         self,
@@ -277,7 +295,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, key_field=""))
+        return Stream(
+            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
+        )
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
@@ -285,7 +305,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field="", ignores_order=True))
+        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
 
     def process(
         self,
@@ -299,7 +319,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
+            GraphRefused: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))

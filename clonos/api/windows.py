@@ -47,6 +47,16 @@ class Tumbling:
         """
         object.__setattr__(self, "size_ns", duration_ns(size))
 
+    def __str__(self) -> str:
+        """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
+        return f"Tumbling {_duration(self.size_ns)}"
+
+
+def _duration(nanoseconds: int) -> str:
+    """Formats a length of time in the largest unit of which it is a multiple."""
+    unit = max((unit for unit, size in NANOSECONDS.items() if nanoseconds % size == 0), key=NANOSECONDS.__getitem__)
+    return f"{nanoseconds // NANOSECONDS[unit]}{unit}"
+
 
 def duration_ns(size: object) -> int:
     """Converts a str such as "500ms", "5s" or "2min", a timedelta or a number of seconds to nanoseconds.

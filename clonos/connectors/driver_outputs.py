@@ -183,6 +183,20 @@ class CollectSink(DriverSink):
             raise ConnectorMisused("collect", f"limit is {limit}", "Give at least 1.")
         super().__init__()
         self.limit = limit
+        self._job = ""
+
+    def join(self, job: str) -> None:
+        """Takes the name of the job that writes to this sink.
+
+        Raises: ConnectorMisused: a job of another name does, whose rows each start of this one would remove.
+        """
+        if self._job not in ("", job):
+            raise ConnectorMisused(
+                self.name,
+                f"the jobs {self._job} and {job} share it, and each start of one removes the rows of the other",
+                "Give each job its own collect().",
+            )
+        self._job = job
 
     @property
     def rows(self) -> list[Any]:

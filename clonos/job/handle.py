@@ -48,7 +48,7 @@ class Handle:
         try:
             self._metrics = MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
         except BaseException:
-            self._launched.driver.close()
+            self._launched.close()
             self._launched.deployment.close()
             raise
         self._launched.driver.start()
@@ -109,7 +109,7 @@ class Handle:
         if self._is_closed:
             return
         self._is_closed = True
-        self._launched.driver.close()
+        self._launched.close()
         if self._metrics is not None:
             self._metrics.close()
         self._launched.deployment.close()

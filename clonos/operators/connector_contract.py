@@ -214,6 +214,17 @@ class TransactionalSink(Protocol):
 
 
 @runtime_checkable
+class RollbackSink(Protocol):
+    """``TransactionalSink`` that can remove what it has committed, for ``--resume --checkpoint N``."""
+
+    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+        """Removes the output committed after ``checkpoint``, in the driver; returns the numbers of those checkpoints.
+
+        May be repeated with equal arguments.
+        """
+
+
+@runtime_checkable
 class FinishingSink(Protocol):
     """``TransactionalSink`` that does something when all sources have ended and all output is committed."""
 

@@ -11,9 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
-from xxhash import xxh3_128_hexdigest
-
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
@@ -72,16 +69,6 @@ class JobImage:
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""
         return self.sinks.get(vertex)
-
-    @property
-    def fingerprint(self) -> str:
-        """Returns a hash of step names, parallelism, key groups and edges, which decide whether state fits."""
-        shape = [
-            (image.name, vertex.parallelism, [node.step for node in image.nodes])
-            for image, vertex in zip(self.vertices, self.plan.vertices, strict=True)
-        ]
-        edges = [(edge.source, edge.target, edge.partitioning.value, edge.port) for edge in self.plan.edges]
-        return xxh3_128_hexdigest(msgspec.json.encode([self.plan.max_parallelism, shape, edges]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles each class separately and leaves out those that cannot be pickled.

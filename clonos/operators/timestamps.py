@@ -10,6 +10,8 @@ from clonos.core.model.errors import JobError
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 NANOSECONDS_PER_MICROSECOND: Final = 1_000
+SECONDS_MIN: Final = 1e9
+"""Number below which seconds are a length of time: as seconds since the epoch they would be before September 2001."""
 SECONDS_MAX: Final = 2e11
 """Limit of seconds since the epoch, beyond which a datetime cannot go; NaN exceeds it too."""
 
@@ -32,7 +34,7 @@ def from_instant(instant_ns: int) -> datetime:
 
 
 def to_instant(instant: datetime | float) -> int:
-    """Converts an aware datetime, or seconds since the Unix epoch, to nanoseconds since the Unix epoch.
+    """Converts an aware datetime, or at least 1,000,000,000 seconds since the Unix epoch, to nanoseconds since then.
 
     Raises: BadInstant: it is neither.
     """
@@ -40,6 +42,6 @@ def to_instant(instant: datetime | float) -> int:
         if instant.tzinfo is None:
             raise BadInstant(f"{instant!r}, which has no time zone,")
         return (instant - EPOCH) // MICROSECOND * NANOSECONDS_PER_MICROSECOND
-    if type(instant) in (int, float) and abs(instant) < SECONDS_MAX:
+    if type(instant) in (int, float) and SECONDS_MIN <= instant < SECONDS_MAX:
         return round(instant * 1_000_000) * NANOSECONDS_PER_MICROSECOND
     raise BadInstant(repr(instant)[:100])

@@ -28,6 +28,7 @@ from clonos.core.values import encode_rows, encode_value
 from clonos.core.values.elements import decode_records
 from clonos.io.process.pickling import pack
 from clonos.job import Job
+from clonos.job.description import graph_of
 from clonos.operators.chain import InputShape
 from clonos.operators.job_image import JobImage
 from clonos.operators.timestamps import from_instant
@@ -365,7 +366,7 @@ def _compiled(function: Any, key: Callable[[Any], Any] | None, steps: Steps | No
     else:
         results = stream.map(function, name=STEP, effects=effects)
     results.rebalance().sink(collect(), name="seen")
-    image = job.compile(Options())
+    image = graph_of(job).compile(Options())
     if len(image.vertices) != len(("given", STEP, "seen")):
         raise HarnessMisused("__init__", "the steps make more than one task. Use crash_test for them.")
     return image

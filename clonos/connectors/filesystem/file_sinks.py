@@ -65,6 +65,17 @@ class FileSink:
                 self.paths[0],
             )
 
+    def check_output(self, replaces: str) -> bool:
+        """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
+
+        Raises: OutputInUse, OutputForeign: it holds other content.
+        """
+        return OutputFolder(self.folder()).check(replaces, self.is_single_file)
+
+    def release_output(self, job_id: str) -> None:
+        """Gives the folder back when the start of the job has failed."""
+        OutputFolder(self.folder()).release(job_id)
+
     def writer(self) -> PartsWriter:
         """Creates a writer of part files."""
         return PartsWriter(self.folder(), self.rows_format())
@@ -96,6 +107,12 @@ class FileSink:
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Returns one path or several as a tuple of str."""
+    """Returns one path or several as a tuple of str.
+
+    Raises: ConnectorMisused: a path is the empty str, which would match nothing or the working folder.
+    """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
-    return tuple(os.fspath(one) for one in several)
+    paths = tuple(os.fspath(one) for one in several)
+    if "" in paths:
+        raise ConnectorMisused("files", "a path is empty", 'Name a file, a folder or a pattern such as "in/*.txt".')
+    return paths

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -78,7 +79,7 @@ class OutputFolder:
             self._make_output(is_single)
             self.sweep()
             return False
-        if not overwrite:
+        if not overwrite or (owner is not None and owner.job_id == job_id):
             self._check_free(job_id, owner, is_single, resume)
         if not resume:
             self._clear(owner)
@@ -88,6 +89,27 @@ class OutputFolder:
             raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
         self._make_output(is_single)
         return True
+
+    def check(self, replaces: str, is_single: bool = False) -> bool:
+        """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
+
+        Raises: OutputInUse, OutputForeign: it holds other content.
+        """
+        owner = self._owner()
+        if owner is not None and owner.job_id == replaces:
+            return True
+        self._check_free("", owner, is_single, resume=False)
+        return False
+
+    def release(self, job_id: str) -> None:
+        """Gives the folder back when the start of the job has failed, if nothing was committed."""
+        owner = self._owner()
+        if owner is None or owner.job_id != job_id or self._numbers():
+            return
+        self._clear(owner)
+        for folder in (self._parts, self._manifests, self.state, self.path):
+            with suppress(OSError):  # it is not empty
+                os.rmdir(folder)
 
     def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing.

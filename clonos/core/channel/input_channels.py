@@ -112,7 +112,8 @@ class InputChannels:
             self.renew(receiver)
             return False
         receiver.confirm(message)
-        self._receive_deltas(receiver, message.deltas)
+        if message.deltas:
+            self._receive_deltas(receiver, message.deltas)
         return True
 
     def _receive_deltas(self, receiver: ChannelReceiver, deltas: Iterable[Delta]) -> None:
@@ -136,7 +137,8 @@ class InputChannels:
         """Takes over that the task has processed all elements below ``next_seq``."""
         receiver = self.receivers[channel]
         receiver.processed(next_seq, freed_bytes)
-        self.grant(receiver)
+        if receiver.grant():
+            self.send_handshake(receiver)
 
     def grant(self, receiver: ChannelReceiver) -> None:
         """Sends a handshake where the credit has grown enough."""

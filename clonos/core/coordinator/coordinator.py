@@ -199,12 +199,16 @@ class Coordinator:
     def check(self, sender: SlotId, message: Message) -> None:
         """Checks that a slot may send a message to the coordinator, before it is handled as an event.
 
+        A keeper may fail the task whose logs it keeps: a slot without a task may exceed a limit too.
+
         Raises: MessageMalformed, if no slot may send it, or only the slot that hosts the task named in it.
         """
         if not isinstance(message, MESSAGES):
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
         if isinstance(message, Register):
             check_itself(sender, message.slot)
+        elif isinstance(message, TaskFailed) and self.view is not None and self._state.has_keeper(sender, message.task):
+            pass
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
             check_life(sender, message.task, message.incarnation, self.view)
 

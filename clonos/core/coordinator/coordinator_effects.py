@@ -108,7 +108,10 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The job has failed. Step, record, position and traceback are set for errors of user code only."""
+    """The job has failed. Step, record, position and traceback are set for errors of user code only.
+
+    ``frames`` are the frames of user code, ``advice`` says what to do.
+    """
 
     blame: Blame
     reason: str
@@ -118,6 +121,8 @@ class JobFailed:
     at: InputRange | None = None
     error: str = ""
     traceback: str = ""
+    frames: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,10 @@ class CoordinatorState:
         """Returns whether the view in force places the task in this slot."""
         return 0 <= task < len(self.plan.tasks) and self.view.placements[task].slot == slot
 
+    def has_keeper(self, slot: SlotId, task: TaskId) -> bool:
+        """Returns whether the view in force names this slot as a keeper of the task."""
+        return 0 <= task < len(self.view.placements) and slot in self.view.placements[task].keepers
+
     # ------------------------------------------------------------------ effects
 
     def emit(self, *effects: Effect) -> None:

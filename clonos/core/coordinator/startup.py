@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.coordinator import checkpoint_machine, failure_detector, view_machine
 from clonos.core.coordinator.checkpoint_ledger import Ledger
@@ -52,6 +54,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     except PlanChanged as error:
         state.fail(JobFailed(error.blame, str(error)))
         return
+    completed = msgspec.structs.replace(completed, plan=start.plan, plan_fingerprint=start.plan_fingerprint)
     generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
     no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint

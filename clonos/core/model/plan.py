@@ -21,7 +21,16 @@ class Partitioning(StrEnum):
     HASH = "hash"  # by key group
     REBALANCE = "rebalance"  # element k of a task goes to task k mod n
     BROADCAST = "broadcast"  # every element to every task
-    EXTERNAL = "outside"  # to the external system of an immediate sink: one channel per task
+    EXTERNAL = "external"  # to the external system of an immediate sink: one channel per task
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulStep:
+    """Step with state, by what stored state has to fit: its kind, and properties such as ``("window", "5s")``."""
+
+    name: str
+    kind: str
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Vertex:
     )
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_hot: bool = False  # its standbys run a shadow
+    steps: tuple[StatefulStep, ...] = ()  # those that keep state
 
     @property
     def may_be_hot(self) -> bool:

@@ -90,10 +90,8 @@ class InputQueue:
                 return limit
         return total
 
-    def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call."""
-        if not self.freed_bytes:
-            return None
+    def take_freed(self) -> tuple[ChannelId, int, int]:
+        """Returns (channel, next sequence number, bytes freed) since the last call."""
         freed_bytes, self.freed_bytes = self.freed_bytes, 0
         return self.channel, self.next_seq, freed_bytes
 

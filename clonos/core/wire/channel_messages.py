@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
@@ -31,19 +29,6 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     count: Count
     checkpoint: CheckpointId
     deltas: tuple[Delta, ...]
-
-    @property
-    def is_well_formed(self) -> bool:
-        """Whether ``count`` is possible for ``kind``, and ``checkpoint`` is set for barriers only."""
-        match self.kind:
-            case ElementKind.ROWS | ElementKind.COLUMNS:
-                return self.count > 0 and not self.checkpoint
-            case ElementKind.BARRIER:
-                return self.count == 1 and self.checkpoint > 0
-            case ElementKind.END:
-                return self.count == 1 and not self.checkpoint
-            case _:
-                assert_never(self.kind)
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):

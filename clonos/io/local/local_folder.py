@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,6 +27,10 @@ logger = logging.getLogger("clonos.io")
 LOCK_SUFFIX: Final = ".lock"
 FOLDER_NAME: Final = re.compile(r"[0-9a-f]{16}|driver-[0-9a-f]{12}", re.ASCII)
 """Name of a slot's folder, or of a driver's folder."""
+
+STORY_NAME: Final = re.compile(r"slot-[0-9a-f]{16}\.story", re.ASCII)
+"""Name of a file, beside the folders, with the last events of a slot."""
+STORY_RETENTION_S: Final = 7 * 24 * 3600
 
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LOCK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -92,12 +97,18 @@ def default_root() -> Path:
 
 
 def sweep(root: Path) -> list[str]:
-    """Removes the folders of dead processes and returns their names. Raises: FolderRefused when the root is unsafe."""
+    """Removes the folders of dead processes and returns their names. Removes stories that are older than 7 days.
+
+    Raises: FolderRefused when the root is unsafe.
+    """
     if not os.path.lexists(root):
         return []
     swept = []
     with _opened_private(root) as root_fd:
         for lock_name in sorted(os.listdir(root_fd)):
+            if STORY_NAME.fullmatch(lock_name):
+                _remove_old_story(root_fd, lock_name)
+                continue
             name = lock_name.removesuffix(LOCK_SUFFIX)
             if name == lock_name or not FOLDER_NAME.fullmatch(name):
                 continue
@@ -212,6 +223,15 @@ def _take_lock(root_fd: int, name: str) -> int:
         os.close(descriptor)
         return -1
     return descriptor
+
+
+def _remove_old_story(root_fd: int, name: str) -> None:
+    try:
+        age_s = time.time() - os.stat(name, dir_fd=root_fd, follow_symlinks=False).st_mtime
+    except FileNotFoundError:  # another process sweeps too
+        return
+    if age_s > STORY_RETENTION_S:
+        _unlink(root_fd, name)
 
 
 def _unlink(root_fd: int, name: str) -> None:

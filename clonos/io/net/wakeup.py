@@ -7,12 +7,13 @@ this order, each item is either drained or followed by a wake.
 from __future__ import annotations
 
 import os
+import weakref
 
 
 class Wakeup:
     """File descriptor that becomes readable. ``wake`` may be called by any thread, ``clear`` by the waiting one."""
 
-    __slots__ = ("_is_awake", "_read_end", "_write_end")
+    __slots__ = ("__weakref__", "_is_awake", "_read_end", "_write_end")
 
     def __init__(self) -> None:
         self._is_awake = False
@@ -22,13 +23,14 @@ class Wakeup:
             self._read_end, self._write_end = os.pipe()
             os.set_blocking(self._read_end, False)
             os.set_blocking(self._write_end, False)
+        weakref.finalize(self, _close, {self._read_end, self._write_end})
 
     def fileno(self) -> int:
         """Returns the file descriptor to poll for reading."""
         return self._read_end
 
     def wake(self) -> None:
-        """Ends the current or the next wait of the consumer. Must not be called after ``close``."""
+        """Ends the current or the next wait of the consumer."""
         if not self._is_awake:
             self._is_awake = True
             os.write(self._write_end, b"\1\0\0\0\0\0\0\0")
@@ -43,8 +45,14 @@ class Wakeup:
             self._is_awake = False
 
     def close(self) -> None:
-        """Closes the descriptor; a later ``wake`` does nothing."""
+        """Makes every later ``wake`` do nothing.
+
+        The descriptor is closed with the last reference to the object: a thread may be about to write to it, and must
+        not write to a file that has been given the same number.
+        """
         self._is_awake = True
-        os.close(self._read_end)
-        if self._write_end != self._read_end:
-            os.close(self._write_end)
+
+
+def _close(descriptors: set[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -42,7 +42,7 @@ WAIT_S_MAX = 3600.0
 
 
 class TaskThread:
-    """``TaskPort`` for the task and ``TaskHandle`` for the slot."""
+    """``TaskPort`` for the task and ``TaskHandle`` for the slot. ``put`` enqueues a command and never blocks."""
 
     def __init__(
         self,
@@ -52,12 +52,14 @@ class TaskThread:
         activation: Activation,
         folder: Path,
     ) -> None:
-        self._post, self._inbox, self._image = context.post, context.inbox, context.image
+        self._post, self._handle, self._inbox = context.post, context.handle, context.inbox
+        self._image = context.image
         self._clock, self._faults = context.clock, context.faults
         self._task, self._thread_id, self._incarnation = task, thread, activation.incarnation
         self._activation: Activation | None = activation
         self._folder = folder
         self._commands: SimpleQueue[Command] = SimpleQueue()
+        self.put: Callable[[Command], None] = self._commands.put
         self._is_stopped = False
         self._live = Event()
         self._replicated_moved = Event()
@@ -73,10 +75,6 @@ class TaskThread:
         self.thread = Thread(target=self._run_and_report, name=f"task {self.name}", daemon=True)
 
     # ------------------------------------------------------------------ the slot's side
-
-    def put(self, command: Command) -> None:
-        """Enqueues a command; never blocks."""
-        self._commands.put(command)
 
     def stop(self) -> None:
         """Ends the incarnation at its next call."""
@@ -166,7 +164,7 @@ class TaskThread:
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.output_budget.spend(emission.cost_bytes)
-        self._post(StepEmitted(self._task, self._thread_id, emission))
+        self._inbox.put(self._handle, StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_space()
 
     def budget_bytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_a_job_is_run_stopped_by_a_signal_and_resumed(gate: Gate, commands: Comm
 
     code, _, errors = commands.run("run", "job.py")
     assert code == JOB_AT_FAULT
-    assert "holds the state of job" in errors
+    assert re.search(r"holds the state of job typed-\w+, which is unfinished: it stopped after checkpoint \d+", errors)
 
     gate.end(300)
     code, _, errors = commands.run("run", "job.py:job", "--resume", "--metrics", "metrics.jsonl")

@@ -269,7 +269,7 @@ def test_both_outputs_of_a_step_are_withdrawn_when_a_job_goes_back(tmp_path: Pat
 def test_a_changed_plan_is_refused_before_any_output_is_touched(tmp_path: Path) -> None:
     described = Described(tmp_path)
     described.stop_after(100)
-    with pytest.raises(PlanChanged, match="Steps, names or parallelism have changed"):
+    with pytest.raises(PlanChanged, match="the job has changed: the task"):
         described.job(step="twice").run(resume=True, checkpoint=described.checkpoints()[-2])
     described.check(100)
     described.gate.end(200)

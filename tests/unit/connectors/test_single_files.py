@@ -140,11 +140,11 @@ def test_a_folder_with_files_cannot_become_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("single_first", [True, False])
 def test_overwriting_turns_a_folder_into_a_file_and_back(tmp_path: Path, single_first: bool) -> None:
     path = tmp_path / "out.jsonl"
-    for single in (single_first, not single_first):
+    for job, single in (JOB, single_first), (f"{JOB}-again", not single_first):
         sink = files.jsonl(path, single=single)
-        sink.prepare_output(JOB, resume=False, overwrite=True)
-        sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
-        sink.finish_output(JOB)
+        sink.prepare_output(job, resume=False, overwrite=True)
+        sink.commit(job, 1, [part_of(sink, 1, ["a"])])
+        sink.finish_output(job)
         assert path.is_file() == single
         assert list(files.read_committed(path)) == ["a"]
 

@@ -93,9 +93,9 @@ def test_a_slot_that_ends_before_it_registers_is_requested_again_alone() -> None
     assert of_kind(effects, RequestSlots) == [RequestSlots(1)]
 
 
-def test_a_slot_that_cannot_be_started_is_requested_again_at_a_tick() -> None:
+def test_a_slot_that_cannot_be_started_is_requested_again_alone_at_a_tick() -> None:
     harness = live_chain()
-    harness.gone(1)
+    harness.gone(1, 2)
     assert of_kind(harness.do(SlotRefused("no core is free")), Alarm)
     assert of_kind(harness.tick(100), RequestSlots) == [RequestSlots(1)]
 

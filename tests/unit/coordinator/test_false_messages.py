@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from clonos.core.coordinator.coordinator_effects import Send
+from clonos.core.coordinator.coordinator_effects import JobFailed, Send
 from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
@@ -102,6 +102,14 @@ def test_a_message_about_a_task_of_another_slot_is_malformed(number: int) -> Non
     assert harness.coordinator.phase == "running"
     assert not harness.coordinator.recoveries
     harness.receive(home, message)
+
+
+def test_a_keeper_may_fail_the_task_whose_logs_it_holds() -> None:
+    harness = live_chain(has_effects=True)
+    task = next(p.task for p in harness.view.placements if p.keepers)
+    failure = harness.failure(task, recourse=Recourse.NONE)
+    effects = harness.receive(harness.of(task).keepers[0], failure)
+    assert [failed.reason for failed in of_kind(effects, JobFailed)]
 
 
 def test_a_status_of_tasks_of_another_slot_is_ignored() -> None:

@@ -223,7 +223,7 @@ def test_a_resume_of_another_plan_is_refused() -> None:
     effects = harness.begin(resume=_completed_checkpoint(), term=2)
     (failed,) = of_kind(effects, JobFailed)
     assert failed.blame is Blame.JOB
-    assert "cannot resume from checkpoint 1: plan" in failed.reason
+    assert "the parallelism of" in failed.reason
 
 
 def test_a_resumed_job_that_had_finished_only_commits_its_output() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,26 @@ def test_a_root_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 
 def test_sweeping_a_root_that_does_not_exist_is_no_error(tmp_path: Path) -> None:
     assert sweep(tmp_path / "nowhere") == []
+
+
+def test_a_story_is_removed_after_a_week_and_another_file_never(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path / "local", "0" * 16)
+    root, week_s = folder.root, 7 * 24 * 3600
+    for name, age_s in {
+        f"slot-{1:016x}.story": week_s + 60,
+        f"slot-{2:016x}.story": week_s - 60,
+        "slot-3.story": 9 * week_s,
+        "notes": 9 * week_s,
+    }.items():
+        (root / name).write_text("events")
+        os.utime(root / name, (time.time() - age_s,) * 2)
+    assert sweep(root) == []
+    assert {file.name for file in root.iterdir() if file.is_file()} - {f"{'0' * 16}.lock"} == {
+        f"slot-{2:016x}.story",
+        "slot-3.story",
+        "notes",
+    }
+    folder.close()
 
 
 def test_folders_created_during_a_sweep_are_not_removed(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Forgetting:
         self.seen: list[Any] = []
 
     def process(self, value: Any, context: Any) -> None:
-        self.seen.append(value)
+        self.seen.append(value)  # clonos: ok to be detected
         context.emit(len(self.seen))
 
 
@@ -232,9 +232,12 @@ def test_a_call_in_doubt_is_reconciled_by_the_stand_in(harness: Callable[..., Ha
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(lambda number: (number, standard.random()), id="random"),
-        pytest.param(lambda number: (number, time.perf_counter_ns()), id="time"),
-        pytest.param(lambda number: (number, id(object()) + standard.getrandbits(60)), id="address"),
+        pytest.param(lambda number: (number, standard.random()), id="random"),  # clonos: ok to be detected
+        pytest.param(lambda number: (number, time.perf_counter_ns()), id="time"),  # clonos: ok to be detected
+        pytest.param(
+            lambda number: (number, id(object()) + standard.getrandbits(60)),  # clonos: ok to be detected
+            id="address",
+        ),
     ],
 )
 def test_choices_outside_the_log_are_detected_by_the_replay(

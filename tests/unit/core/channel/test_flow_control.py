@@ -37,7 +37,7 @@ class Consumer:
                 receiver.session_bytes += come
                 receiver.queued_bytes += come
                 freed = min(left, receiver.queued_bytes, max(1, bytes_per_tick // 5))
-                receiver.freed(freed)
+                receiver.processed(0, freed)
                 left -= freed
             receiver.adapt(HEARTBEAT_MS, DELAY_MS)
         return receiver.window_bytes
@@ -119,5 +119,5 @@ def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     rows = ScriptedTask(line(ask), 2).run().task
     assert not rows.pace.is_columnar
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
-    rows.end_step(1)
+    rows.finish_step(1, rows.pace.begin())
     assert rows.pace.is_columnar

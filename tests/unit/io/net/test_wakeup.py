@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 from collections import deque
+
+import pytest
 
 from clonos.io.net.wakeup import Wakeup
 
@@ -50,3 +53,13 @@ def test_items_of_many_producers_all_arrive() -> None:
     for producer in producers:
         producer.join()
     wakeup.close()
+
+
+def test_a_thread_that_wakes_while_the_wakeup_is_closed_writes_to_no_other_file() -> None:
+    wakeup = Wakeup()
+    number = wakeup.fileno()
+    wakeup.close()
+    assert os.fstat(number)  # still the descriptor of the wakeup: no other file can have its number
+    del wakeup
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
