@@ -18,6 +18,7 @@ from clonos.core.wire.messages import Message
 from clonos.io.process.slot_provider import SlotEnded
 from clonos_standby.driver.driver import Driver, Progress
 from tests.harnesses.idle_driver import idle_driver
+from tests.harnesses.lone_slot import small_image
 
 FLOOD = 20_000
 SLOT = SlotId(7)
@@ -104,7 +105,7 @@ def test_a_log_line_of_a_task_names_the_task(driver: Driver, caplog: pytest.LogC
 def test_a_warning_about_a_step_is_logged_once_although_each_of_its_tasks_sends_it(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    step = driver._plan.image.vertices[0].nodes[0].step
+    step = small_image().vertices[0].nodes[0].step
     for task in (f"{step}/0", f"{step}/1"):
         driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}{step}", "fires at once", task), b"")
     driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}unknown", "fires at once"), b"")
