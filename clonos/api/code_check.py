@@ -103,13 +103,17 @@ def findings_in(function: FunctionType, owner: Any = UNKNOWN, *, is_recorded: bo
         if helper is not function and inside is not None and not _reason(inside.text):
             of_helper = _looked_at(_Scope(helper, its_owner, inside.node))
             found |= {Finding(f"{each.what} in {helper.__name__}()", each.advice): None for each in of_helper}
-    kept = [each for each in found if not is_recorded or each.advice == KEEP_IN_STATE]
-    return [] if _reason(place.text) else kept
+    counted = [each for each in found if not is_recorded or each.advice == KEEP_IN_STATE]
+    return [] if _reason(place.text) else counted
 
 
 def _warning_of(step: str, function: FunctionType, owner: Any, *, is_recorded: bool) -> str:
-    found = findings_in(function, owner, is_recorded=is_recorded)
-    place = _place_of(function)
+    try:
+        found = findings_in(function, owner, is_recorded=is_recorded)
+        place = _place_of(function)
+    except Exception as error:  # noqa: BLE001  objects of the user may raise anything, and a look never stops a job
+        logger.debug("%s of the step %s was not looked at: %r", function.__qualname__, step, error)
+        return ""
     if not found or place is None:
         return ""
     name = "a lambda" if function.__name__ == "<lambda>" else function.__qualname__.rpartition("<locals>.")[2]

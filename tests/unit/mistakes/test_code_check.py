@@ -260,7 +260,6 @@ def right(record: Any) -> Any:
     generator = standard.Random(len(record))
     generator.random()
     numpy.random.default_rng(7).random()
-    time.sleep(0)
     http.get("http://localhost").raise_for_status()
     try:
         rate("EUR")
@@ -274,6 +273,20 @@ def test_functions_that_a_replay_repeats_are_not_warned_of() -> None:
     assert warning(str.upper) == warning(len) == warning(rate) == warning(uuid4) == warning(random.random) == ""
     assert warning(lambda record: requests.get(record), "map_async") == ""
     assert "changes the list SEEN" in warning(lambda record: SEEN.append(record), "map_async")
+
+
+class Lazy(ModuleType):
+    """A module that raises when one of its names is looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+LAZY = Lazy("lazy")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_does_not_stop_the_job() -> None:
+    assert warning(lambda record: LAZY.anything(record)) == ""
 
 
 def test_a_function_is_warned_of_once_and_on_the_logger_of_the_check(caplog: pytest.LogCaptureFixture) -> None:
