@@ -43,7 +43,7 @@ from clonos.core.coordinator.coordinator_state import (
 )
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.coordinator.view_machine import Standing
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
@@ -199,7 +199,7 @@ class Coordinator:
     def check(self, sender: SlotId, message: Message) -> None:
         """Checks that a slot may send a message to the coordinator, before it is handled as an event.
 
-        A keeper may fail the task whose logs it keeps: a slot without a task may exceed a limit too.
+        A keeper may report that a limit was exceeded for the task whose logs it keeps: its slot may have no task.
 
         Raises: MessageMalformed, if no slot may send it, or only the slot that hosts the task named in it.
         """
@@ -207,10 +207,10 @@ class Coordinator:
             raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to the coordinator")
         if isinstance(message, Register):
             check_itself(sender, message.slot)
-        elif isinstance(message, TaskFailed) and self.view is not None and self._state.has_keeper(sender, message.task):
-            pass
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
-            check_life(sender, message.task, message.incarnation, self.view)
+            is_of_keeper = isinstance(message, TaskFailed) and message.at is None and message.blame is Blame.ENVIRONMENT
+            if not (is_of_keeper and self._state.has_keeper(sender, message.task)):
+                check_life(sender, message.task, message.incarnation, self.view)
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
