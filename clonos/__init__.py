@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
     from clonos.operators.connector_contract import CheckingSource as CheckingSource
+    from clonos.operators.connector_contract import FinishingSink as FinishingSink
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
     from clonos.operators.connector_contract import ImmediateWriter as ImmediateWriter
     from clonos.operators.connector_contract import KeyedSink as KeyedSink
@@ -90,7 +91,7 @@ _NAMES = {
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
         *("Source", "SplitReader", "WatchedSource", "CheckingSource", "PushSource", "ProducerConnection"),
-        *("TransactionalSink", "RollbackSink", "TransactionalWriter", "WriterContext"),
+        *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),

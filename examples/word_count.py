@@ -3,7 +3,7 @@
 Gives one row per word and second: the word, the second (processing time), and how often the word was read in it.
 
     clonos run examples/word_count.py --slots process
-    python -c "from clonos import files; print(*files.read_committed('out/word_count'), sep='\\n')"
+    python -c "import pyarrow.parquet; print(pyarrow.parquet.read_table('out/word_count'))"
 """
 
 from __future__ import annotations

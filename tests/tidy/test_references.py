@@ -45,7 +45,7 @@ OBJECTS_OF_EXAMPLES = {
     "stream": clonos.KeyedStream,
 }
 """The class of the object that documents call so."""
-NAMES_OF_OTHERS = re.compile(r"(spark|dfs|SparkSession)(\.\w+)+|self\.seen\.append")
+NAMES_OF_OTHERS = re.compile(r"(spark|dfs|SparkSession|pandas|polars|pyarrow)(\.\w+)+|self\.seen\.append")
 """Settings of Spark and HDFS, and an attribute that a document has an example give itself."""
 FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}
 FOLDERS_OF_RUNS = ("build/", "benchmarks/results/")
