@@ -91,7 +91,7 @@ _NAMES = {
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
         *("Source", "SplitReader", "WatchedSource", "CheckingSource", "PushSource", "ProducerConnection"),
-        *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
+        *("TransactionalSink", "FinishingSink", "RollbackSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),

@@ -103,8 +103,8 @@ def findings_in(function: FunctionType, owner: Any = UNKNOWN, *, is_recorded: bo
         if helper is not function and inside is not None and not _reason(inside.text):
             of_helper = _looked_at(_Scope(helper, its_owner, inside.node))
             found |= {Finding(f"{each.what} in {helper.__name__}()", each.advice): None for each in of_helper}
-    kept = [each for each in found if not is_recorded or each.advice == KEEP_IN_STATE]
-    return [] if _reason(place.text) else kept
+    counted = [each for each in found if not is_recorded or each.advice == KEEP_IN_STATE]
+    return [] if _reason(place.text) else counted
 
 
 def _warning_of(step: str, function: FunctionType, owner: Any, *, is_recorded: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -117,6 +117,7 @@ class JobGraph:
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
         self._names: set[str] = {ERRORS_STEP}
+        self.take_rows: Callable[[tuple[StepInput, ...], int], list[Any]] | None = None  # set by the job
         if errors is not None:
             self.check_sink(ERRORS_STEP, errors)
             self.errors = errors
@@ -223,6 +224,28 @@ class JobGraph:
         graph = copy.copy(self)
         graph._steps = [change(step) for step in self._steps]
         graph.errors = errors
+        return graph
+
+    def part(self, inputs: tuple[StepInput, ...], name: str, sink: AnySink, errors: AnySink | None) -> JobGraph:
+        """Copies the steps that lead to ``inputs``, which the sink of a new step reads, with another error sink."""
+        wanted = {each.step for each in inputs}
+        for step in reversed(self._steps):
+            if step.number in wanted:
+                wanted |= {each.step for each in step.inputs}
+        numbers = {number: index for index, number in enumerate(sorted(wanted))}
+
+        def renumbered(of: tuple[StepInput, ...]) -> tuple[StepInput, ...]:
+            return tuple(replace(each, step=numbers[each.step]) for each in of)
+
+        graph = copy.copy(self)
+        graph.errors = errors
+        graph._names = set(self._names)
+        graph._steps = [
+            replace(step, number=numbers[step.number], inputs=renumbered(step.inputs))
+            for step in self._steps
+            if step.number in wanted
+        ]
+        graph.add(name, None, renumbered(inputs), sink=sink)
         return graph
 
     def check_sink(self, step: str, sink: AnySink) -> None:

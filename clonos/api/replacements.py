@@ -1,4 +1,4 @@
-"""What a replay would not repeat, by full name, and what to write instead (``docs/determinism.md``)."""
+"""Names that a replay would not repeat, and what to write instead of each (``docs/determinism.md``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RULES: Final = (
     _rule(rf"(?:{_CLIENTS}|http\.client|urllib\.request)\..+", _CALL_RECORDED, Use.CALLED),
     _rule(r"_?socket\.(?:socket|create_connection|gethostbyname|getaddrinfo)(?:\..+)?", _CALL_RECORDED, Use.CALLED),
     _rule(r"builtins\.open|_?io\.open", _READ_BEFORE),
-    _rule(r"os\.(?:getenv|_Environ.*)", _READ_BEFORE),
+    _rule(r"os\.(?:getenv|_Environ)", _READ_BEFORE),
     _rule(r"subprocess\.\w+|(?:os|posix)\.(?:system|popen)", "call it in a @service function", Use.CALLED),
     _rule(
         r"threading\.Thread|concurrent\.futures\..+|asyncio\.\w+(?:\..+)?|multiprocessing\..+",

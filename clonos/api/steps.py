@@ -29,6 +29,15 @@ class GraphBuilder:
         def __getattr__(self, attribute):
             raise method_missing(type(self), attribute)
 
+    def __repr__(self) -> str:
+        names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)
+        return f"<{type(self).__name__} of {names} in the job {self._graph.name}>"
+
+    def _take(self, count: int) -> list[Any]:
+        if self._graph.take_rows is None:
+            raise GraphRefused("take", "belongs to a graph without a job", "Create the stream from a Job.")
+        return self._graph.take_rows(self._inputs, count)
+
     def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
         return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
 

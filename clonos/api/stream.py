@@ -13,6 +13,7 @@ from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless
 from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.steps.process import Context
 
 if TYPE_CHECKING:
@@ -146,14 +147,16 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: StandbyMode | None = None,
     ) -> Stream[dict[str, Any]]:
-        """Applies a function from ``pyarrow.RecordBatch`` to ``pyarrow.RecordBatch`` to each batch.
+        """Applies a function to each batch, a ``pyarrow.RecordBatch``.
 
-        The result may have another length. Batch boundaries are arbitrary: the function must not depend on them. The
-        stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
+        A parameter that is annotated as ``pandas.DataFrame``, ``polars.DataFrame`` or ``pyarrow.Table`` gets such a
+        frame. The result is a batch, or any table or frame that speaks Arrow's C stream (those of pyarrow, pandas,
+        Polars and DuckDB do); it may have another length. Batch boundaries are arbitrary: the function must not depend
+        on them. The stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
         ``map_batches``. Steps on rows that follow get each record as a dict.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(stateless.MapBatches, function)
+        make = partial(stateless.MapBatches, function, frame_wanted(function))
         step = self._step(
             "map_batches",
             lambda _: make,
@@ -175,7 +178,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date or a tuple of these.
+        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
         """
         if not isinstance(key, str):
             check_function("key_by", name or "key_by", key)
@@ -213,6 +216,17 @@ class Stream(GraphBuilder, Generic[T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
+
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            GraphRefused: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records to a sink.
@@ -316,6 +330,17 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         The order within each is kept.
         """
         return KeyedStream(self._graph, self._union(others))
+
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            GraphRefused: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records, without their keys, to a sink. All records of one key are written by the same task.

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
+from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
@@ -198,6 +199,14 @@ class CollectSink(DriverSink):
             )
         self._job = job
 
+    def __repr__(self) -> str:
+        count = len(self.rows)
+        return f"<{self.name}: {count} {'row' if count == 1 else 'rows'}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the first rows as a table: notebooks call this method."""
+        return html_of_rows(self.rows, f"{len(self.rows)} rows")
+
     @property
     def rows(self) -> list[Any]:
         """Returns a copy of the committed rows, in order of checkpoints."""
@@ -213,6 +222,34 @@ class CollectSink(DriverSink):
         if len(earlier) + len(rows) > self.limit:
             raise OutputTooLarge(self.name, "rows (limit=)", self.limit)
         earlier.extend(rows)
+
+
+class FirstRowsSink(CollectSink):
+    """Sink that gathers the first ``limit`` rows in the driver and discards all others."""
+
+    name = "take()"
+
+    def writer(self) -> RowsWriter:
+        """Creates a writer."""
+        return FirstRowsWriter(self.name, self.limit)
+
+    def show(self, rows: list[Any], earlier: list[Any]) -> None:
+        """Appends the rows to ``earlier`` up to the limit."""
+        earlier.extend(rows[: self.limit - len(earlier)])
+
+
+class FirstRowsWriter(RowsWriter):
+    """Writer that keeps the first ``count`` rows of its task."""
+
+    def __init__(self, sink: str, count: int) -> None:
+        super().__init__(sink)
+        self._left = count
+
+    def write(self, rows: list[Any]) -> None:
+        """Encodes and keeps rows; all after ``count`` are discarded."""
+        first = rows[: self._left]
+        self._left -= len(first)
+        super().write(first)
 
 
 class StdoutSink(DriverSink):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from clonos.api.graph import AnySink, JobGraph
+from clonos.api.graph import AnySink, JobGraph, StepInput
+from clonos.api.graph_picture import graph_svg
 from clonos.api.missing_methods import method_missing
 from clonos.api.unused_results import check_results
 from clonos.config import resolve_keywords, resolve_settings
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STEPS_SHOWN: Final = 8
+
 
 class Job:
     """Streaming job: create streams from ``source``, then call ``run``::
@@ -41,12 +44,28 @@ class Job:
         self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}
+        self._graph.take_rows = self._take_rows
         self._described = script_exit.describe(name)
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing method
 
         def __getattr__(self, attribute):
             raise method_missing(type(self), attribute)
+
+    def __repr__(self) -> str:
+        names = [step.name for step in self._graph.steps]
+        more = f" and {len(names) - STEPS_SHOWN} more" if len(names) > STEPS_SHOWN else ""
+        return f"<Job {self.name}: {', '.join(names[:STEPS_SHOWN]) or 'no steps'}{more}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the picture of the job's graph: notebooks call this method."""
+        return graph_svg(self._graph)
+
+    def _take_rows(self, inputs: tuple[StepInput, ...], count: int) -> list[Any]:
+        from clonos.job.preview import take_rows
+
+        self._described.was_used = True
+        return take_rows(self._graph, self._options, inputs, count)
 
     @property
     def name(self) -> str:

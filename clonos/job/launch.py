@@ -91,6 +91,7 @@ def launch(
             folder_root=deployment.folder_root,
             address_rewriter=rewriter,
             log_level=logging.getLogger("clonos").getEffectiveLevel(),
+            root_log_level=logging.getLogger().getEffectiveLevel(),
             fault_points=run.fault_points,
             slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
         )

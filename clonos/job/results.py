@@ -11,7 +11,7 @@ from clonos.core.wire.recovery_messages import InputRange
 from clonos.status import Status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """Result of a job that ended without a failure. ``checkpoint``: the last completed one; ``status``: its last
     status."""
@@ -20,6 +20,9 @@ class Result:
     checkpoint: int
     job_id: str
     status: Status
+
+    def __repr__(self) -> str:
+        return f"<Result of the job {self.status.job}: {self.ending.value}, checkpoint {self.checkpoint}>"
 
     @property
     def was_aborted(self) -> bool:

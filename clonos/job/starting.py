@@ -171,6 +171,11 @@ class Start:
             if self.is_resume:
                 _withdraw(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
+    def outputs(self) -> list[str]:
+        """Returns where the output of the job is, as far as its sinks are folders."""
+        folders: list[Callable[[], str] | None] = [getattr(sink, "folder", None) for sink in self._sinks]
+        return [folder() for folder in folders if callable(folder)]
+
     def undo(self) -> None:
         """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
         created, self._created = self._created, None

@@ -12,7 +12,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import keys_of
-from clonos.core.values.keys import KeyUnsupported, encode_key
+from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (

@@ -57,6 +57,11 @@ class Guard:
         self._port = port
 
     @property
+    def step(self) -> str:
+        """Name of the step."""
+        return self._step
+
+    @property
     def routes(self) -> bool:
         """Returns whether records that raise go to an error output; otherwise they fail the task."""
         return self._port is not None

@@ -310,10 +310,21 @@ class Coordinator:
         """Timelines of all recoveries, oldest first, those in progress last."""
         return (*self._state.recoveries, *self._state.open_recoveries.values())
 
+    def describe_slot(self, slot: SlotId) -> str:
+        """Returns the name of a living slot for messages: its tasks, its process and its domain."""
+        return self._state.describe_slot(slot)
+
     @property
     def plan(self) -> Plan:
         """Plan of the job."""
         return self._state.plan
+
+    @property
+    def awaited_by_drain(self) -> tuple[TaskId, ...]:
+        """Tasks that have not taken the final checkpoint of a job that is being stopped."""
+        ledger = self._state.ledger
+        pending = ledger.drain or (ledger.pending[-1] if ledger.pending else None)  # those before it may hold it up
+        return () if pending is None else tuple(task for task in self.plan.tasks if task not in pending.acknowledged)
 
     def standbys_ready(self, task: TaskId) -> int:
         """Returns how many standbys could take the task over now, from some checkpoint."""

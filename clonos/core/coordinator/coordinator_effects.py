@@ -63,10 +63,14 @@ class DeleteObjects:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Report a problem to the operator, with its numbers. The job goes on."""
+    """Report a problem to the operator, with its numbers. The job goes on.
+
+    ``is_routine``: a recovery follows, whose report says how it ended.
+    """
 
     text: str
     fields: tuple[tuple[str, str | int], ...] = ()
+    is_routine: bool = False
 
 
 class Milestone(StrEnum):

@@ -97,7 +97,7 @@ def register(state: CoordinatorState, event: Received) -> None:
         return
     reason = _why_refused(state, message)
     if reason:
-        state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
+        state.emit(Alarm(reason))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
         state.lives[message.slot] = failure_detector.Dead(reason)
         if isinstance(state.phase, Starting):  # the other slots will differ too
@@ -125,8 +125,9 @@ def _why_refused(state: CoordinatorState, message: Register) -> str:
     if not wrong:
         return ""
     return (
-        f"slot {message.slot} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need the"
-        " driver's: ship an environment to the executors (spark.archives or a container image) and set PYSPARK_PYTHON."
+        f"process {message.pid} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need"
+        " the driver's: ship an environment to the executors (spark.archives or a container image), and set"
+        " PYSPARK_PYTHON."
     )
 
 

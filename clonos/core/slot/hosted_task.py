@@ -204,8 +204,8 @@ class HostedTask:
         behind, is_awaiting = self.outputs.compare(positions, external_seq, end_bytes, self.found_bytes)
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
-        lost = None if is_awaiting else behind
-        self.advance(recovery_machine.LogEnded(tuple(sorted(positions.items())), lost, is_awaiting))
+        ends, lost = tuple(sorted(positions.items())), None if is_awaiting else behind
+        self.advance(recovery_machine.LogEnded(ends, lost, is_awaiting))
 
     # ------------------------------------------------------------------ shadows
 

@@ -17,6 +17,7 @@ import pytest
 
 from clonos.cli import ABORTED, ENDED, ENVIRONMENT_AT_FAULT, JOB_AT_FAULT
 from clonos.connectors import files
+from tests.harnesses.mistakes import LINES_MAX
 from tests.processes.harness import gated_source
 from tests.processes.harness.gated_source import Gate
 from tests.tidy.source import PACKAGE_FOLDERS
@@ -153,8 +154,8 @@ def test_a_job_whose_code_raises_fails_with_a_message_that_names_step_and_record
     code, output, errors = commands.run("run", "job.py")
     assert (code, output) == (JOB_AT_FAULT, "")
     assert "clonos: job typed has failed" in errors
-    assert "record: 500" in errors
-    assert errors.rstrip().endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert "at the record 500, raised ZeroDivisionError: integer division or modulo by zero" in errors
+    assert len(errors.splitlines()) <= LINES_MAX
 
 
 def test_a_missing_java_is_reported_with_the_command_that_installs_it(

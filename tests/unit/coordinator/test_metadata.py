@@ -187,3 +187,14 @@ def test_metadata_without_the_plan_is_refused_in_one_sentence_without_digests() 
         " parallelism differ (an older version wrote it, which did not store which)."
         " Resume with the job as it was, or start afresh with --overwrite."
     )
+
+
+def test_a_resume_is_refused_when_only_the_shape_or_only_the_number_of_tasks_differs() -> None:
+    stored = metadata_of_start(chain_plan(), "job-1", 4)
+    renamed = replace(chain_plan(), vertices=(replace(chain_plan().vertices[0], name="b"), *chain_plan().vertices[1:]))
+    for plan, metadata in (
+        (renamed, stored),
+        (chain_plan(), msgspec.structs.replace(stored, tasks=stored.tasks[:-1])),
+    ):
+        with pytest.raises(PlanChanged):
+            check_resumable(plan, metadata)

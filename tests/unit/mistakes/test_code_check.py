@@ -260,7 +260,6 @@ def right(record: Any) -> Any:
     generator = standard.Random(len(record))
     generator.random()
     numpy.random.default_rng(7).random()
-    time.sleep(0)
     http.get("http://localhost").raise_for_status()
     try:
         rate("EUR")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import numpy
 import pytest
 
 from clonos.api.graph import JobGraph
@@ -88,6 +89,34 @@ def test_a_class_that_needs_arguments_is_refused() -> None:
 
     with pytest.raises(GraphRefused, match="cannot be created without arguments"):
         JobGraph("job").source(Given([])).process(Needy)
+
+
+def test_the_key_of_a_timer_is_the_same_before_and_after_a_restore() -> None:
+    class Waiting:
+        def process(self, value: Any, context: Context[Any, Any]) -> None:
+            context.set_timer(START + timedelta(seconds=9))
+
+        def on_timer(self, instant: datetime, context: Context[Any, Any]) -> None:
+            context.emit(repr(context.key))
+
+    zone = timezone(timedelta(hours=2))
+    keys = [
+        START.astimezone(zone),
+        ("a", START.astimezone(zone)),
+        START,
+        numpy.int64(7),
+        (True, START.astimezone(zone)),
+    ]
+    graph = JobGraph("job")
+    graph.source(Given(range(len(keys)))).key_by(lambda record: keys[record]).process(Waiting).sink(Outbox())
+    image = graph.compile(Options())
+    job = Run(image)
+    while job.read():
+        pass
+    restored = Run(image, job.barrier(1))
+    for each in (job, restored):
+        each.pass_time(10)
+        assert each.written["process-sink"] == [repr(START), repr(("a", START)), "7", repr((True, START))]
 
 
 def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> None:

@@ -256,7 +256,7 @@ def test_choices_outside_the_log_are_detected_by_the_replay(
 def test_a_different_kind_of_choice_is_detected_by_the_runtime(
     harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())
+    moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())  # clonos: ok to be seen
     moody.push([1])
     moody.crash()
     moody.restore()
