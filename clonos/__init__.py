@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
     from clonos.operators.connector_contract import ImmediateWriter as ImmediateWriter
     from clonos.operators.connector_contract import KeyedSink as KeyedSink
+    from clonos.operators.connector_contract import MalformedRecord as MalformedRecord
+    from clonos.operators.connector_contract import OrderedSource as OrderedSource
+    from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
     from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import Registration as Registration
@@ -90,8 +93,9 @@ _NAMES = {
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
-        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "PushSource", "ProducerConnection"),
-        *("TransactionalSink", "FinishingSink", "RollbackSink", "TransactionalWriter", "WriterContext"),
+        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "OrderedSource"),
+        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
+        *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),

@@ -108,8 +108,12 @@ def findings_in(function: FunctionType, owner: Any = UNKNOWN, *, is_recorded: bo
 
 
 def _warning_of(step: str, function: FunctionType, owner: Any, *, is_recorded: bool) -> str:
-    found = findings_in(function, owner, is_recorded=is_recorded)
-    place = _place_of(function)
+    try:
+        found = findings_in(function, owner, is_recorded=is_recorded)
+        place = _place_of(function)
+    except Exception as error:  # noqa: BLE001  objects of the user may raise anything, and a look never stops a job
+        logger.debug("%s of the step %s was not looked at: %r", function.__qualname__, step, error)
+        return ""
     if not found or place is None:
         return ""
     name = "a lambda" if function.__name__ == "<lambda>" else function.__qualname__.rpartition("<locals>.")[2]

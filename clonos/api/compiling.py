@@ -16,9 +16,11 @@ from typing import Any
 
 from clonos.api.code_check import warn_of_code
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
-from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.graph_errors import ColumnsNeeded, GraphRefused
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.order import describe_order, ordered_sources
+from clonos.api.source_splits import splits_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
@@ -35,9 +37,7 @@ from clonos.operators.chain_outputs import (
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
-    Source,
     TransactionalSink,
-    check_split,
     look_every_ns,
 )
 from clonos.operators.job_image import JobImage
@@ -112,7 +112,8 @@ class _Compiler:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism
-        self._splits = _splits_of(graph, self._parallelism_of_source, splits)
+        self._ordered = ordered_sources(graph.steps)
+        self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
         self._vertices: list[_Vertex] = []
         self._edges: list[Edge] = []
         self._vertex_of: list[_Vertex] = []  # by number of the step
@@ -152,7 +153,10 @@ class _Compiler:
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         has_columns = any(step.emits_columns for step in self._graph.steps)
-        return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns)
+        order = describe_order(self._graph.steps, self._ordered, self._splits, self._parallelism_of)
+        return JobImage(
+            plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns, order=order
+        )
 
     # --- steps
 
@@ -190,7 +194,7 @@ class _Compiler:
         number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= step.runs_user_code
+        vertex.runs_user_code |= step.runs_user_code or getattr(step.source, "routes_malformed", False)
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
@@ -228,7 +232,13 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            return partial(SourceHead, step.name, step.source, self._splits[step.name], step.emits_columns)
+            return partial(
+                SourceHead,
+                step.name,
+                self._ordered.get(step.number, step.source),
+                self._splits[step.name],
+                step.emits_columns,
+            )
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
@@ -356,28 +366,3 @@ def _sink_of(vertex: _Vertex) -> AnySink | None:
     if len(vertex.sinks) == 1:
         return vertex.sinks[0]
     return CombinedSinks(tuple(vertex.sinks)) if vertex.sinks else None
-
-
-def _splits_of(
-    graph: JobGraph, parallelism_of: Callable[[Step], int], stored: Mapping[str, Sequence[bytes]] | None
-) -> dict[str, tuple[bytes, ...]]:
-    """Returns the splits of each source by its name: the stored ones if the job is resumed, else those found now.
-
-    Raises: GraphRefused: the job has no source. BadSplits: the stored splits are of other sources.
-    """
-    sources = {step.name: step for step in graph.steps if step.source is not None}
-    if not sources:
-        raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")
-    if stored is None:
-        return {
-            name: tuple(step.source.splits(parallelism_of(step))) if isinstance(step.source, Source) else ()
-            for name, step in sources.items()
-        }
-    missing = tuple(name for name in sources if name not in stored)
-    unknown = tuple(name for name in stored if name not in sources)
-    if missing or unknown:
-        raise BadSplits(missing, unknown)
-    for name, step in sources.items():
-        for split in stored[name]:
-            check_split(step.source, split)
-    return {name: tuple(stored[name]) for name in sources}

@@ -74,10 +74,10 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
-        return Stream(
-            self._graph,
-            self._step("map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True),
+        step = self._step(
+            "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
         )
+        return Stream(self._graph, step)
 
     def filter(
         self,
@@ -91,7 +91,9 @@ class Stream(GraphBuilder, Generic[T]):
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        step = self._step("filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True)
+        step = self._step(
+            "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
+        )
         return Stream(self._graph, step)
 
     def flat_map(
@@ -106,7 +108,8 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.FlatMap, function)
-        return Stream(self._graph, self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True))
+        step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
+        return Stream(self._graph, step)
 
     def map_async(
         self,
@@ -136,7 +139,17 @@ class Stream(GraphBuilder, Generic[T]):
         if capacity < 1:
             raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        return Stream(self._graph, self._step("map_async", make, options, (function,), runs_user_code=True, state=()))
+        step = self._step(
+            "map_async",
+            make,
+            options,
+            (function,),
+            runs_user_code=True,
+            state=(),
+            is_per_record=True,
+            breaks_order=not ordered,
+        )
+        return Stream(self._graph, step)
 
     def map_batches(
         self,
@@ -165,6 +178,7 @@ class Stream(GraphBuilder, Generic[T]):
             runs_user_code=True,
             requires_columns=True,
             emits_columns=True,
+            is_per_record=True,
         )
         return Stream(self._graph, step)
 
@@ -305,7 +319,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field="", state=()))
+        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
 
     def process(
         self,

@@ -156,4 +156,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             runs_user_code=what != "count",
             state=(("window", str(self._kind)), *fields),
             key_field=WindowResult._fields[0],
+            ignores_order=aggregate.ignores_order,
         )

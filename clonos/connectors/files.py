@@ -42,6 +42,7 @@ def lines(
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
+    ordered: bool | None = ...,
 ) -> LineFiles[str]: ...
 
 
@@ -55,6 +56,7 @@ def lines(
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
+    ordered: bool | None = ...,
 ) -> LineFiles[tuple[str, int, str]]: ...
 
 
@@ -67,6 +69,7 @@ def lines(
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
+    ordered: bool | None = None,
 ) -> LineFiles[Any]:
     """Source of the lines of text files, as str without the line ends ``\\n`` and ``\\r\\n``.
 
@@ -77,10 +80,13 @@ def lines(
         errors: treatment of undecodable bytes, as for ``bytes.decode``.
         with_position: True for records (path, offset_bytes, text), which identify the line; the offset is that of the
             first byte of the line, after decompression.
-        block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB.
+        block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB. A
+            size asks for blocks, as ``ordered=False`` does.
         line_bytes_max: longest line in bytes, 64 MiB by default.
         watch: how often to look for new files, such as "1s", a timedelta or seconds; the job then runs until it is
             stopped.
+        ordered: True reads each file as one split, in its order; False reads it in blocks, in parallel. By default a
+            file is one split if a step that follows depends on the order of records.
 
     Raises:
         ConnectorMisused: an option cannot work.
@@ -99,6 +105,7 @@ def lines(
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
         look_every_ns=_look_every_ns(watch),
+        ordered=ordered,
     )
 
 
@@ -109,12 +116,13 @@ def jsonl(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
     single: bool = False,
+    ordered: bool | None = None,
 ) -> JsonFiles:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
     ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
-    ``line_bytes_max`` and ``watch`` are for sources: see ``files.lines``. With ``single`` the sink writes one file of
-    this path when all sources have ended.
+    ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``. With ``single`` the sink writes
+    one file of this path when all sources have ended.
 
     Raises:
         ConnectorMisused: an option cannot work.
@@ -125,6 +133,7 @@ def jsonl(
         line_bytes_max=line_bytes_max,
         look_every_ns=_look_every_ns(watch),
         single=single,
+        ordered=ordered,
     )
 
 
@@ -148,6 +157,7 @@ def parquet(
     schema: Any = None,
     watch: Duration | None = None,
     single: bool = False,
+    ordered: bool | None = None,
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -157,6 +167,7 @@ def parquet(
         schema: for a sink, a ``pyarrow.Schema`` for all part files; None for that of the first rows of each part file.
         watch: for a source, how often to look for new files: see ``files.lines``.
         single: for a sink, True writes one file of this path when all sources have ended.
+        ordered: for a source, True reads each file as one split, False each row group: see ``files.lines``.
 
     Raises:
         ConnectorMisused: an option cannot work.
@@ -164,7 +175,12 @@ def parquet(
     from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
 
     return ParquetFiles(
-        paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch), single=single
+        paths_of(path),
+        columns=columns,
+        schema=schema,
+        look_every_ns=_look_every_ns(watch),
+        single=single,
+        ordered=ordered,
     )
 
 

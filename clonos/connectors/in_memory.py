@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
-from collections.abc import Callable, Iterable, Sized
-from typing import Annotated, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence, Sized
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -17,6 +18,9 @@ from clonos.operators.connector_contract import WriterContext
 logger = logging.getLogger("clonos.run")
 
 MARK_BYTES = 8
+
+LONG_LIST: Final = 1_024
+"""Number of values from which on a job says that one task reads them."""
 
 UNSIZED_MAX: Final = 1_000_000
 """Values that ``values`` takes from an iterator without a length, which may have no end."""
@@ -44,17 +48,36 @@ _share_decoder = msgspec.msgpack.Decoder(_Share)
 class ValueList(Generic[AnyValue]):
     """Source of a list that travels with the plan. Split i of n has the values i, i + n, i + 2n, ..."""
 
-    def __init__(self, records: Iterable[AnyValue], *, batch: int | None, splits: int | None) -> None:
+    def __init__(
+        self, records: Iterable[AnyValue], *, batch: int | None, splits: int | None, ordered: bool | None = None
+    ) -> None:
         for name, number in (("batch", batch), ("splits", splits)):
             if number is not None and number < 1:
                 raise ConnectorMisused("values", f"{name} is {number}", "Give at least 1, or leave it out.")
+        if ordered and splits is not None and splits > 1:
+            raise ConnectorMisused("values", "ordered=True reads the list as one split", "Leave out splits=.")
         self.records = read_all(records)
         self.batch = batch
         self.split_count = splits
+        self.ordered = False if ordered is None and splits is not None else ordered
+
+    def in_order(self) -> Self:
+        """See ``connector_contract.OrderedSource``."""
+        if self.ordered is not None:
+            return self
+        source = copy.copy(self)
+        source.ordered = True
+        return source
+
+    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
+        """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
+        if parallelism == 1 or len(splits) > 1 or len(self.records) <= LONG_LIST:
+            return ""
+        return f"values is read by 1 of {parallelism} tasks; ordered=False deals it to all"
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns ``splits`` shares of the list, by default one per task."""
-        count = self.split_count or parallelism
+        """Returns the list as one split, or ``splits`` shares of it, by default one per task."""
+        count = 1 if self.ordered else self.split_count or parallelism
         return [msgspec.msgpack.encode(_Share(1, first, count, len(self.records))) for first in range(count)]
 
     def reader(self) -> ValueReader[AnyValue]:
@@ -148,19 +171,28 @@ def _decode_share(split: bytes) -> _Share:
         raise SplitMalformed("share of a list of values", split, str(error)) from None
 
 
-def values(records: Iterable[AnyValue], *, batch: int | None = None, splits: int | None = None) -> ValueList[AnyValue]:
+def values(
+    records: Iterable[AnyValue],
+    *,
+    batch: int | None = None,
+    splits: int | None = None,
+    ordered: bool | None = None,
+) -> ValueList[AnyValue]:
     """Source of the given values, which travel with the job.
 
     Args:
         records: the values; each must be of a type that streams can carry. They are read to the end at once: an
             iterator without a length may have at most 1,000,000.
         batch: most records of one read; by default as many as fit a step.
-        splits: number of splits among which the values are dealt; by default one per task.
+        splits: number of splits among which the values are dealt; by default as ``ordered`` says.
+        ordered: True for one split, False for one per task. By default the values are one split if a step that follows
+            depends on their order.
 
     Raises:
-        ConnectorMisused: ``batch`` or ``splits`` is below 1, or the values have no end.
+        ConnectorMisused: ``batch`` or ``splits`` is below 1, ``ordered`` contradicts ``splits``, or the values have no
+            end.
     """
-    return ValueList(records, batch=batch, splits=splits)
+    return ValueList(records, batch=batch, splits=splits, ordered=ordered)
 
 
 class Blackhole:

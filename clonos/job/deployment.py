@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,12 +18,9 @@ from clonos.io.system.entropy import random_bytes
 if TYPE_CHECKING:
     from clonos.spark.session import Context
 
-logger = logging.getLogger("clonos.run")
-
 WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
 """Modules imported before any slot starts: those of a slot, and those that the code of a job can import."""
 
-SPARK_TAKES: Final = "10 to 30 s"
 ANY_HOST: Final = "0.0.0.0"
 LOCAL_MASTERS: Final = "local"
 """Beginning of the masters whose executors all run on the driver's machine."""
@@ -105,8 +101,6 @@ def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> De
     from clonos.spark.slots import SparkSlots
 
     run = settings.run
-    if session is None:
-        logger.warning("starting Spark on %s, which takes %s; --slots process takes about 1 s", run.master, SPARK_TAKES)
     own = OwnContext.start(name, run.master, hash_seed) if session is None else None
     context = own.context if own is not None else context_of(session)
     try:

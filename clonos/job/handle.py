@@ -195,7 +195,9 @@ class Handle:
             if AT_WORK in progress.text:
                 self._last_hang = progress.text
         elif isinstance(progress, RecoveryEvent) and progress.milestone is Milestone.REPLAYED:
-            logger.warning("%s", self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task))))
+            # An exception that comes back ends the job with a message of its own.
+            level = logging.INFO if progress.cause.startswith("it raised") else logging.WARNING
+            logger.log(level, "%s", self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task))))
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

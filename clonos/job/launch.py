@@ -71,6 +71,7 @@ def launch(
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
         record = start.begin(image, hash_seed)
+        _log_order(image)
         store = start.store
         begin = Begin(
             term=store.term,
@@ -103,6 +104,13 @@ def launch(
         start.undo()
         deployment.close()
         raise
+
+
+def _log_order(image: JobImage) -> None:
+    for sentence in image.order.few_tasks:
+        logger.warning("%s", sentence)
+    for sentence in image.order.ends:
+        logger.info("%s", sentence)
 
 
 def _check_options(run: RunOptions) -> None:

@@ -64,6 +64,25 @@ class WatchedSource(Protocol):
 
 
 @runtime_checkable
+class OrderedSource(Protocol):
+    """``Source`` that can read its input in few splits that keep the order of records, or in many that do not."""
+
+    def in_order(self) -> Any:
+        """Returns this source with splits that keep the order, unless its user has decided otherwise.
+
+        Called when a step that follows depends on the order of records.
+        """
+
+    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
+        """Returns a sentence for users if so few splits leave tasks without work, else ""."""
+
+
+def in_order(source: object) -> Any:
+    """Returns the source with splits that keep the order; the source itself if it has no such choice."""
+    return source.in_order() if isinstance(source, OrderedSource) else source
+
+
+@runtime_checkable
 class CheckingSource(Protocol):
     """``Source`` that can check splits from the store before it reads what they name."""
 
@@ -84,6 +103,21 @@ def check_split(source: object, split: bytes) -> None:
 def look_every_ns(source: object) -> int:
     """Returns the interval in which a source looks for new splits, in nanoseconds; 0 for never."""
     return source.look_every_ns if isinstance(source, WatchedSource) else 0
+
+
+class MalformedRecord(NamedTuple):
+    """Record whose bytes a source cannot decode. ``record`` is what the error output of the job gets."""
+
+    record: Any
+    error: Exception
+
+
+class PartlyMalformed(list[Any]):
+    """Records of a ``read`` or ``decode``, some of which are a ``MalformedRecord``.
+
+    Its source has the attribute ``routes_malformed = True``. Such a record goes to the error output of the job; without
+    one it fails the job.
+    """
 
 
 class SplitReader(Protocol[AnyRecord]):

@@ -18,6 +18,7 @@ from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (
+    PartlyMalformed,
     RecordBatch,
     Source,
     SplitReader,
@@ -293,8 +294,12 @@ class SourceHead(Operator):
             self.out.columns(batch)
         elif self._is_columnar:
             raise NotColumnar(self._step, type(batch).__qualname__)
-        else:
-            self.out.rows(batch.to_pylist() if is_columns else batch)
+        elif is_columns:
+            self.out.rows(batch.to_pylist())
+        elif type(batch) is not PartlyMalformed:
+            self.out.rows(batch)
+        elif rows := self.guard.decoded(batch):
+            self.out.rows(rows)
 
     def close(self) -> None:
         for split in self._splits.values():
@@ -321,12 +326,14 @@ def _size_of(chunk: Any) -> int:
 def _cut(chunk: Any, start: int, count: int) -> Any:
     if hasattr(chunk, "num_rows"):
         return chunk.slice(start, count)
-    return list(chunk[start : start + count])
+    rows = list(chunk[start : start + count])
+    return PartlyMalformed(rows) if type(chunk) is PartlyMalformed else rows
 
 
 def _joined(parts: list[RecordBatch | list[Any]]) -> Any:
     if not any(hasattr(part, "num_rows") for part in parts):
-        return list(chain.from_iterable(parts))  # type: ignore[arg-type]
+        rows = list(chain.from_iterable(parts))  # type: ignore[arg-type]
+        return PartlyMalformed(rows) if any(type(part) is PartlyMalformed for part in parts) else rows
     import pyarrow  # loaded only if there are columns
 
     return pyarrow.Table.from_batches(parts).combine_chunks().to_batches()[0]

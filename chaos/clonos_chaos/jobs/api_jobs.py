@@ -135,7 +135,7 @@ def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) 
 
 @register
 class Parity(IntEnum):
-    """Parity of an offset, as a part of keys."""
+    """Parity of a key, as a part of it."""
 
     EVEN = 0
     ODD = 1
@@ -262,11 +262,11 @@ def _key(row: Row) -> int:
 
 def _instant_key(row: Row) -> datetime:
     """Returns an instant, in a zone that differs between rows with the same key."""
-    return datetime.fromtimestamp(1_700_000_000 + row[0] % KEYS, timezone(timedelta(hours=row[0] % 3)))
+    return datetime.fromtimestamp(1_700_000_000 + _key(row), timezone(timedelta(hours=row[0] % 3)))
 
 
 def _member_key(row: Row) -> tuple[Parity, int]:
-    return Parity(row[0] % 2), row[0] % KEYS
+    return Parity(_key(row) % 2), _key(row)
 
 
 KEY_FUNCTIONS: Final[tuple[Callable[[Row], Any], ...]] = (_key, _instant_key, _member_key)

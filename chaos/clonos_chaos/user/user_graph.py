@@ -121,7 +121,8 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
 def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]) -> Source[Any]:
     if records is not None:
         kind = ColumnList if step.emits_columns else ValueList
-        return kind(records[: limits[step.name]], batch=None, splits=None)
+        ordered = getattr(step.source, "ordered", None)
+        return kind(records[: limits[step.name]], batch=None, splits=None, ordered=ordered)
     if isinstance(step.source, PushSource):
         raise JobError(
             f"the source {step.name} cannot be re-read, and a simulated world has no producer for it:"

@@ -23,6 +23,7 @@ from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
+    OrderedFiles,
     check_split,
     check_unchanged,
     decode_split,
@@ -46,7 +47,7 @@ BATCH_ROWS = 65_536
 MARK_BYTES = 8
 
 
-class ParquetFiles(FileSink):
+class ParquetFiles(OrderedFiles, FileSink):
     """Parquet: as a source, files by path, folder or pattern, and ``columns``; as a sink, one folder and ``schema``."""
 
     is_columnar = True
@@ -59,6 +60,7 @@ class ParquetFiles(FileSink):
         schema: Any,
         look_every_ns: int = 0,
         single: bool = False,
+        ordered: bool | None = None,
     ) -> None:
         super().__init__(CONNECTOR, paths, single=single)
         if not paths:
@@ -66,9 +68,11 @@ class ParquetFiles(FileSink):
         self.columns = None if columns is None else list(columns)
         self.schema = schema
         self.look_every_ns = look_every_ns
+        self.patterns = self.paths
+        self.ordered = ordered
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns the row groups of the files that exist now.
+        """Returns the row groups of the files that exist now, or whole files.
 
         Raises: ConnectorMisused: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
         is unusable.
@@ -78,7 +82,7 @@ class ParquetFiles(FileSink):
         return self._splits_of(self._paths())
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the row groups of files that have appeared since."""
+        """Returns the splits of files that have appeared since."""
         return self._splits_of(new_files(self._paths(), known, index, parallelism))
 
     def check_split(self, split: bytes) -> None:
@@ -97,10 +101,17 @@ class ParquetFiles(FileSink):
                 groups = [g for g in range(file.num_row_groups) if file.metadata.row_group(g).num_rows]
                 columns = schema.names
             self._check_columns(path, columns)
-            for group in groups:
-                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, group, group + 1)
+            cuts = [(group, group + 1) for group in groups]
+            if self.ordered and groups:
+                cuts = [(groups[0], groups[-1] + 1)]
+            for begin, end in cuts:
+                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, begin, end)
                 splits.append(encode_split(split))
         return splits
+
+    def can_cut(self, split: FileSplit) -> bool:
+        """Returns whether the file has more than one row group."""
+        return split.end - split.begin > 1
 
     def reader(self) -> ParquetReader:
         """Creates a reader of record batches."""
@@ -122,7 +133,7 @@ class ParquetFiles(FileSink):
 
 
 class ParquetReader:
-    """Reader of one row group, batch by batch. A mark is the number of rows of the group that were read."""
+    """Reader of the row groups of a split, batch by batch. A mark is the number of their rows that were read."""
 
     def __init__(self, columns: list[str] | None, *, batch_rows: int = BATCH_ROWS) -> None:
         self._columns = columns
@@ -148,13 +159,17 @@ class ParquetReader:
         self._split = part
         with _reading(part.path):
             self._file = open_file(part.path)
-        if part.begin >= self._file.num_row_groups:
+        if not part.begin < part.end <= self._file.num_row_groups:
             raise SplitMalformed("split of a file", split, f"{part.path} has {self._file.num_row_groups} row groups")
-        self._batches = self._file.iter_batches(
-            batch_size=self._batch_rows, row_groups=[part.begin], columns=self._columns, use_threads=False
-        )
-        self._batch, self._next, self._rows = None, 0, 0
         wanted = 0 if mark is None else int.from_bytes(mark, "big")
+        groups = list(range(part.begin, part.end))
+        self._batch, self._next, self._rows = None, 0, 0
+        while len(groups) > 1 and self._rows + (rows := self._file.metadata.row_group(groups[0]).num_rows) <= wanted:
+            self._rows += rows
+            groups.pop(0)
+        self._batches = self._file.iter_batches(
+            batch_size=self._batch_rows, row_groups=groups, columns=self._columns, use_threads=False
+        )
         while self._rows < wanted and self._load():
             taken = min(wanted - self._rows, self._batch.num_rows)
             self._next, self._rows = taken, self._rows + taken

@@ -63,7 +63,7 @@ class OutputChannels:
     def grown(self, log: LogId) -> None:
         """Marks a log that has grown: it travels with what is sent next."""
         for sender in self._sharers.get(log, ()):
-            sender.mark(log)
+            sender.dirty[log] = None
 
     def receive(self, handshake: ChannelHandshake) -> ChannelSender | None:
         """Returns the sender that a handshake is for; keeps what comes before the channels are open."""

@@ -104,11 +104,12 @@ class ChannelReceiver:
         """Brings the credit up to date; returns whether it has grown enough for a handshake at once."""
         session_bytes, announced_bytes = self.session_bytes, self.announced_credit_bytes
         granted_bytes = self.granted_bytes
-        free_bytes = self.window_bytes_max
-        if self.next_seq >= self.needed_seq:
-            free_bytes = self.window_bytes - self.queued_bytes
-        if free_bytes > 0 and session_bytes + free_bytes > granted_bytes:
-            self.granted_bytes = granted_bytes = session_bytes + free_bytes
+        free_bytes = self.window_bytes - self.queued_bytes
+        if self.next_seq < self.needed_seq:
+            free_bytes = self.window_bytes_max
+        up_to_bytes = session_bytes + free_bytes if free_bytes > 0 else session_bytes  # all that has come is granted
+        if up_to_bytes > granted_bytes:
+            self.granted_bytes = granted_bytes = up_to_bytes
         starved = announced_bytes <= session_bytes < granted_bytes
         return starved or granted_bytes - announced_bytes >= self.window_bytes // 4
 

@@ -66,10 +66,6 @@ class ChannelSender:
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
 
-    def mark(self, log: LogId) -> None:
-        """Marks a shared log that has grown: it travels with the next message."""
-        self.dirty[log] = None
-
     def apply_view(self, receiver: Incarnation) -> None:
         """Takes over the receiver's incarnation that a view names: ends the session of an earlier one, whose high-water
         mark stands until the successor has sent its own."""

@@ -65,7 +65,7 @@ class DeleteObjects:
 class Alarm:
     """Report a problem to the operator, with its numbers. The job goes on.
 
-    ``is_routine``: a recovery follows, whose report says how it ended.
+    ``is_routine``: another report follows or was made, which says more.
     """
 
     text: str

@@ -286,7 +286,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     state.postponed_ns = None
     if state.over_soft_limit and not pending:
         names = ", ".join(state.describe_slot(slot) for slot in state.over_soft_limit)
-        state.emit(Alarm(f"above a soft limit: {names}. Sources pause, and a checkpoint begins"))
+        state.emit(Alarm(f"above a soft limit: {names}. Sources pause, and a checkpoint begins", is_routine=True))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))

@@ -11,7 +11,7 @@ from typing import Final
 USER_FRAMES_MAX: Final = 3
 LINE_CHARACTERS_MAX: Final = 160
 
-LIBRARY: Final = ("clonos", "clonos_services", "clonos_standby")
+LIBRARY: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
 """Packages whose frames are not the user's."""
 
 INSTALLED: Final = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})

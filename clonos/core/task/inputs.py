@@ -105,6 +105,9 @@ class InputQueue:
         if head.kind.is_control:
             self._drop(head)
             return head.kind, head.checkpoint
+        if head.left == count:
+            self._drop(head)
+            return head.kind, head.take(count)
         parts = []
         missing = count
         while missing:

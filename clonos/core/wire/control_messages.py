@@ -97,6 +97,10 @@ PRINTED: Final = "print"
 """Name in place of a logger's for a line that user code printed."""
 
 
+ONCE_PER_STEP: Final = "clonos.job.step."
+"""Beginning of the name of a logger, before the name of a step, whose first line of all its tasks is logged."""
+
+
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     """Slot to the coordinator's process: a line that the runtime or user code logged or printed.
 

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
+from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.timestamps import from_instant
-
-logger = logging.getLogger("clonos.job")
 
 TOLERANCE_NS: Final = 1_000_000
 """Age up to which an instant is not in the past: datetimes and floats are coarser than the clock."""
@@ -27,7 +26,10 @@ UNITS: Final = (1, 1_000, 1_000_000, 1_000_000_000)
 
 
 class PastTimers:
-    """Lookout of one step for timers in the past; warns once in its life, and not in a replay."""
+    """Lookout of one step for timers in the past; warns once in its life, and not in a replay.
+
+    The driver logs the warning of one task only.
+    """
 
     __slots__ = ("_step", "_recorder", "_record", "_has_warned", "is_firing")
 
@@ -47,11 +49,13 @@ class PastTimers:
         age_ns = self._recorder.instant_ns(False) - instant_ns
         if age_ns > TOLERANCE_NS and not self._has_warned and self._recorder.live:
             self._has_warned = True
-            logger.warning("%s", _text(self._step, from_instant(instant_ns), age_ns, self._record()))
+            logging.getLogger(f"{ONCE_PER_STEP}{self._step}").warning(
+                "%s", _text(self._step, from_instant(instant_ns), age_ns, self._record())
+            )
 
 
 def _text(step: str, instant: datetime, age_ns: int, record: Any) -> str:
-    age = timedelta(microseconds=age_ns // 1_000)
+    age = timedelta(seconds=age_ns // 1_000_000_000)
     text = f"the step {step} set a timer for {instant.isoformat()}, {age} ago, so it fires at once."
     if any(abs(found - instant) <= NEAR for found in _times_in(record)):
         return (

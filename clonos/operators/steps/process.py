@@ -18,7 +18,7 @@ from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
 from clonos.operators.steps.past_timers import PastTimers
-from clonos.operators.steps.results import emit_yielded
+from clonos.operators.steps.results import emit_yielded, returns_nothing
 from clonos.operators.timestamps import from_instant, to_instant
 from clonos.operators.user_errors import RAISED
 
@@ -120,6 +120,7 @@ class Process(Operator):
         self._timers = Timers(f"{self._step}/{TIMERS_NAME}", scope.state)
         self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
         self._context: Context[Any, Any] = Context(self._step, scope.state, self._timers, self._past_timers)
+        self._returns_nothing = returns_nothing(self._function.process)
         self._is_open = True
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
@@ -141,6 +142,9 @@ class Process(Operator):
         self._records = records
         context, process = self._context, self._function.process
         if not self.guard.routes:
+            if self._returns_nothing:
+                for context.key, value in records:
+                    process(value, context)
             for context.key, value in records:
                 if (returned := process(value, context)) is not None:
                     emit_yielded("process", returned, context.emit)

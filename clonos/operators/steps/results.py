@@ -6,8 +6,10 @@ the same mistake at the same record.
 
 from __future__ import annotations
 
+import dis
+import inspect
 from collections.abc import Callable, Generator
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType
 from typing import Any, Final
 
 from clonos.core.model.errors import JobError
@@ -17,6 +19,9 @@ NEVER_RESULTS: Final[frozenset[type]] = frozenset({GeneratorType, CoroutineType,
 
 ONE_RECORD: Final[dict[type, str]] = {str: "characters", bytes: "bytes", dict: "keys"}
 """Iterables that are one record each, and their items, which are hardly ever meant as results."""
+
+CALLED_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of the code of functions whose call returns an object that has not run yet."""
 
 USE_FLAT_MAP: Final = "Use flat_map, which gives every item that the function yields."
 USE_RETURN: Final = "Return the result instead of yielding it."
@@ -86,6 +91,23 @@ def checked_items(items: Any) -> Any:
     if cls in NEVER_RESULTS and cls is not GeneratorType:
         raise refusal("flat_map", items)
     return items
+
+
+def returns_nothing(function: Any) -> bool:
+    """Returns whether the code of a function shows that it returns None only, so that no call of it needs a check."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_flags & CALLED_LATER:
+        return False
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return False
+        if instruction.opname == "RETURN_VALUE":
+            is_none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+            if not is_none or instruction.is_jump_target:
+                return False
+        before = instruction
+    return True
 
 
 def emit_yielded(method: str, returned: Any, emit: Callable[[Any], None]) -> None:

@@ -47,7 +47,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
-from clonos.core.wire.control_messages import PRINTED, Logged, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
 from clonos.io.net.binding import Binding
@@ -145,6 +145,7 @@ class Driver:
         self._alarms = RateLimitedLog(logger, ALARMS_MAX)
         self._slots_log = RateLimitedLog(logger, LINES_OF_SLOT_MAX)
         self._printed = RateLimitedLog(logger, PRINTED_OF_TASK_MAX)
+        self._steps_to_warn_of = {node.step for vertex in plan.image.vertices for node in vertex.nodes}
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
@@ -278,6 +279,11 @@ class Driver:
         if message.logger == PRINTED:
             self._printed.log(f"printed lines of {writer}", message.level, f"[{writer}] {message.text}", PRINTED_LINES)
             return
+        if message.logger.startswith(ONCE_PER_STEP):  # each of its tasks may have sent the warning
+            step = message.logger.removeprefix(ONCE_PER_STEP)
+            if step not in self._steps_to_warn_of:
+                return
+            self._steps_to_warn_of.remove(step)
         level = min(message.level, logging.CRITICAL)
         self._slots_log.log(f"lines of {writer}", level, f"{writer}: {message.text}", _logger_of(message.logger))
 

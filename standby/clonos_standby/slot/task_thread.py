@@ -68,6 +68,7 @@ class TaskThread:
         self._announced = Event()
         self._replicated_bytes = -1
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
+        self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
@@ -188,10 +189,6 @@ class TaskThread:
         self.output_budget.spend(emission.cost_bytes)
         self._inbox.put(self._handle, StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_space()
-
-    def budget_bytes(self) -> int:
-        """Returns the bytes that the next step may produce."""
-        return self.output_budget.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Requests credit up to ``next_seq``."""

@@ -157,7 +157,7 @@ def test_dev_previews_the_output_and_starts_again_when_the_file_changes(terminal
     terminal.wait_for(lambda: "waiting for a change" in terminal.errors(), process)
     assert "[map/0] preview sink: {'first': 2}" in terminal.errors()
     terminal.write("from clonos import Job, nothing_of_this_name\n")
-    terminal.wait_for(lambda: "cannot import name 'nothing_of_this_name'" in terminal.errors(), process)
+    terminal.wait_for(lambda: "clonos has no nothing_of_this_name" in terminal.errors(), process)
     terminal.write(PREVIEWED.replace("first", "second"))
     process.communicate(timeout=LIMIT_S)
     assert process.returncode == ENDED

@@ -173,6 +173,8 @@ def test_a_driver_that_resumes_from_an_earlier_checkpoint_withdraws_later_rows(t
     left = len(typed.stored())
     errors = typed.end(left + 300 - left % 3, "--resume", "--checkpoint", str(before))
     typed.check(left + 300 - left % 3)
+    committed_names = [os.path.basename(part.path) for part in files.committed(tmp_path / "output")]
+    assert sorted(os.listdir(tmp_path / "output")) == sorted(committed_names)
     assert "cannot be withdrawn" not in errors
     assert "had left before the rollback" not in errors
     assert withdrawn(errors, "drawn") > 0

@@ -1,5 +1,7 @@
 """``values``: a list distributed over splits, readable from any mark."""
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,4 +40,4 @@ def test_a_resume_with_other_values_is_refused() -> None:
 @pytest.mark.parametrize("option", ["batch", "splits"])
 def test_a_number_below_one_is_refused(option: str) -> None:
     with pytest.raises(ConnectorMisused, match=option):
-        values([1], **{option: 0})
+        values([1], **{option: cast(Any, 0)})

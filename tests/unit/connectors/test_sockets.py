@@ -120,11 +120,6 @@ def test_only_line_ends_are_removed() -> None:
     ]
 
 
-def test_undecodable_bytes_are_refused() -> None:
-    with pytest.raises(SocketLineMalformed, match="encoding="):
-        sockets.lines("localhost", 1).decode([b"\xff\n"])
-
-
 @pytest.mark.parametrize("port", [0, 65_536])
 def test_an_invalid_port_is_refused(port: int) -> None:
     with pytest.raises(ConnectorMisused, match="from 1 to 65535"):

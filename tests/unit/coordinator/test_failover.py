@@ -28,6 +28,17 @@ def test_a_dead_task_restarts_in_its_standbys_slot_from_the_completed_checkpoint
     assert not after.is_fresh
 
 
+def test_a_task_recovers_in_its_slot_and_waits_without_one() -> None:
+    harness = CoordinatorHarness(chain_plan(1), Options(standbys=1))
+    harness.form("ab", slots=2)
+    harness.tick(300)
+    sink = TaskId(2)
+    harness.do(SlotGone(harness.of(sink).hosting_slot, "killed"))
+    assert build_status("id", False, (), harness.coordinator).tasks[sink].phase is TaskPhase.RECOVERING
+    harness.do(SlotGone(harness.of(sink).hosting_slot, "killed"))
+    assert build_status("id", False, (), harness.coordinator).tasks[sink].phase is TaskPhase.WAITING
+
+
 def test_all_other_tasks_keep_incarnation_slot_and_restored_checkpoint() -> None:
     harness = live_chain()
     harness.complete(1)

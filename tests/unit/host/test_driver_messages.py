@@ -13,7 +13,7 @@ import pytest
 from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.wire.control_messages import PRINTED, Hold, Logged, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Hold, Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.io.process.slot_provider import SlotEnded
 from clonos_standby.driver.driver import Driver, Progress
@@ -99,6 +99,16 @@ def test_a_printed_line_appears_on_standard_error_with_its_task(
 def test_a_log_line_of_a_task_names_the_task(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     driver.on_message(SLOT, Logged(SLOT, logging.WARNING, "clonos.job", "banned word='x'", "ask/0"), b"")
     assert caplog.messages == ["ask/0: banned word='x'"]
+
+
+def test_a_warning_about_a_step_is_logged_once_although_each_of_its_tasks_sends_it(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = driver._plan.image.vertices[0].nodes[0].step
+    for task in (f"{step}/0", f"{step}/1"):
+        driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}{step}", "fires at once", task), b"")
+    driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}unknown", "fires at once"), b"")
+    assert caplog.messages == [f"{step}/0: fires at once"]
 
 
 def test_a_message_type_that_slots_do_not_send_is_malformed_before_it_reaches_the_coordinator(driver: Driver) -> None:

@@ -275,6 +275,20 @@ def test_functions_that_a_replay_repeats_are_not_warned_of() -> None:
     assert "changes the list SEEN" in warning(lambda record: SEEN.append(record), "map_async")
 
 
+class Lazy(ModuleType):
+    """A module that raises when one of its names is looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+LAZY = Lazy("lazy")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_does_not_stop_the_job() -> None:
+    assert warning(lambda record: LAZY.anything(record)) == ""
+
+
 def test_a_function_is_warned_of_once_and_on_the_logger_of_the_check(caplog: pytest.LogCaptureFixture) -> None:
     def clocked(record: Any) -> Any:
         return time.time()

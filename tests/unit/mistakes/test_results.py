@@ -12,6 +12,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import GraphRefused
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values import ValueUnsupported
+from clonos.operators.steps.results import returns_nothing
 from tests.unit.operators.driver import Given, Outbox, run
 
 
@@ -214,6 +215,36 @@ def test_a_mistake_that_only_a_result_shows_is_refused_at_the_first_result(step:
     message = failed(step)
     assert sentence in message
     assert len(message.splitlines()) == 1
+
+
+def returns_in_a_branch(value: Any, context: Any) -> Any:
+    if value:
+        return value
+    return None
+
+
+def returns_nothing_in_two_places(value: Any, context: Any) -> None:
+    if value:
+        return
+    context.emit(value)
+
+
+def yields(value: Any, context: Any) -> Any:
+    yield value
+
+
+def test_only_a_function_that_shows_that_it_returns_none_runs_without_a_check() -> None:
+    assert returns_nothing(lambda value, context: None)
+    assert returns_nothing(returns_nothing_in_two_places)
+    may_return: list[Any] = [
+        lambda value, context: value or None,
+        lambda value, context: None if value else value,
+        lambda value, context: value and context.emit(value),
+        returns_in_a_branch,
+        yields,
+        len,
+    ]
+    assert not any(map(returns_nothing, may_return))
 
 
 def test_functions_without_a_mistake_give_the_same_as_before() -> None:

@@ -42,7 +42,7 @@ def warnings_of(
     with caplog.at_level(logging.WARNING):
         run = Run(graph.compile(Options(), parallelism=1), clock=clock)
         run.finish()
-    return [record.getMessage() for record in caplog.records if record.name == "clonos.job"]
+    return [record.getMessage() for record in caplog.records if record.name == "clonos.job.step.remind"]
 
 
 @pytest.mark.parametrize("number", [5, 0, 0.5, 86_400, -5, 10**8])

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.core.values import ValueBeyondLimit, register
+from clonos.core.values.column_keys import ColumnKeys, keys_of
 from clonos.core.values.key_encoding import KeyUnsupported, decode_key, encode_key
 from clonos.core.values.keys import (
     Router,
@@ -133,6 +135,16 @@ def test_two_instants_of_a_repeated_hour_are_two_keys_although_python_calls_them
     assert first == second
     assert encode_key(first) != encode_key(second)
     assert len({*state_keys([first, second])}) == 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+02:00", *([ZONES[0].key] if ZONES else [])])
+def test_the_instants_of_a_column_are_the_keys_of_rows(zone: str) -> None:
+    first = datetime.datetime(2024, 10, 27, 0, 30, tzinfo=datetime.UTC)
+    second = first + datetime.timedelta(hours=1)  # the same wall time in Berlin
+    found = keys_of(pyarrow.array([first, second, first], pyarrow.timestamp("us", zone)))
+    assert isinstance(found, ColumnKeys)
+    assert same(found.stored, [first, second])
+    assert state_keys(found.tolist()) == [first, second, first]
 
 
 @pytest.mark.parametrize(

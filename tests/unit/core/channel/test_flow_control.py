@@ -121,3 +121,14 @@ def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
     rows.finish_step(1, rows.pace.begin())
     assert rows.pace.is_columnar
+
+
+def test_bytes_that_arrive_beyond_the_credit_count_as_granted_until_there_is_room_again() -> None:
+    receiver = ChannelReceiver(CHANNEL, 0, 0, MAX_BYTES)
+    receiver.grant()
+    receiver.announced_credit_bytes = receiver.granted_bytes
+    receiver.session_bytes = receiver.queued_bytes = (
+        receiver.granted_bytes + WINDOW_BYTES_FIRST // 2
+    )  # one batch too large
+    assert receiver.grant()
+    assert receiver.granted_bytes == receiver.session_bytes
