@@ -42,7 +42,7 @@ class Archive:
             if Path(staged).exists():  # otherwise an earlier call has renamed it
                 os.rename(staged, self.folder / name)
 
-    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         later = {file: int(file.name[:8]) for file in self.folder.glob("*.gz") if int(file.name[:8]) > checkpoint}
         for file in later:
             file.unlink()

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from clonos.api.windows import duration_ns
-from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, withdraw
+from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
 from clonos.connectors.filesystem.csv_files import CsvFiles
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
@@ -26,7 +26,7 @@ from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 if TYPE_CHECKING:
     from clonos.connectors.filesystem.parquet_files import ParquetFiles
 
-__all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "withdraw", "CommittedPart"]
+__all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "roll_back", "CommittedPart"]
 
 Path = str | os.PathLike[str]
 Duration = str | float | timedelta

@@ -169,7 +169,7 @@ class Start:
             elif self._run.overwrite or self._replaces:
                 logger.warning("the output of %s cannot be overwritten: existing rows stay", name)
             if self.is_resume:
-                _withdraw(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
+                _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
     def outputs(self) -> list[str]:
         """Returns where the output of the job is, as far as its sinks are folders."""
@@ -266,11 +266,11 @@ def _transactional_sinks(image: JobImage) -> Iterator[Any]:
     return (sink for _, sink in _sinks(image) if isinstance(sink, TransactionalSink))
 
 
-def _withdraw(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
+def _roll_back(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
     if not isinstance(sink, RollbackSink):
-        if is_going_back and not getattr(sink, "is_withdrawing", False):
+        if is_going_back and not getattr(sink, "can_roll_back", False):
             logger.warning("the output of %s after checkpoint %d cannot be withdrawn: it stays", name, checkpoint)
         return
-    taken = sink.withdraw(job_id, checkpoint)
+    taken = sink.roll_back(job_id, checkpoint)
     if taken:
         logger.warning("the output of %s was withdrawn for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

@@ -217,7 +217,7 @@ class TransactionalSink(Protocol):
 class RollbackSink(Protocol):
     """``TransactionalSink`` that can remove what it has committed, for ``--resume --checkpoint N``."""
 
-    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``, in the driver; returns the numbers of those checkpoints.
 
         May be repeated with equal arguments.
@@ -274,7 +274,7 @@ class WriterIdentity(NamedTuple):
 class ImmediateSink(Protocol):
     """Sink that writes each row as soon as its causes are replicated; repeated rows are dropped by their number.
 
-    If its external system withdraws rows at a registration, the sink has the attribute ``is_withdrawing = True``.
+    If its external system withdraws rows at a registration, the sink has the attribute ``can_roll_back = True``.
     """
 
     def immediate_writer(self) -> ImmediateWriter:

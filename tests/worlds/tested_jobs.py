@@ -179,7 +179,7 @@ class TableConnection:
 class WithdrawingTable(Table):
     """Says nothing of what it has taken back, for nothing of it is left."""
 
-    is_withdrawing = True
+    can_roll_back = True
 
     def immediate_writer(self) -> TableConnection:
         return WithdrawingConnection(self)
@@ -230,7 +230,7 @@ class LeavingConnection(WithdrawingConnection):
 class BoastingTable(Table):
     """Says that it withdraws, and when it is registered what it has left."""
 
-    is_withdrawing = True
+    can_roll_back = True
 
 
 class CarelessTable(Table):

@@ -71,14 +71,14 @@ def read_committed(path: Path) -> Iterator[Any]:
             raise OutputCorrupt(part.path, f"{part.rows} rows", f"{rows} rows")
 
 
-def withdraw(path: Path, job_id: str, checkpoint: int) -> list[int]:
+def roll_back(path: Path, job_id: str, checkpoint: int) -> list[int]:
     """Removes the output that the job committed after ``checkpoint``; returns those checkpoints, latest first.
 
     Raises:
         InputMissing: there is no such output.
         OutputTaken: the output belongs to another job.
     """
-    return OutputFolder(_existing(path)).withdraw(job_id, checkpoint)
+    return OutputFolder(_existing(path)).roll_back(job_id, checkpoint)
 
 
 def _existing(path: Path) -> str:

@@ -101,9 +101,9 @@ class FileSink:
         finally:
             file.discard()
 
-    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of the removed checkpoints."""
-        return OutputFolder(self.folder()).withdraw(job_id, checkpoint)
+        return OutputFolder(self.folder()).roll_back(job_id, checkpoint)
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:

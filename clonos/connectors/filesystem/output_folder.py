@@ -9,7 +9,7 @@
 
 A commit renames the parts of a durable checkpoint into the output folder and then creates the manifest, atomically. So
 all rows in the output folder are committed, and a manifest names only files that are there. The resume of the job
-repeats a commit that was interrupted. Only ``withdraw`` and a start with overwrite remove what a manifest names. A part
+repeats a commit that was interrupted. Only ``roll_back`` and overwriting remove what a manifest names. A part
 file that no manifest names may still be committed, until a checkpoint at or after its own is.
 """
 
@@ -158,7 +158,7 @@ class OutputFolder:
             for part in manifest.parts
         ]
 
-    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of those checkpoints, latest first.
 
         The manifests show the output of some checkpoint at every moment.

@@ -34,7 +34,7 @@ class TableSink:
     """
 
     connector = "dbapi"
-    is_withdrawing = True
+    can_roll_back = True
 
     def __init__(
         self,

@@ -269,7 +269,7 @@ def _outputs() -> list[Target]:
         (state / MANIFESTS / "owner").write_bytes(owner)
         for each in files.committed(folder):
             assert Path(os.path.normpath(each.path)).parent in (folder, state / PARTS), each.path
-        files.withdraw(folder, "job-1", 2)
+        files.roll_back(folder, "job-1", 2)
         assert foreign.exists()
         for made in (part, csv):
             (folder / made.name).write_bytes(b'{"a": 1}')

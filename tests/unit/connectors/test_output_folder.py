@@ -237,14 +237,14 @@ def test_a_withdrawal_removes_the_output_after_a_checkpoint(sink: JsonFiles) -> 
     for checkpoint in (1, 2, 5, 6):
         sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, [checkpoint])])
     part_of(sink, 7, ["prepared"])
-    assert files.withdraw(sink.folder(), JOB, 2) == [6, 5]
+    assert files.roll_back(sink.folder(), JOB, 2) == [6, 5]
     assert shown(sink) == [1, 2]
     assert prepared(sink) == []
     assert visible(sink) == [a_part(1), a_part(2)]
     sink.commit(JOB, 8, [part_of(sink, 8, [8], incarnation=2)])
     assert shown(sink) == [1, 2, 8]
     with pytest.raises(OutputTaken):
-        files.withdraw(sink.folder(), "other-1", 0)
+        files.roll_back(sink.folder(), "other-1", 0)
 
 
 def test_a_part_that_the_driver_does_not_find_is_not_made_visible(sink: JsonFiles) -> None:
@@ -311,7 +311,7 @@ def test_a_manifest_that_names_parts_of_another_folder_is_refused(sink: JsonFile
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
     manifest = manifest_path(sink)
     manifest.write_bytes(manifest.read_bytes().replace(b"part-0000000001", b"../../part-0000000001"))
-    for look in (shown, lambda sink: read_all(files.jsonl(sink.folder())), lambda sink: sink.withdraw(JOB, 1)):
+    for look in (shown, lambda sink: read_all(files.jsonl(sink.folder())), lambda sink: sink.roll_back(JOB, 1)):
         with pytest.raises(OutputCorrupt, match="matching regex"):
             look(sink)
 

@@ -151,7 +151,7 @@ def test_a_commit_that_dies_between_two_renames_is_completed_by_the_resumed_job(
     running.living.close()
     again = SINKS["parquet"](running.folder)
     again.prepare_output(JOB, resume=True, overwrite=False)
-    again.withdraw(JOB, 3)
+    again.roll_back(JOB, 3)
     again.commit(JOB, 3, running.newest)
     assert sorted(pandas.read_parquet(running.folder)["word"]) == [1, 2, 3, 4, 5, 6]
     assert [row["word"] for row in files.read_committed(running.folder)] == [1, 2, 3, 4, 5, 6]
@@ -171,7 +171,7 @@ def test_going_back_removes_visible_parts_of_a_later_checkpoint_even_of_an_inter
             running.sink.commit(JOB, 3, running.newest)
     again = SINKS["parquet"](running.folder)
     again.prepare_output(JOB, resume=True, overwrite=False)
-    again.withdraw(JOB, 1)
+    again.roll_back(JOB, 1)
     assert sorted(pandas.read_parquet(running.folder)["word"]) == [1, 2]
 
 
@@ -193,11 +193,11 @@ def test_going_back_that_dies_is_completed_by_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", counted)
         with pytest.raises(Dies):
-            running.sink.withdraw(JOB, 1)
+            running.sink.roll_back(JOB, 1)
     assert [row["word"] for row in files.read_committed(running.folder)] in ([1, 2], [1, 2, 3], [1, 2, 3, 4, 5, 6])
     again = SINKS["parquet"](running.folder)
     again.prepare_output(JOB, resume=True, overwrite=False)
-    again.withdraw(JOB, 1)
+    again.roll_back(JOB, 1)
     assert sorted(pandas.read_parquet(running.folder)["word"]) == [1, 2]
 
 

@@ -102,7 +102,7 @@ def test_going_back_removes_the_file(tmp_path: Path) -> None:
     for checkpoint in (1, 2):
         sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, [checkpoint])])
     sink.finish_output(JOB)
-    sink.withdraw(JOB, 1)
+    sink.roll_back(JOB, 1)
     assert not path.exists()
     sink.finish_output(JOB)
     assert path.read_text() == "1\n"

@@ -225,5 +225,5 @@ def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path:
     crash_test(make_job, seeds=SEEDS, check=check)
     folder = next(each for each in folders if len(list(each.glob("*.gz"))) > 1)
     checkpoints = sorted({int(file.name[:8]) for file in folder.glob("*.gz")})
-    assert recipe.Archive(str(folder)).withdraw("job", checkpoints[0]) == checkpoints[1:]
+    assert recipe.Archive(str(folder)).roll_back("job", checkpoints[0]) == checkpoints[1:]
     assert {int(file.name[:8]) for file in folder.glob("*.gz")} == set(checkpoints[:1])
