@@ -38,7 +38,7 @@ from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
     TransactionalSink,
-    look_every_ns,
+    discovery_interval_ns,
 )
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
@@ -135,7 +135,7 @@ class _Compiler:
                 has_effects=vertex.immediate_sink is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
-                is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
+                is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
             )

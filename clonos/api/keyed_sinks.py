@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import GraphRefused
-from clonos.operators.connector_contract import KeyedSink, keyed_sink, look_every_ns
+from clonos.operators.connector_contract import KeyedSink, discovery_interval_ns, keyed_sink
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
@@ -37,7 +37,7 @@ def check_single_file(name: str, sink: object, steps: Sequence[Step]) -> None:
 
     Raises: GraphRefused: a source watches for new files.
     """
-    endless = next((step.name for step in steps if look_every_ns(step.source)), None)
+    endless = next((step.name for step in steps if discovery_interval_ns(step.source)), None)
     if endless is not None and getattr(sink, "is_single_file", False):
         raise GraphRefused(
             name,

@@ -104,7 +104,7 @@ def lines(
         with_position=with_position,
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
-        look_every_ns=_look_every_ns(watch),
+        discovery_interval_ns=_discovery_interval_ns(watch),
         ordered=ordered,
     )
 
@@ -131,7 +131,7 @@ def jsonl(
         paths_of(path),
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
-        look_every_ns=_look_every_ns(watch),
+        discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
         ordered=ordered,
     )
@@ -178,11 +178,11 @@ def parquet(
         paths_of(path),
         columns=columns,
         schema=schema,
-        look_every_ns=_look_every_ns(watch),
+        discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
         ordered=ordered,
     )
 
 
-def _look_every_ns(watch: Duration | None) -> int:
+def _discovery_interval_ns(watch: Duration | None) -> int:
     return 0 if watch is None else duration_ns(watch)

@@ -51,10 +51,10 @@ class Source(Protocol[AnyRecord]):
 class WatchedSource(Protocol):
     """``Source`` that finds new splits while the job runs. Such a job runs until it is stopped.
 
-    ``look_every_ns`` is the interval of the search in nanoseconds; 0 makes it an ordinary source.
+    ``discovery_interval_ns`` is the interval of the search in nanoseconds; 0 makes it an ordinary source.
     """
 
-    look_every_ns: int
+    discovery_interval_ns: int
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the splits that are not in ``known`` and belong to task ``index`` of ``parallelism``, in the slot.
@@ -100,9 +100,9 @@ def check_split(source: object, split: bytes) -> None:
         source.check_split(split)
 
 
-def look_every_ns(source: object) -> int:
+def discovery_interval_ns(source: object) -> int:
     """Returns the interval in which a source looks for new splits, in nanoseconds; 0 for never."""
-    return source.look_every_ns if isinstance(source, WatchedSource) else 0
+    return source.discovery_interval_ns if isinstance(source, WatchedSource) else 0
 
 
 class MalformedRecord(NamedTuple):

@@ -24,7 +24,7 @@ from clonos.operators.connector_contract import (
     SplitReader,
     WatchedSource,
     check_split,
-    look_every_ns,
+    discovery_interval_ns,
 )
 from clonos.operators.operator import Operator, Scope
 
@@ -195,7 +195,7 @@ class SourceHead(Operator):
         self._all_splits = splits
         self._is_columnar = is_columnar
         self._splits: dict[int, OpenSplit] = {}
-        self._look_every_ns = look_every_ns(source)
+        self._discovery_interval_ns = discovery_interval_ns(source)
         self._look_ns = 0  # time of the next search for new splits
         self._found: list[bytes] = []
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
@@ -240,7 +240,7 @@ class SourceHead(Operator):
         """
         if now_ns < self._look_ns:
             return b""
-        self._look_ns = now_ns + self._look_every_ns
+        self._look_ns = now_ns + self._discovery_interval_ns
         try:
             splits = cast(WatchedSource, self._source).discover([*self._all_splits, *self._found], *self._scope)
         except Exception as error:
@@ -278,7 +278,7 @@ class SourceHead(Operator):
             passed = self._waiting.pop(0)
             if not split.is_done:
                 self._waiting.append(passed)
-        return NothingToRead.NOW if self._waiting or self._look_every_ns else NothingToRead.ALL_READ
+        return NothingToRead.NOW if self._waiting or self._discovery_interval_ns else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``.

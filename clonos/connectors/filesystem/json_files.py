@@ -31,7 +31,7 @@ class JsonFiles(OrderedFiles, FileSink):
         *,
         block_bytes: int | None,
         line_bytes_max: int,
-        look_every_ns: int = 0,
+        discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
     ) -> None:
@@ -41,7 +41,7 @@ class JsonFiles(OrderedFiles, FileSink):
         self.ordered = ordered_of(ordered, block_bytes)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns blocks of the files that exist now, or whole files."""
@@ -57,7 +57,7 @@ class JsonFiles(OrderedFiles, FileSink):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def reader(self) -> JsonReader:
         """Creates a reader of values."""

@@ -52,7 +52,7 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         with_position: bool,
         block_bytes: int | None,
         line_bytes_max: int,
-        look_every_ns: int = 0,
+        discovery_interval_ns: int = 0,
         ordered: bool | None = None,
     ) -> None:
         check_line_options("files.lines", patterns, block_bytes, ordered)
@@ -63,7 +63,7 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         self.with_position = with_position
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
 
     def splits(self, parallelism: int) -> list[bytes]:
@@ -80,7 +80,7 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:
-        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""

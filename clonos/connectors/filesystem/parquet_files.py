@@ -58,7 +58,7 @@ class ParquetFiles(OrderedFiles, FileSink):
         *,
         columns: Sequence[str] | None,
         schema: Any,
-        look_every_ns: int = 0,
+        discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class ParquetFiles(OrderedFiles, FileSink):
             raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
         self.schema = schema
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
         self.patterns = self.paths
         self.ordered = ordered
 
@@ -90,7 +90,7 @@ class ParquetFiles(OrderedFiles, FileSink):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []

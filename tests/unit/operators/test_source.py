@@ -165,7 +165,7 @@ def test_a_position_of_other_splits_is_refused() -> None:
 class Watching(Given):
     """Finds a split, and says which splits can be its own."""
 
-    look_every_ns = 1
+    discovery_interval_ns = 1
 
     def discover(self, known: Any, index: int, parallelism: int) -> list[bytes]:
         return [self.splits(1)[0]]
