@@ -65,7 +65,7 @@ def check_process(step: str, function: Any) -> None:
     if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
         raise GraphRefused(
             step,
-            "sets timers and has no method on_timer(instant, context)",
+            "sets timers and has no method on_timer(timestamp, context)",
             "Add it: the runtime calls it when a timer fires.",
         )
 

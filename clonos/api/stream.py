@@ -30,7 +30,7 @@ class ProcessFunction(Protocol[T_contra, U]):
     """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
-    ``open(context)``, called before the first record, ``on_timer(instant, context)``, called when a timer fires, and
+    ``open(context)``, called before the first record, ``on_timer(timestamp, context)``, called when a timer fires, and
     ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
     attribute later raises ``AttributeSetLate`` because it would not.
 

@@ -121,10 +121,10 @@ class UnusedExternal:
 
 def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
     offset, lineage = row
-    instant = clock.time_ns() if reads_clock else 0
+    timestamp = clock.time_ns() if reads_clock else 0
     rng = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
     answer = ask((stage, offset)) if ask is not None else 0
-    return offset, (*lineage, (stage, 0, seen, instant, rng, answer))
+    return offset, (*lineage, (stage, 0, seen, timestamp, rng, answer))
 
 
 def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
@@ -161,7 +161,7 @@ class CountPerKey:
         else:
             context.emit(processed)
 
-    def on_timer(self, instant: Any, context: Any) -> None:
+    def on_timer(self, timestamp: Any, context: Any) -> None:
         held = context.state(self.held)
         for row in held.value:
             context.emit(row)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
 from clonos.core.wire.control_messages import ONCE_PER_STEP
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 
 TOLERANCE_NS: Final = 1_000_000
 """Age up to which an instant is not in the past: datetimes and floats are coarser than the clock."""
@@ -50,7 +50,7 @@ class PastTimers:
         if age_ns > TOLERANCE_NS and not self._has_warned and self._recorder.live:
             self._has_warned = True
             logging.getLogger(f"{ONCE_PER_STEP}{self._step}").warning(
-                "%s", _text(self._step, from_instant(instant_ns), age_ns, self._record())
+                "%s", _text(self._step, from_timestamp_ns(instant_ns), age_ns, self._record())
             )
 
 

@@ -19,7 +19,7 @@ from clonos.operators.state.state_descriptors import Cell, ListState, MapState, 
 from clonos.operators.state.timers import Timers
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
-from clonos.operators.timestamps import from_instant, to_instant
+from clonos.operators.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.user_errors import RAISED
 
 K = TypeVar("K")
@@ -72,26 +72,26 @@ class Context(Generic[K, U]):
             found = self._cell(descriptor)
         return found[1].current()
 
-    def set_timer(self, instant: datetime | float) -> None:
+    def set_timer(self, timestamp: datetime | float) -> None:
         """Sets a timer for the current key: ``on_timer`` is called at that time, or at once if it has passed.
 
-        ``instant`` is an aware datetime, or seconds since the Unix epoch, such as ``clock.time() + 5``. Setting the
+        ``timestamp`` is an aware datetime, or seconds since the Unix epoch, such as ``clock.time() + 5``. Setting the
         same timer twice has no effect. The first timer that ``process`` sets in the past is logged as a warning.
 
         Raises:
-            BadInstant: ``instant`` is neither; a number below 1,000,000,000 is a length of time, not an instant.
+            InvalidTimestamp: ``timestamp`` is neither; a number below 1,000,000,000 is a length of time.
         """
-        instant_ns = to_instant(instant)
-        self._past_timers.check(instant_ns)
-        self._timers.set(instant_ns, self.key)
+        timestamp_ns = to_timestamp_ns(timestamp)
+        self._past_timers.check(timestamp_ns)
+        self._timers.set(timestamp_ns, self.key)
 
-    def delete_timer(self, instant: datetime | float) -> None:
+    def delete_timer(self, timestamp: datetime | float) -> None:
         """Deletes the timer of the current key for this time, if it is set.
 
         Raises:
-            BadInstant: ``instant`` is neither an aware datetime nor seconds since the Unix epoch.
+            InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
-        self._timers.delete(to_instant(instant), self.key)
+        self._timers.delete(to_timestamp_ns(timestamp), self.key)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
         if descriptor.name == TIMERS_NAME or (
@@ -171,10 +171,10 @@ class Process(Operator):
         for timer in due:
             if not self._timers.take(timer):
                 continue
-            instant_ns, _, self._context.key = timer.token
+            timestamp_ns, _, self._context.key = timer.token
             emitted = len(results)
             try:
-                returned = self._function.on_timer(from_instant(instant_ns), self._context)
+                returned = self._function.on_timer(from_timestamp_ns(timestamp_ns), self._context)
                 if returned is not None:
                     emit_yielded("on_timer", returned, self._context.emit)
             except RAISED as error:  # user code may raise anything

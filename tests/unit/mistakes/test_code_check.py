@@ -209,7 +209,7 @@ class Enriching:
     def remember(self, value: Any) -> None:
         self.all.append(uuid.uuid4())
 
-    def on_timer(self, instant: Any, context: Any) -> None:
+    def on_timer(self, timestamp: Any, context: Any) -> None:
         self.when = standard.random()
 
 

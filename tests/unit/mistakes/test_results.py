@@ -181,7 +181,7 @@ def test_any_other_value_is_refused_at_the_first_record_with_and_without_an_erro
         ),
         (
             "process(WithoutOnTimer)",
-            "the step process sets timers and has no method on_timer(instant, context). Add it",
+            "the step process sets timers and has no method on_timer(timestamp, context). Add it",
         ),
     ],
 )

@@ -12,10 +12,10 @@ from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 from tests.unit.operators.driver import START_NS, Clock, Given, Outbox, Run
 
-START = from_instant(START_NS)
+START = from_timestamp_ns(START_NS)
 
 
 class At:
@@ -27,10 +27,10 @@ class At:
     def process(self, record: Any, context: Context[Any, str]) -> None:
         context.set_timer(self.instant_of(record))
 
-    def on_timer(self, instant: datetime, context: Context[Any, str]) -> None:
-        if instant < START:
-            context.set_timer(instant + timedelta(days=365))  # in the past too: a periodic timer that catches up
-        context.emit(f"fired {instant.year}")
+    def on_timer(self, timestamp: datetime, context: Context[Any, str]) -> None:
+        if timestamp < START:
+            context.set_timer(timestamp + timedelta(days=365))  # in the past too: a periodic timer that catches up
+        context.emit(f"fired {timestamp.year}")
 
 
 def warnings_of(
@@ -57,9 +57,9 @@ def test_a_length_of_time_is_refused_with_the_two_right_ways(number: float) -> N
     )
 
 
-@pytest.mark.parametrize("instant", [START + timedelta(seconds=5), START, START_NS / 1e9 + 5, START_NS / 1e9])
-def test_an_instant_from_the_clock_is_taken_without_a_word(caplog: pytest.LogCaptureFixture, instant: Any) -> None:
-    assert warnings_of(caplog, ["a"], At(lambda _: instant)) == []
+@pytest.mark.parametrize("timestamp", [START + timedelta(seconds=5), START, START_NS / 1e9 + 5, START_NS / 1e9])
+def test_an_instant_from_the_clock_is_taken_without_a_word(caplog: pytest.LogCaptureFixture, timestamp: Any) -> None:
+    assert warnings_of(caplog, ["a"], At(lambda _: timestamp)) == []
 
 
 def test_an_instant_in_the_past_fires_at_once_and_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

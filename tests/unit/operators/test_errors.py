@@ -47,7 +47,7 @@ class Alarm:
     def process(self, value: int, context: Context[Any, int]) -> None:
         context.set_timer(datetime.fromtimestamp(START_NS / 10**9).astimezone() + timedelta(seconds=value))
 
-    def on_timer(self, instant: datetime, context: Context[Any, int]) -> None:
+    def on_timer(self, timestamp: datetime, context: Context[Any, int]) -> None:
         context.emit(context.key)
         odd_only(context.key)
 

@@ -32,7 +32,7 @@ class Sessions:
         due.value = clock.time() + 60
         context.set_timer(due.value)
 
-    def on_timer(self, instant: datetime, context: Any) -> None:
+    def on_timer(self, timestamp: datetime, context: Any) -> None:
         seen, due = context.state(self.seen), context.state(self.due)
         context.emit((context.key, seen.value, random.getrandbits(40)))
         seen.value, due.value = 0, 0.0
