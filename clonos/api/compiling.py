@@ -16,7 +16,7 @@ from typing import Any
 
 from clonos.api.code_check import warn_of_code
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
-from clonos.api.graph_errors import ColumnsNeeded, GraphRefused
+from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.order import describe_order, ordered_sources
@@ -162,13 +162,13 @@ class _Compiler:
 
     def _check(self, step: Step) -> None:
         if self._parallelism_of(step) > self._options.max_parallelism:
-            raise GraphRefused(
+            raise InvalidJob(
                 step.name,
                 f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
                 "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
         if isinstance(step.source, PushSource) and not self._options.keepers:
-            raise GraphRefused(
+            raise InvalidJob(
                 step.name,
                 "reads a source that cannot be replayed, and keepers is 0: a failure would lose what it has read",
                 "Set keepers to 1 or more, or read from files.",

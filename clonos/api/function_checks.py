@@ -11,7 +11,7 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.results import advice_for
 
@@ -25,7 +25,7 @@ EMITTING_METHODS: Final = ("process", "on_timer")
 def check_function(method: str, step: str, function: Any) -> None:
     """Checks that a function can be called for a result, and not for a generator or a coroutine.
 
-    Raises: GraphRefused: it is a generator function outside of ``flat_map``, or ``async def``.
+    Raises: InvalidJob: it is a generator function outside of ``flat_map``, or ``async def``.
     """
     called = _called(function)
     is_generator = inspect.isgeneratorfunction(called)
@@ -35,17 +35,17 @@ def check_function(method: str, step: str, function: Any) -> None:
         what = "an async function, and nothing here would await it"
     else:
         return
-    raise GraphRefused(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
+    raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 
 
 def check_process(step: str, function: Any) -> None:
     """Checks the methods of a process function, a class or an instance of it.
 
-    Raises: GraphRefused: it has no ``process``, its class needs arguments, one of its methods is no method or is
+    Raises: InvalidJob: it has no ``process``, its class needs arguments, one of its methods is no method or is
         ``async def``, or it sets timers without ``on_timer``.
     """
     if not callable(getattr(function, "process", None)):
-        raise GraphRefused(
+        raise InvalidJob(
             step,
             f"gets {function!r:.100}, which has no method process(value, context)",
             "Give it a class with that method, or an instance of one.",
@@ -54,7 +54,7 @@ def check_process(step: str, function: Any) -> None:
         _check_creation(step, function)
     for name in OPTIONAL_METHODS:
         if hasattr(function, name) and not callable(getattr(function, name)):
-            raise GraphRefused(
+            raise InvalidJob(
                 step,
                 f"has a {type(getattr(function, name)).__qualname__} as its attribute {name}, the name of a method",
                 f"Rename it: {name}() of a process function is called by the runtime.",
@@ -63,7 +63,7 @@ def check_process(step: str, function: Any) -> None:
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
     if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
-        raise GraphRefused(
+        raise InvalidJob(
             step,
             "sets timers and has no method on_timer(timestamp, context)",
             "Add it: the runtime calls it when a timer fires.",
@@ -106,7 +106,7 @@ def _check_creation(step: str, cls: type) -> None:
     try:
         inspect.signature(cls).bind()
     except TypeError as error:
-        raise GraphRefused(
+        raise InvalidJob(
             step,
             f"gets the class {cls.__qualname__}, which cannot be created without arguments ({error})",
             "Give it an instance: each incarnation of a task gets a copy of it.",
@@ -120,7 +120,7 @@ def _check_method(step: str, name: str, method: Any) -> None:
         what, advice = "a generator", "It cannot yield results: do that in process() or on_timer()."
     else:
         return
-    raise GraphRefused(step, f"has {what} as {name}()", advice)
+    raise InvalidJob(step, f"has {what} as {name}()", advice)
 
 
 def _called(function: Any) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -142,20 +142,20 @@ class JobGraph:
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Raises: GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
         """
         from clonos.api.stream import Stream
 
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
-                raise GraphRefused(
+                raise InvalidJob(
                     name or "source",
                     f"has the parallelism {parallelism!r}, but its source has a single connection",
                     "Leave it out; join several sources by union if one connection is too slow.",
                 )
             parallelism = 1
         elif not isinstance(source, Source):
-            raise GraphRefused(
+            raise InvalidJob(
                 name or "source",
                 f"gets a {type(source).__qualname__}, which is not a source",
                 "A source has splits() and reader(), such as files.lines('texts/*.txt').",
@@ -185,11 +185,11 @@ class JobGraph:
 
         ``make`` returns for the step's name the function that creates its operators.
 
-        Raises: GraphRefused: the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: the name, the parallelism or the standby cannot be used.
         """
         is_named, name = name is not None, self.reserve_name(kind, name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
-            raise GraphRefused(
+            raise InvalidJob(
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
         check_standby(name, **rest)
@@ -209,12 +209,12 @@ class JobGraph:
     def reserve_name(self, kind: str, name: str | None) -> str:
         """Reserves a unique name for a step: ``name``, or without one ``kind``, numbered from the second use on.
 
-        Raises: GraphRefused: another step has the name, or it is malformed.
+        Raises: InvalidJob: another step has the name, or it is malformed.
         """
         if name is not None:
             _checked_name(f"a {kind} step", name)
             if name in self._names:
-                raise GraphRefused(name, "has the name of another step", "Give each step of a job a name of its own.")
+                raise InvalidJob(name, "has the name of another step", "Give each step of a job a name of its own.")
         else:
             name = kind
             number = 1
@@ -256,16 +256,16 @@ class JobGraph:
     def check_sink(self, step: str, sink: AnySink) -> None:
         """Checks that ``sink`` is a sink and that no other step uses it.
 
-        Raises: GraphRefused: it is not.
+        Raises: InvalidJob: it is not.
         """
         if not isinstance(sink, (TransactionalSink, ImmediateSink)):
-            raise GraphRefused(
+            raise InvalidJob(
                 step,
                 f"gets a {type(sink).__qualname__}, which is not a sink",
                 "A sink has prepare_output(), writer() and commit(), like files.jsonl('out/'), or immediate_writer().",
             )
         if sink is self.errors or any(other.sink is sink for other in self._steps):
-            raise GraphRefused(
+            raise InvalidJob(
                 step, "gets the sink of another step", "Join the streams by union, or give each stream its own sink."
             )
         join: Callable[[str], None] | None = getattr(sink, "join", None)
@@ -284,7 +284,7 @@ class JobGraph:
         ``parallelism`` is that of every step without its own. ``splits`` are those of the first start
         (``JobImage.splits``) if the job is resumed; None: each source is asked for its splits.
 
-        Raises: GraphRefused, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
+        Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
         from clonos.api.compiling import compile_graph
 
@@ -293,7 +293,7 @@ class JobGraph:
 
 def _checked_name(what: str, name: Any) -> str:
     if not isinstance(name, str) or NAME_PATTERN.fullmatch(name) is None:
-        raise GraphRefused(
+        raise InvalidJob(
             f"{name!r:.80}",
             f"cannot be the name of {what}",
             "A name has at most 64 letters, digits, '_', '-' and '.', and begins with a letter or a digit.",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from clonos.api.graph import JobGraph, Step
-from clonos.api.graph_errors import BadSplits, GraphRefused
+from clonos.api.graph_errors import BadSplits, InvalidJob
 from clonos.operators.connector_contract import Source, check_split
 
 
@@ -20,11 +20,11 @@ def splits_of(
 
     ``ordered`` are the sources that are read in order, in place of those of their steps, by number of the step.
 
-    Raises: GraphRefused: the job has no source. BadSplits: the stored splits are of other sources.
+    Raises: InvalidJob: the job has no source. BadSplits: the stored splits are of other sources.
     """
     sources = {step.name: step for step in graph.steps if step.source is not None}
     if not sources:
-        raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")
+        raise InvalidJob(graph.name, "(the job) has no source", "Begin with job.source(...).")
     if stored is None:
         found = {name: ordered.get(step.number, step.source) for name, step in sources.items()}
         return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from clonos.api.function_checks import check_function, check_process, states_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.missing_methods import method_missing
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
@@ -35,7 +35,7 @@ class GraphBuilder:
 
     def _take(self, count: int) -> list[Any]:
         if self._graph.take_rows is None:
-            raise GraphRefused("take", "belongs to a graph without a job", "Create the stream from a Job.")
+            raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
     def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
@@ -51,7 +51,7 @@ class GraphBuilder:
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: GraphRefused: a function returns a generator or a coroutine.
+        Raises: InvalidJob: a function returns a generator or a coroutine.
         """
         for function in functions if kind != "process" else ():
             check_function(kind, options["name"] or kind, function)
@@ -82,6 +82,6 @@ class GraphBuilder:
         inputs = self._inputs
         for other in others:
             if other._graph is not self._graph:
-                raise GraphRefused("union", "joins streams of two jobs", "Both must come from one Job.")
+                raise InvalidJob("union", "joins streams of two jobs", "Both must come from one Job.")
             inputs += other._inputs
         return inputs

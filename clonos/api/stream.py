@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.function_checks import check_function
 from clonos.api.graph import AnySink, Exchange, KeyBy
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless
@@ -133,11 +133,11 @@ class Stream(GraphBuilder, Generic[T]):
             ordered: True for results in the order of the records, False for results as they arrive.
 
         Raises:
-            GraphRefused: ``capacity`` is not an int of at least 1.
+            InvalidJob: ``capacity`` is not an int of at least 1.
         """
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         if capacity < 1:
-            raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
+            raise InvalidJob(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
         step = self._step(
             "map_async",
@@ -226,7 +226,7 @@ class Stream(GraphBuilder, Generic[T]):
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
-            GraphRefused: ``function`` is no process function; the message says why.
+            InvalidJob: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
@@ -237,7 +237,7 @@ class Stream(GraphBuilder, Generic[T]):
         It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
 
         Raises:
-            GraphRefused: ``count`` is not an int of at least 1.
+            InvalidJob: ``count`` is not an int of at least 1.
             JobError: the job fails.
         """
         return self._take(count)
@@ -248,7 +248,7 @@ class Stream(GraphBuilder, Generic[T]):
         A sink object is used once: to write several streams to one sink, join them by ``union``.
 
         Raises:
-            GraphRefused: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
 
@@ -333,7 +333,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
-            GraphRefused: ``function`` is no process function; the message says why.
+            InvalidJob: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
@@ -351,7 +351,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
 
         Raises:
-            GraphRefused: ``count`` is not an int of at least 1.
+            InvalidJob: ``count`` is not an int of at least 1.
             JobError: the job fails.
         """
         return self._take(count)
@@ -360,7 +360,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
 
         Raises:
-            GraphRefused: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
 
@@ -368,14 +368,14 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Assigns the records of each key to windows; call an aggregation of the returned stream next.
 
         Raises:
-            GraphRefused: ``kind`` is not a kind of window.
+            InvalidJob: ``kind`` is not a kind of window.
 
         Example::
 
             words.key_by(lambda word: word).window(Tumbling("5s")).count()
         """
         if not isinstance(kind, Tumbling):
-            raise GraphRefused("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
+            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream
 
         return WindowedStream(self._graph, self._inputs, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from clonos.api.graph import JobGraph, Step
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 
 logger = logging.getLogger("clonos.run")
 
@@ -17,12 +17,12 @@ def check_results(graph: JobGraph) -> None:
 
     A step with ``effects=True`` is an output, as a sink is.
 
-    Raises: GraphRefused: the job has no output.
+    Raises: InvalidJob: the job has no output.
     """
     read = {each.step for step in graph.steps for each in step.inputs}
     unread = [step for step in graph.steps if step.number not in read and not _is_output(step)]
     if unread and not any(_is_output(step) for step in graph.steps):
-        raise GraphRefused(unread[-1].name, "is the end of a job without a sink: its results would be lost", ADVICE)
+        raise InvalidJob(unread[-1].name, "is the end of a job without a sink: its results would be lost", ADVICE)
     for step in unread:
         logger.warning(
             "the results of the step %s go nowhere: no step reads them. A method of a stream returns a new stream and"

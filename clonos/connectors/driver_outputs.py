@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
@@ -181,7 +181,7 @@ class CollectSink(DriverSink):
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
-            raise ConnectorMisused("collect", f"limit is {limit}", "Give at least 1.")
+            raise InvalidConnector("collect", f"limit is {limit}", "Give at least 1.")
         super().__init__()
         self.limit = limit
         self._job = ""
@@ -189,10 +189,10 @@ class CollectSink(DriverSink):
     def join(self, job: str) -> None:
         """Takes the name of the job that writes to this sink.
 
-        Raises: ConnectorMisused: a job of another name does, whose rows each start of this one would remove.
+        Raises: InvalidConnector: a job of another name does, whose rows each start of this one would remove.
         """
         if self._job not in ("", job):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self.name,
                 f"the jobs {self._job} and {job} share it, and each start of one removes the rows of the other",
                 "Give each job its own collect().",
@@ -286,7 +286,7 @@ def collect(limit: int = ROWS_MAX) -> CollectSink:
     For tests and small results: with more rows the job fails with ``OutputTooLarge``.
 
     Raises:
-        ConnectorMisused: ``limit`` is below 1.
+        InvalidConnector: ``limit`` is below 1.
 
     Example::
 

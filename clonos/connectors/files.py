@@ -89,8 +89,8 @@ def lines(
             file is one split if a step that follows depends on the order of records.
 
     Raises:
-        ConnectorMisused: an option cannot work.
-        BadDuration: ``watch`` is not a length of time.
+        InvalidConnector: an option cannot work.
+        InvalidDuration: ``watch`` is not a length of time.
         InputMissing: when the job starts, a path or pattern matches no file (without ``watch``).
 
     Example::
@@ -125,7 +125,7 @@ def jsonl(
     one file of this path when all sources have ended.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
     """
     return JsonFiles(
         paths_of(path),
@@ -145,7 +145,7 @@ def csv(path: Path, *, columns: Sequence[str] | None = None, single: bool = Fals
     the sink writes one file of this path when all sources have ended.
 
     Raises:
-        ConnectorMisused: ``columns`` is empty or repeats a name.
+        InvalidConnector: ``columns`` is empty or repeats a name.
     """
     return CsvFiles(paths_of(path), columns=columns, single=single)
 
@@ -170,7 +170,7 @@ def parquet(
         ordered: for a source, True reads each file as one split, False each row group: see ``files.lines``.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
     """
     from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import WriterContext
@@ -53,9 +53,9 @@ class ValueList(Generic[AnyValue]):
     ) -> None:
         for name, number in (("batch", batch), ("splits", splits)):
             if number is not None and number < 1:
-                raise ConnectorMisused("values", f"{name} is {number}", "Give at least 1, or leave it out.")
+                raise InvalidConnector("values", f"{name} is {number}", "Give at least 1, or leave it out.")
         if ordered and splits is not None and splits > 1:
-            raise ConnectorMisused("values", "ordered=True reads the list as one split", "Leave out splits=.")
+            raise InvalidConnector("values", "ordered=True reads the list as one split", "Leave out splits=.")
         self.records = read_all(records)
         self.batch = batch
         self.split_count = splits
@@ -90,12 +90,12 @@ def read_all(
 ) -> list[AnyValue]:
     """Returns all values; warns once when an iterator takes longer than ``WARN_AFTER_S``.
 
-    Raises: ConnectorMisused: an iterator without a length has more than ``maximum`` values, or nothing can be iterated.
+    Raises: InvalidConnector: an iterator without a length has more than ``maximum`` values, or nothing can be iterated.
     """
     if isinstance(records, Sized) and isinstance(records, Iterable):
         return list(records)
     if not isinstance(records, Iterable):
-        raise ConnectorMisused(
+        raise InvalidConnector(
             "values", f"{records!r:.80} is a {type(records).__name__}, not several values", "Give a list."
         )
     found: list[AnyValue] = []
@@ -103,7 +103,7 @@ def read_all(
     for record in records:
         found.append(record)
         if len(found) > maximum:
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 "values",
                 f"{records!r:.80} has more than {maximum:,} values and perhaps no end; they are read to the end before"
                 " the job starts",
@@ -133,12 +133,12 @@ class ValueReader(Generic[AnyValue]):
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a share at a mark.
 
-        Raises: ConnectorMisused: the list has another length than at the first start. SplitMalformed: the store's split
+        Raises: InvalidConnector: the list has another length than at the first start. SplitMalformed: the store's split
         or mark cannot be used.
         """
         share = _decode_share(split)
         if share.total != len(self._records):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 "values",
                 f"the job was first started with {share.total} values and now has {len(self._records)}",
                 "Resume with the same values, or start afresh with --overwrite.",
@@ -189,7 +189,7 @@ def values(
             depends on their order.
 
     Raises:
-        ConnectorMisused: ``batch`` or ``splits`` is below 1, ``ordered`` contradicts ``splits``, or the values have no
+        InvalidConnector: ``batch`` or ``splits`` is below 1, ``ordered`` contradicts ``splits``, or the values have no
             end.
     """
     return ValueList(records, batch=batch, splits=splits, ordered=ordered)

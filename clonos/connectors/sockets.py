@@ -14,7 +14,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
@@ -65,10 +65,10 @@ class SocketLines:
         self, host: str, port: int, *, encoding: str, errors: str, line_bytes_max: int, acknowledge: bool
     ) -> None:
         if not 0 < port <= PORT_MAX:
-            raise ConnectorMisused("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
+            raise InvalidConnector("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
         if not 0 < line_bytes_max <= LINE_BYTES_LIMIT:
             problem = f"line_bytes_max is {line_bytes_max}"
-            raise ConnectorMisused("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
+            raise InvalidConnector("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
         check_encoding(encoding)
         self.host = host
         self.port = port
@@ -202,7 +202,7 @@ def lines(
             ``\\n``. A server that resumes its stream there on each connection loses nothing.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
 
     Example::
 

@@ -90,7 +90,7 @@ class Job:
             standby: "hot" or "passive"; None for the setting of the job.
 
         Raises:
-            GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
+            InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
 
         Example::
 

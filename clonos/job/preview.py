@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from clonos.api.graph import JobGraph, StepInput
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.config import resolve_keywords
 from clonos.connectors.driver_outputs import FirstRowsSink
 from clonos.connectors.in_memory import blackhole
@@ -26,10 +26,10 @@ def take_rows(graph: JobGraph, options: Mapping[str, object], inputs: tuple[Step
 
     Records that raise are left out if the job has an error output.
 
-    Raises: GraphRefused: ``count`` is not an int of at least 1. The errors of ``Handle.wait``.
+    Raises: InvalidJob: ``count`` is not an int of at least 1. The errors of ``Handle.wait``.
     """
     if type(count) is not int or count < 1:
-        raise GraphRefused("take", f"gets {count!r}", "Give the number of rows: an int of at least 1.")
+        raise InvalidJob("take", f"gets {count!r}", "Give the number of rows: an int of at least 1.")
     sink = FirstRowsSink(count)
     part = graph.part(inputs, "take", sink, None if graph.errors is None else blackhole())
     followed = {key: value for key, value in options.items() if key not in DROPPED}

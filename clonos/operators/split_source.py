@@ -46,7 +46,7 @@ class SourceChanged(JobError):
         )
 
 
-class SourceSilent(EnvironmentFault):
+class SourceRecordsMissing(EnvironmentFault):
     """A split has no records at the moment where it had some before."""
 
     step: str
@@ -125,14 +125,14 @@ class OpenSplit:
     def take(self, count: int) -> Any:
         """Takes exactly ``count`` records: rows, or a RecordBatch.
 
-        Raises: SourceChanged, SourceSilent: the split has fewer. StepFailed: its reader raised.
+        Raises: SourceChanged, SourceRecordsMissing: the split has fewer. StepFailed: its reader raised.
         """
         parts: list[Any] = []
         missing = count
         while missing:
             available = self.buffered(missing)
             if available == 0:
-                fault = SourceChanged if self._has_ended else SourceSilent
+                fault = SourceChanged if self._has_ended else SourceRecordsMissing
                 raise fault(self._step, self.number, missing)
             parts.append(_cut(self._chunk, self._taken, available))
             self._taken += available

@@ -76,7 +76,7 @@ def roll_back(path: Path, job_id: str, checkpoint: int) -> list[int]:
 
     Raises:
         InputMissing: there is no such output.
-        OutputTaken: the output belongs to another job.
+        NotOutputOwner: the output belongs to another job.
     """
     return OutputFolder(_existing(path)).roll_back(job_id, checkpoint)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from types import NoneType
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused, OutputCorrupt, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.output_parts import RowsFormat
@@ -32,7 +32,7 @@ class CsvFiles(FileSink):
     def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, single: bool = False) -> None:
         super().__init__(CONNECTOR, paths, single=single)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
-            raise ConnectorMisused(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
+            raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
         self.columns = None if columns is None else tuple(columns)
 
     def rows_format(self) -> RowsFormat:

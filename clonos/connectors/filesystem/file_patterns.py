@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMissing, InputUnreadable
+from clonos.connectors.connector_errors import InputMissing, InputUnreadable, InvalidConnector
 from clonos.connectors.filesystem.output_parts import state_folder
 
 HIDDEN = (".", "_")
@@ -21,13 +21,13 @@ def find_files(
 
     ``in_folder`` lists the input files of a folder. With ``may_be_empty`` a pattern without a match is no error.
 
-    Raises: InputMissing: a pattern matches no file. ConnectorMisused: it is a URL. InputUnreadable: a name is not
+    Raises: InputMissing: a pattern matches no file. InvalidConnector: it is a URL. InputUnreadable: a name is not
     UTF-8.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
         if "://" in pattern:
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 connector, f"{pattern!r} is a URL", "Files are read from paths: mount it or copy it."
             )
         path = os.path.expanduser(pattern)

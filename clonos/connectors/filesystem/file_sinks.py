@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat
@@ -30,31 +30,31 @@ class FileSink:
     def rows_format(self) -> RowsFormat:
         """Returns the format of the part files.
 
-        Raises: ConnectorMisused: an option is for reading only.
+        Raises: InvalidConnector: an option is for reading only.
         """
         raise NotImplementedError
 
     def folder(self) -> str:
         """Returns the absolute path of the output.
 
-        Raises: ConnectorMisused: the path does not name a single folder or file.
+        Raises: InvalidConnector: the path does not name a single folder or file.
         """
         if len(self.paths) != 1:
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self.connector, f"a sink writes to one folder, not to {len(self.paths)}", "Name one."
             )
         path = self.paths[0]
         if "://" in path:
-            raise ConnectorMisused(self.connector, f"{path!r} is a URL", "A sink of files writes to a mounted folder.")
+            raise InvalidConnector(self.connector, f"{path!r} is a URL", "A sink of files writes to a mounted folder.")
         if glob.has_magic(path) and not os.path.isdir(self._folder):
-            raise ConnectorMisused(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
+            raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
         return self._folder
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Claims the output for this job.
 
-        Raises: OutputInUse, OutputForeign, OutputTaken: another job or other files occupy it. OutputFailed: the disk
-        fails.
+        Raises: OutputInUse, UnexpectedOutput, NotOutputOwner: another job or other files occupy it. OutputFailed: the
+        disk fails.
         """
         self.rows_format()
         is_new = OutputFolder(self.folder()).prepare(job_id, resume, overwrite, self.is_single_file)
@@ -68,7 +68,7 @@ class FileSink:
     def check_output(self, replaces: str) -> bool:
         """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
 
-        Raises: OutputInUse, OutputForeign: it holds other content.
+        Raises: OutputInUse, UnexpectedOutput: it holds other content.
         """
         return OutputFolder(self.folder()).check(replaces, self.is_single_file)
 
@@ -87,8 +87,8 @@ class FileSink:
     def finish_output(self, job_id: str) -> None:
         """Writes the single file of a job that has ended; without ``single`` does nothing. May be repeated.
 
-        Raises: OutputTaken: the output belongs to another job. OutputFailed: the disk fails. OutputCorrupt: a part is
-        damaged. RowNotWritable: parts do not fit together.
+        Raises: NotOutputOwner: the output belongs to another job. OutputFailed: the disk fails. OutputCorrupt: a part
+        is damaged. RowNotWritable: parts do not fit together.
         """
         if not self.is_single_file:
             return
@@ -109,10 +109,10 @@ class FileSink:
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Returns one path or several as a tuple of str.
 
-    Raises: ConnectorMisused: a path is the empty str, which would match nothing or the working folder.
+    Raises: InvalidConnector: a path is the empty str, which would match nothing or the working folder.
     """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     paths = tuple(os.fspath(one) for one in several)
     if "" in paths:
-        raise ConnectorMisused("files", "a path is empty", 'Name a file, a folder or a pattern such as "in/*.txt".')
+        raise InvalidConnector("files", "a path is empty", 'Name a file, a folder or a pattern such as "in/*.txt".')
     return paths

@@ -15,7 +15,7 @@ from typing import Annotated, Self
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.connector_errors import InputChanged, InputForeign, InputUnreadable, SplitMalformed
+from clonos.connectors.connector_errors import InputChanged, InputUnreadable, SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -67,11 +67,11 @@ def decode_split(data: bytes) -> FileSplit:
 def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
     """Checks that a source with these patterns can have made the split.
 
-    Raises: SplitMalformed: it is not a split. InputForeign: no pattern matches its path.
+    Raises: SplitMalformed: it is not a split. UnexpectedInput: no pattern matches its path.
     """
     path = decode_split(data).path
     if not could_match(patterns, path):
-        raise InputForeign(connector, path, tuple(patterns), os.getcwd())
+        raise UnexpectedInput(connector, path, tuple(patterns), os.getcwd())
 
 
 def is_compressed(path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, SplitMalformed
+from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.byte_feed import ByteReader
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_splits import (
@@ -97,27 +97,27 @@ def check_line_options(
 ) -> None:
     """Checks the options of a source of lines.
 
-    Raises: ConnectorMisused: no path is given, ``block_bytes`` is below 1, or files cannot be in order and in blocks.
+    Raises: InvalidConnector: no path is given, ``block_bytes`` is below 1, or files cannot be in order and in blocks.
     """
     if ordered and block_bytes is not None:
-        raise ConnectorMisused(connector, "ordered=True reads whole files, not blocks", "Leave out block_bytes=.")
+        raise InvalidConnector(connector, "ordered=True reads whole files, not blocks", "Leave out block_bytes=.")
     if not patterns:
-        raise ConnectorMisused(connector, "no path is given", "Name at least one file, folder or pattern.")
+        raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
     if block_bytes is not None and block_bytes < 1:
-        raise ConnectorMisused(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
+        raise InvalidConnector(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
 
 
 def check_encoding(encoding: str) -> None:
     """Checks that Python knows the encoding and that the byte 10 always ends a line in it.
 
-    Raises: ConnectorMisused: one of these is false.
+    Raises: InvalidConnector: one of these is false.
     """
     try:
         is_usable = encoding_of_text(encoding) != encoding or "a\nb".encode(encoding) == b"a\nb"
     except (LookupError, UnicodeError):
-        raise ConnectorMisused("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
+        raise InvalidConnector("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
     if not is_usable:
-        raise ConnectorMisused(
+        raise InvalidConnector(
             "files.lines",
             f"the byte 10 does not always end a line in {encoding!r}",
             "Convert the files, for example with: iconv -t UTF-8.",

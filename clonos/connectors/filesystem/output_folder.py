@@ -23,13 +23,13 @@ from contextlib import suppress
 import msgspec
 
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
+    InvalidConnector,
+    NotOutputOwner,
     OutputConflict,
     OutputCorrupt,
     OutputFailed,
-    OutputForeign,
     OutputInUse,
-    OutputTaken,
+    UnexpectedOutput,
 )
 from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, output_errors, sync_folder
 from clonos.connectors.filesystem.output_parts import (
@@ -62,18 +62,18 @@ class OutputFolder:
     def prepare(self, job_id: str, resume: bool, overwrite: bool, is_single: bool = False) -> bool:
         """Claims the output at the start of a job; returns whether it is new.
 
-        Raises: OutputInUse, OutputForeign: a fresh start finds other content. OutputTaken: it belongs to another job.
-        ConnectorMisused: both ``resume`` and ``overwrite`` are set, or the folder cannot be an output.
+        Raises: OutputInUse, UnexpectedOutput: a fresh start finds other content. NotOutputOwner: it belongs to another
+        job. InvalidConnector: both ``resume`` and ``overwrite`` are set, or the folder cannot be an output.
         """
         if resume and overwrite:
-            raise ConnectorMisused(self.path, "a start can either resume or overwrite", "Choose one.")
+            raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
         self._check_place(is_single)
         owner = self._owner()
         if resume and owner is not None:
             self._check_owner(job_id, owner)
             if owner.is_single != is_single:
                 started = "with" if owner.is_single else "without"
-                raise ConnectorMisused(
+                raise InvalidConnector(
                     self.path, f"the job was started {started} single=True", "Resume it with the same option."
                 )
             self._make_output(is_single)
@@ -86,14 +86,14 @@ class OutputFolder:
         for folder in (self._parts, self._manifests):
             _make_folder(folder)
         if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id, is_single))):
-            raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
+            raise NotOutputOwner(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
         self._make_output(is_single)
         return True
 
     def check(self, replaces: str, is_single: bool = False) -> bool:
         """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
 
-        Raises: OutputInUse, OutputForeign: it holds other content.
+        Raises: OutputInUse, UnexpectedOutput: it holds other content.
         """
         owner = self._owner()
         if owner is not None and owner.job_id == replaces:
@@ -115,7 +115,7 @@ class OutputFolder:
         """Makes the parts visible; a repeated call with equal parts does nothing.
 
         Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
-        damaged or missing. OutputTaken: the folder belongs to another job.
+        damaged or missing. NotOutputOwner: the folder belongs to another job.
         """
         found = sorted((decode_part(part, self.path) for part in parts), key=_order)
         if not found:
@@ -201,7 +201,7 @@ class OutputFolder:
         return swept
 
     def check_job(self, job_id: str) -> None:
-        """Raises OutputTaken unless the output belongs to the job."""
+        """Raises NotOutputOwner unless the output belongs to the job."""
         self._check_owner(job_id, self._owner())
 
     def _prepared(self, name: str) -> str:
@@ -225,32 +225,32 @@ class OutputFolder:
     def _check_owner(self, job_id: str, owner: Owner | None) -> None:
         actual = f"no job ({self.state} is gone)" if owner is None else owner.job_id
         if actual != job_id:
-            raise OutputTaken(self.path, job_id, actual)
+            raise NotOutputOwner(self.path, job_id, actual)
 
     def _check_place(self, is_single: bool) -> None:
-        """Raises ConnectorMisused if parts cannot be renamed into the folder, or a file cannot take its place."""
+        """Raises InvalidConnector if parts cannot be renamed into the folder, or a file cannot take its place."""
         path = os.path.realpath(self.path)
         if not os.path.isdir(path):
             return
         with output_errors(self.path, "opened"):
             is_mount = os.stat(path).st_dev != os.stat(os.path.dirname(path)).st_dev
         if is_single and not all(map(_part_match, _names_in(path))):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self.path, "it is a folder with files, and single=True writes a file", "Name a file."
             )
         if is_mount and not is_single:
             problem = f"it is the root of a mounted file system, and parts cannot be renamed into it from {self.state}"
-            raise ConnectorMisused(self.path, problem, "Name a folder inside it.")
+            raise InvalidConnector(self.path, problem, "Name a folder inside it.")
 
     def _check_free(self, job_id: str, owner: Owner | None, is_single: bool, resume: bool) -> None:
-        """Raises OutputInUse or OutputForeign if the output is not free for a fresh start."""
+        """Raises OutputInUse or UnexpectedOutput if the output is not free for a fresh start."""
         is_there = os.path.lexists(self.path)
         if owner is not None and (is_there or is_single):
             same = " (this job itself: do two of its sinks write to one folder?)" if owner.job_id == job_id else ""
             checkpoints = len(self._numbers())
             raise OutputInUse(self.path, f"{checkpoints} committed checkpoints of the job {owner.job_id}{same}")
         if is_single and os.path.isfile(self.path):
-            raise OutputForeign(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
+            raise UnexpectedOutput(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
         names = [] if is_single else _names_in(self.path)
         parts = [name for name in names if PART_NAME.fullmatch(name)]
         if resume and (parts or self._numbers()):
@@ -259,7 +259,7 @@ class OutputFolder:
             raise OutputInUse(self.path, f"{len(parts)} part files of a job")
         if visible := [name for name in names if not name.startswith(".")]:
             count = f"{len(visible)} {'file' if len(visible) == 1 else 'files'}"
-            raise OutputForeign(
+            raise UnexpectedOutput(
                 self.path,
                 f"has {count} that no job wrote, such as {visible[0]!r}",
                 "which leaves them there, among its part files",

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputMalformed,
     InputUnreadable,
+    InvalidConnector,
     OutputCorrupt,
     SplitMalformed,
 )
@@ -64,7 +64,7 @@ class ParquetFiles(OrderedFiles, FileSink):
     ) -> None:
         super().__init__(CONNECTOR, paths, single=single)
         if not paths:
-            raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
+            raise InvalidConnector(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
         self.schema = schema
         self.discovery_interval_ns = discovery_interval_ns
@@ -74,11 +74,11 @@ class ParquetFiles(OrderedFiles, FileSink):
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the row groups of the files that exist now, or whole files.
 
-        Raises: ConnectorMisused: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
+        Raises: InvalidConnector: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
         is unusable.
         """
         if self.schema is not None:
-            raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Select columns with columns=.")
+            raise InvalidConnector(CONNECTOR, "a source takes no schema=", "Select columns with columns=.")
         return self._splits_of(self._paths())
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
@@ -120,16 +120,16 @@ class ParquetFiles(OrderedFiles, FileSink):
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
 
-        Raises: ConnectorMisused: ``columns`` is given, which is for sources.
+        Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         if self.columns is not None:
-            raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types with schema=.")
+            raise InvalidConnector(CONNECTOR, "a sink takes no columns=", "Name columns and types with schema=.")
         return ParquetFormat(self.schema)
 
     def _check_columns(self, path: str, columns: Sequence[str]) -> None:
         missing = [column for column in self.columns or () if column not in columns]
         if missing:
-            raise ConnectorMisused(CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}.")
+            raise InvalidConnector(CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}.")
 
 
 class ParquetReader:

@@ -20,14 +20,14 @@ from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputChanged,
-    InputForeign,
     InputMalformed,
     InputUnreadable,
+    InvalidConnector,
+    NotOutputOwner,
     OutputCorrupt,
-    OutputTaken,
     SplitMalformed,
+    UnexpectedInput,
 )
 from clonos.connectors.filesystem.file_splits import FileSplit, encode_split
 from clonos.connectors.filesystem.output_parts import (
@@ -233,7 +233,7 @@ def _splits() -> list[Target]:
         finally:
             reader.close()
 
-    return [Target("splits", make, read, (SplitMalformed, ConnectorMisused, InputForeign, *READ_ERRORS), share=5)]
+    return [Target("splits", make, read, (SplitMalformed, InvalidConnector, UnexpectedInput, *READ_ERRORS), share=5)]
 
 
 def _placed(split: bytes, folder: Path) -> bytes:
@@ -274,7 +274,7 @@ def _outputs() -> list[Target]:
         for made in (part, csv):
             (folder / made.name).write_bytes(b'{"a": 1}')
 
-    declared = (OutputCorrupt, OutputTaken)
+    declared = (OutputCorrupt, NotOutputOwner)
     return [
         Target("manifests", of_json(manifests, words), partial(show, owner=owners[0]), declared, share=3),
         Target("owners of outputs", of_json(owners, words), partial(show, manifests[0]), declared, share=2),

@@ -15,7 +15,7 @@ from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.connectors import collect, files, values
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model.options import Options
 from clonos.operators.job_image import JobImage
 from tests.unit.connectors.reading import as_rows, read_piecewise, read_split
@@ -138,10 +138,10 @@ def test_enough_files_for_all_tasks_need_no_sentence(tmp_path: Path) -> None:
 def test_a_size_of_blocks_asks_for_blocks(folder: Path) -> None:
     source = files.lines(folder / "x.jsonl", block_bytes=1 << 17)
     assert len(compiled(source, SENSITIVE["a stateful step"]).splits["rows"]) > 1
-    with pytest.raises(ConnectorMisused, match="ordered=True reads whole files"):
+    with pytest.raises(InvalidConnector, match="ordered=True reads whole files"):
         files.jsonl(folder / "x.jsonl", block_bytes=1, ordered=True)
     assert len(compiled(values(range(9), splits=3), SENSITIVE["a sink"]).splits["rows"]) == 3
-    with pytest.raises(ConnectorMisused, match="ordered=True reads the list as one split"):
+    with pytest.raises(InvalidConnector, match="ordered=True reads the list as one split"):
         values(range(9), splits=3, ordered=True)
 
 

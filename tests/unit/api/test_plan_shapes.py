@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.graph_errors import BadSplits, ColumnsNeeded, InvalidJob
 from clonos.api.windows import Tumbling
 from clonos.connectors import files
-from clonos.connectors.connector_errors import InputForeign
+from clonos.connectors.connector_errors import UnexpectedInput
 from clonos.connectors.filesystem.file_splits import decode_split, encode_split
 from clonos.core.checkpoint.checkpoint_metadata import plan_fingerprint
 from clonos.core.model.options import Options, StandbyKind
@@ -206,7 +206,7 @@ def test_a_resumed_job_reads_no_file_that_its_source_does_not_name(tmp_path: Pat
     assert graph.compile(Options(), splits=stored).splits == stored
     for path in ("/etc/passwd", f"{tmp_path}/x/../../other.txt"):
         foreign = encode_split(msgspec.structs.replace(decode_split(stored["lines"][0]), path=path))
-        with pytest.raises(InputForeign, match=r"names '.*' as an input of files\.lines"):
+        with pytest.raises(UnexpectedInput, match=r"names '.*' as an input of files\.lines"):
             graph.compile(Options(), splits={"lines": (foreign,)})
 
 
@@ -235,7 +235,7 @@ def test_map_batches_on_rows_is_refused_when_the_plan_is_made() -> None:
 )
 def test_a_graph_that_cannot_run_is_refused_with_a_remedy(build: Any, message: str) -> None:
     graph = JobGraph("refused")
-    with pytest.raises(GraphRefused, match=message):
+    with pytest.raises(InvalidJob, match=message):
         plan_of((build(graph), graph)[1])
 
 
@@ -244,7 +244,7 @@ def test_a_sink_of_two_streams_is_refused() -> None:
     sink = Files()
     source = graph.source(Given([]))
     source.sink(sink)
-    with pytest.raises(GraphRefused, match="gets the sink of another step"):
+    with pytest.raises(InvalidJob, match="gets the sink of another step"):
         source.map(str).sink(sink)
 
 
@@ -283,9 +283,9 @@ def test_a_single_step_can_be_declared_passive() -> None:
 
 def test_a_step_that_cannot_have_a_hot_standby_is_refused_where_it_is_declared() -> None:
     stream = JobGraph("hot").source(Given([]))
-    with pytest.raises(GraphRefused, match="has effects outside the job, and a hot standby would repeat them"):
+    with pytest.raises(InvalidJob, match="has effects outside the job, and a hot standby would repeat them"):
         stream.map(str, effects=True, standby="hot")
-    with pytest.raises(GraphRefused, match="has the standby 'warm'"):
+    with pytest.raises(InvalidJob, match="has the standby 'warm'"):
         stream.map(str, standby="warm")  # type: ignore[arg-type]
 
 

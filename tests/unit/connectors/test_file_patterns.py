@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.connector_errors import InputForeign, SplitMalformed
+from clonos.connectors.connector_errors import SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match, find_files
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
 from clonos.connectors.filesystem.output_folder import readable_files
@@ -74,9 +74,9 @@ def test_a_source_accepts_only_splits_of_its_own_files(tree: Path, kind: str) ->
     status = os.stat("a.txt")
     own = FileSplit(1, f"{tree}/gone.txt", status.st_size, status.st_mtime_ns, 0, 5)
     source.check_split(encode_split(own))
-    with pytest.raises(InputForeign, match="names '/etc/passwd' as an input"):
+    with pytest.raises(UnexpectedInput, match="names '/etc/passwd' as an input"):
         source.check_split(encode_split(msgspec.structs.replace(own, path="/etc/passwd")))
-    with pytest.raises(InputForeign):
+    with pytest.raises(UnexpectedInput):
         source.check_split(encode_split(msgspec.structs.replace(own, path=f"{tree}/../{tree.name}/a.txt")))
 
 

@@ -11,14 +11,14 @@ from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputMissing,
+    InvalidConnector,
+    NotOutputOwner,
     OutputConflict,
     OutputCorrupt,
     OutputFailed,
-    OutputForeign,
     OutputInUse,
-    OutputTaken,
+    UnexpectedOutput,
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.json_files import JsonFiles
@@ -204,7 +204,7 @@ def test_two_sinks_of_one_job_cannot_share_a_folder(sink: JsonFiles) -> None:
 def test_a_folder_with_files_of_others_is_refused_and_never_cleared(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     sink = files.jsonl(tmp_path)
-    with pytest.raises(OutputForeign, match=r"1 file that no job wrote, such as 'precious\.txt'.*leaves them there"):
+    with pytest.raises(UnexpectedOutput, match=r"1 file that no job wrote, such as 'precious\.txt'.*leaves them there"):
         sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.prepare_output(JOB, resume=False, overwrite=True)
     assert (tmp_path / "precious.txt").read_text() == "mine"
@@ -216,13 +216,13 @@ def test_overwriting_replaces_an_earlier_output(sink: JsonFiles) -> None:
     later.prepare_output("other-1", resume=False, overwrite=True)
     assert shown(later) == []
     assert prepared(later) == visible(later) == []
-    with pytest.raises(OutputTaken, match="belongs to the job other-1"):
+    with pytest.raises(NotOutputOwner, match="belongs to the job other-1"):
         sink.commit(JOB, 2, [part_of(sink, 2, ["of the job before"])])
     assert shown(later) == []
 
 
 def test_resuming_with_the_folder_of_another_job_is_refused(sink: JsonFiles) -> None:
-    with pytest.raises(OutputTaken, match=f"belongs to the job {JOB}, not to other-1"):
+    with pytest.raises(NotOutputOwner, match=f"belongs to the job {JOB}, not to other-1"):
         files.jsonl(sink.folder()).prepare_output("other-1", resume=True, overwrite=False)
 
 
@@ -243,7 +243,7 @@ def test_a_withdrawal_removes_the_output_after_a_checkpoint(sink: JsonFiles) -> 
     assert visible(sink) == [a_part(1), a_part(2)]
     sink.commit(JOB, 8, [part_of(sink, 8, [8], incarnation=2)])
     assert shown(sink) == [1, 2, 8]
-    with pytest.raises(OutputTaken):
+    with pytest.raises(NotOutputOwner):
         files.roll_back(sink.folder(), "other-1", 0)
 
 
@@ -378,9 +378,9 @@ def test_a_slot_that_cannot_reach_the_folder_reports_it(tmp_path: Path) -> None:
 
 def test_a_sink_with_a_pattern_or_several_folders_is_refused(tmp_path: Path) -> None:
     for path in ("s3://bucket/out", str(tmp_path / "*.jsonl"), ["a", "b"]):
-        with pytest.raises(ConnectorMisused, match=r"files\.jsonl"):
+        with pytest.raises(InvalidConnector, match=r"files\.jsonl"):
             files.jsonl(path).prepare_output(JOB, resume=False, overwrite=False)
-    with pytest.raises(ConnectorMisused, match="either resume or overwrite"):
+    with pytest.raises(InvalidConnector, match="either resume or overwrite"):
         files.jsonl(tmp_path / "out").prepare_output(JOB, resume=True, overwrite=True)
 
 

@@ -12,14 +12,14 @@ import pyarrow
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
-    OutputForeign,
+    InvalidConnector,
+    NotOutputOwner,
     OutputInUse,
-    OutputTaken,
     RowNotWritable,
+    UnexpectedOutput,
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.core.model.options import Options
@@ -112,7 +112,7 @@ def test_a_file_that_no_job_wrote_stays_until_it_is_overwritten(tmp_path: Path) 
     path = tmp_path / "out.jsonl"
     path.write_text("mine\n")
     sink = files.jsonl(path, single=True)
-    with pytest.raises(OutputForeign, match=r"is a file that no job wrote.*--overwrite, which replaces it"):
+    with pytest.raises(UnexpectedOutput, match=r"is a file that no job wrote.*--overwrite, which replaces it"):
         sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.prepare_output(JOB, resume=False, overwrite=True)
     assert path.read_text() == "mine\n"
@@ -124,16 +124,16 @@ def test_a_file_of_another_job_is_refused(tmp_path: Path) -> None:
     sink = started(tmp_path / "out.jsonl")
     with pytest.raises(OutputInUse):
         started(tmp_path / "out.jsonl")
-    with pytest.raises(OutputTaken):
+    with pytest.raises(NotOutputOwner):
         sink.finish_output("other-1")
-    with pytest.raises(ConnectorMisused, match="started with single=True"):
+    with pytest.raises(InvalidConnector, match="started with single=True"):
         files.jsonl(tmp_path / "out.jsonl").prepare_output(JOB, resume=True, overwrite=False)
 
 
 def test_a_folder_with_files_cannot_become_a_file(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")
-    with pytest.raises(ConnectorMisused, match="a folder with files"):
+    with pytest.raises(InvalidConnector, match="a folder with files"):
         files.jsonl(tmp_path / "out", single=True).prepare_output(JOB, resume=False, overwrite=True)
 
 
@@ -152,7 +152,7 @@ def test_overwriting_turns_a_folder_into_a_file_and_back(tmp_path: Path, single_
 def test_a_source_that_never_ends_and_a_single_file_are_refused(tmp_path: Path) -> None:
     job = JobGraph("endless")
     job.source(files.lines(tmp_path, watch="1s"), name="texts").sink(files.jsonl(tmp_path / "x.jsonl", single=True))
-    with pytest.raises(GraphRefused, match=r"single=True, which writes the file when all .* texts never ends"):
+    with pytest.raises(InvalidJob, match=r"single=True, which writes the file when all .* texts never ends"):
         job.compile(Options())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import clonos
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values import ValueUnsupported
 from clonos.operators.steps.results import returns_nothing
@@ -27,7 +27,7 @@ def rows_of(code: str, *, parallelism: int = 1) -> list[Any]:
 
 def refused(step: str) -> str:
     """Returns the sentence that refuses a job with this step, of a stream of words."""
-    with pytest.raises(GraphRefused) as raised:
+    with pytest.raises(InvalidJob) as raised:
         rows_of(f"{FUNCTIONS}\njob = Job('etl')\njob.source(values(['a b', 'c'])).{step}.sink(collect())")
     return str(raised.value)
 

@@ -17,7 +17,7 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.connectors import files, values
-from clonos.connectors.connector_errors import OutputForeign, OutputInUse
+from clonos.connectors.connector_errors import OutputInUse, UnexpectedOutput
 from clonos.connectors.filesystem.output_parts import OWNER, state_folder
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
@@ -177,7 +177,7 @@ def test_an_occupied_output_is_found_before_the_output_of_the_earlier_run_is_rep
     before = shop.owners()
     (shop.folder / "other").mkdir()
     (shop.folder / "other" / "precious.txt").touch()
-    with pytest.raises(OutputForeign, match=r"precious\.txt"):
+    with pytest.raises(UnexpectedOutput, match=r"precious\.txt"):
         shop.start(shop.image(outputs=("out", "other")))
     assert shop.owners() == before
 

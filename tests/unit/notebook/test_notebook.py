@@ -12,7 +12,7 @@ import pytest
 
 from clonos import Job, Stream, blackhole, collect, stdout, values
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.connectors.html_table import ROWS_SHOWN, html_of_rows
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.core.model.progress import TaskPhase
@@ -147,11 +147,11 @@ def test_records_that_raise_end_the_preview_unless_the_job_has_an_error_output()
 
 @pytest.mark.parametrize("count", [0, -1, "5", True])
 def test_a_count_of_rows_below_one_is_refused(count: Any) -> None:
-    with pytest.raises(GraphRefused, match="an int of at least 1"):
+    with pytest.raises(InvalidJob, match="an int of at least 1"):
         Job("etl").source(values([1])).take(count)
 
 
 def test_a_graph_without_a_job_has_no_first_rows() -> None:
     take: Callable[[], list[int]] = JobGraph("etl").source(values([1])).take
-    with pytest.raises(GraphRefused, match="Create the stream from a Job"):
+    with pytest.raises(InvalidJob, match="Create the stream from a Job"):
         take()

@@ -9,11 +9,11 @@ import numpy
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.state.state_changes import StateUnsupported
-from clonos.operators.state.state_descriptors import BadStateName, ListState, ValueState
+from clonos.operators.state.state_descriptors import InvalidStateName, ListState, ValueState
 from clonos.operators.steps.process import AttributeSetLate, Context, StateNameTaken
 from clonos.operators.timestamps import InvalidTimestamp, from_timestamp_ns, to_timestamp_ns
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
@@ -87,7 +87,7 @@ def test_a_class_that_needs_arguments_is_refused() -> None:
 
         def process(self, value: str, context: Context[str, str]) -> None: ...
 
-    with pytest.raises(GraphRefused, match="cannot be created without arguments"):
+    with pytest.raises(InvalidJob, match="cannot be created without arguments"):
         JobGraph("job").source(Given([])).process(Needy)
 
 
@@ -177,7 +177,7 @@ def test_two_states_with_one_name_are_refused() -> None:
             context.state(self.other)
 
     assert isinstance(failure(Double, ["a"]), StateNameTaken)
-    with pytest.raises(BadStateName):
+    with pytest.raises(InvalidStateName):
         ValueState[int]("a/b")
 
 

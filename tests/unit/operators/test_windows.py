@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import BadDuration
+from clonos.api.graph_errors import InvalidDuration
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
@@ -181,5 +181,5 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
     ],
 )
 def test_an_invalid_window_size_is_refused(size: Any) -> None:
-    with pytest.raises(BadDuration, match="is not a size of a window"):
+    with pytest.raises(InvalidDuration, match="is not a size of a window"):
         Tumbling(size)
