@@ -26,7 +26,7 @@ NAVIGATION = {
         "All documents <docs/index>",
         "CHANGELOG",
     ],
-    "Concepts": ["docs/determinism", "docs/state", "Failure model <docs/failure-model>", "docs/services"],
+    "Concepts": ["docs/determinism", "docs/order", "docs/state", "Failure model <docs/failure-model>", "docs/services"],
     "Connectors": ["docs/connectors", "docs/writing-a-source", "docs/writing-a-sink"],
     "Testing": ["docs/testing"],
     "Operations": ["docs/options", "docs/operations", "docs/troubleshooting", "docs/security", "docs/chaos"],
