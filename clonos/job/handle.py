@@ -87,6 +87,7 @@ class Handle:
         if isinstance(end, JobDone):
             if end.ending is Ending.FINISHED:
                 finish_output(self._launched.image.sinks.values(), self._launched.job_id)
+                self._launched.start.finish()
             return result_of(end, self.status())
         raise error_of(self._name, end)
 

@@ -121,7 +121,7 @@ class Start:
     def _id_to_replace(self, found: JobRecord, plan: Plan) -> str:
         """Returns the identity of the earlier run whose state and output a fresh start replaces."""
         checkpoints = self.store.checkpoints()
-        if checkpoints and metadata_of(self.store, found).is_final:
+        if checkpoints and metadata_of(self.store, found).is_final and self.store.is_finished(found):
             logger.warning(
                 "%s has finished earlier (checkpoint %d): it starts afresh and replaces the output of that run",
                 *(found.name, checkpoints[-1]),
@@ -180,6 +180,8 @@ class Start:
         """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
         created, self._created = self._created, None
         try:
+            if created is not None and not self.store.has_latest_term():
+                created = None  # another driver has taken the job over: everything is its own now
             if created is not None:
                 for sink in self._sinks:
                     release: Callable[[str], None] | None = getattr(sink, "release_output", None)
@@ -193,6 +195,10 @@ class Start:
                 self.store.discard_job(created)
         except ClonosError as error:
             logger.warning("the checkpoint store could not be emptied after the failed start: %s", error)
+
+    def finish(self) -> None:
+        """Notes that the job has ended with all its output: the next start begins afresh."""
+        self.store.write_finished()
 
     def close(self) -> None:
         """Removes the mark of this process from the store."""

@@ -110,7 +110,7 @@ class OutputFolder:
         owner = self._owner()
         if owner is None or owner.job_id != job_id or self._numbers():
             return
-        self._clear(owner)
+        self._clear(None)  # without the file of a user, which only the end of a job replaces
         for folder in (self._parts, self._manifests, self.state, self.path):
             with suppress(OSError):  # it is not empty
                 os.rmdir(folder)

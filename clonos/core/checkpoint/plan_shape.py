@@ -6,6 +6,7 @@ allowed, because their state begins empty.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -100,10 +101,10 @@ def _differences(stored: PlanShape, current: PlanShape) -> Iterator[str]:
             yield from _vertex_differences(vertex, now[name])
     if before.keys() != now.keys():
         return
-    edges_before, edges_now = (list(map(_exchange, shape.edges)) for shape in (stored, current))
-    yield from (f"the exchange {edge} is gone" for edge in edges_before if edge not in edges_now)
-    yield from (f"the exchange {edge} is new" for edge in edges_now if edge not in edges_before)
-    if sorted(edges_before) == sorted(edges_now) and (list(before) != list(now) or stored.edges != current.edges):
+    edges_before, edges_now = Counter(stored.edges), Counter(current.edges)  # two steps may send to one task
+    yield from (f"the exchange {_exchange(edge)} is gone" for edge in (edges_before - edges_now).elements())
+    yield from (f"the exchange {_exchange(edge)} is new" for edge in (edges_now - edges_before).elements())
+    if edges_before == edges_now and (list(before) != list(now) or stored.edges != current.edges):
         yield "the steps are in another order"
 
 

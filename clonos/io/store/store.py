@@ -24,6 +24,7 @@ from clonos.io.system.entropy import random_bytes, random_hash_seed
 
 STORE_FORMAT = 1
 JOB_NAME = "job"
+FINISHED_NAME = "finished"
 OBJECTS = "objects"
 
 
@@ -197,6 +198,25 @@ class CheckpointStore:
             raise NothingToResume(self.url, "job")
         self._open_chain(found)
         return found
+
+    def has_latest_term(self) -> bool:
+        """Returns whether no other driver has begun a term since this one did."""
+        self.chain.refresh()
+        latest = next(self.chain.backwards(), None)
+        return latest is not None and (latest.term, latest.claimant) == (self._term, self._claimant)
+
+    def write_finished(self) -> None:
+        """Notes that the job has ended and all its output is complete."""
+        assert self._record is not None, "open_job or find_job comes first"
+        self.files.write(FINISHED_NAME, seal(self._record.job_id.encode()))
+
+    def is_finished(self, record: JobRecord) -> bool:
+        """Returns whether this job has ended with all its output. A final checkpoint alone does not say so: its output
+        may not be committed yet."""
+        try:
+            return unseal(self.files.read(FINISHED_NAME), FINISHED_NAME) == record.job_id.encode()
+        except ObjectMissing:
+            return False
 
     def discard_job(self, record: JobRecord) -> None:
         """Removes a job that has just been created, with everything of it, if the store still holds this job."""

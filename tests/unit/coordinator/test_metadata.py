@@ -155,6 +155,15 @@ def test_each_difference_is_named_in_words() -> None:
     assert new == f'the exchange from "{name}" to "{target}" (broadcast) is new'
 
 
+def test_one_of_two_exchanges_between_the_same_tasks_is_a_difference() -> None:
+    plan = chain_plan()
+    both = replace(plan, edges=(*plan.edges, replace(plan.edges[0], port=1)))
+    name, target = plan.vertices[0].name, plan.vertices[1].name
+    exchange = f'the exchange from "{name}" to "{target}" ({plan.edges[0].partitioning})'
+    assert _refused(both) == (f"{exchange} is new",)
+    assert _refused(plan, both) == (f"{exchange} is gone",)
+
+
 def test_a_new_step_with_state_in_tasks_that_existed_is_taken() -> None:
     plan = chain_plan()
     first, *others = plan.vertices

@@ -56,7 +56,7 @@ class Shop:
             raise
         return start
 
-    def end(self, start: Start, image: JobImage, is_final: bool) -> None:
+    def end(self, start: Start, image: JobImage, is_final: bool, is_committed: bool = True) -> None:
         """Completes checkpoint 1 and ends the driver."""
         record = start.store.read_job()
         assert record is not None
@@ -64,6 +64,8 @@ class Shop:
         tasks = tuple(msgspec.structs.replace(task, final=is_final) for task in metadata.tasks)
         metadata = msgspec.structs.replace(metadata, checkpoint=CheckpointId(1), tasks=tasks)
         start.store.append_checkpoint(1, encode_metadata(metadata))
+        if is_final and is_committed:
+            start.finish()
         start.close()
 
     def owners(self, output: str = "out") -> list[str]:
@@ -180,6 +182,38 @@ def test_an_occupied_output_is_found_before_the_output_of_the_earlier_run_is_rep
     with pytest.raises(UnexpectedOutput, match=r"precious\.txt"):
         shop.start(shop.image(outputs=("out", "other")))
     assert shop.owners() == before
+
+
+def test_a_job_whose_last_output_is_not_committed_has_not_finished(shop: Shop) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True, is_committed=False)
+    with pytest.raises(StoreInUse, match=r"--resume"):
+        shop.start(image)
+    start = shop.start(image, resume=True)
+    start.finish()
+    start.close()
+    shop.start(image).close()
+
+
+def test_a_failed_start_leaves_a_job_that_another_driver_has_taken_over(shop: Shop) -> None:
+    image = shop.image()
+    late = shop.start(image)
+    late.close()  # its mark is gone, as after a long pause
+    successor = shop.start(image, resume=True)
+    owners = shop.owners()
+    late.undo()
+    assert shop.owners() == owners != []
+    assert successor.store.read_job() is not None
+    successor.close()
+
+
+def test_a_failed_start_does_not_remove_a_file_that_the_job_would_have_replaced(shop: Shop) -> None:
+    file = shop.folder / "report.jsonl"
+    file.write_text("mine")
+    sink = files.jsonl(file, single=True)
+    sink.prepare_output("etl-1", resume=False, overwrite=True)
+    sink.release_output("etl-1")
+    assert file.read_text() == "mine"
 
 
 def test_two_sinks_with_one_folder_are_refused_with_overwrite_too(shop: Shop) -> None:
