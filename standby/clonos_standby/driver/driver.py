@@ -275,9 +275,10 @@ class Driver:
                 self._events.append(Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
 
     def _log_line(self, sender: SlotId, message: Logged) -> None:
-        writer = message.task or self._coordinator.describe_slot(sender)
+        place = self._coordinator.describe_slot(sender)  # a faulty slot could name another task in each line
+        writer = message.task or place
         if message.logger == PRINTED:
-            self._printed.log(f"printed lines of {writer}", message.level, f"[{writer}] {message.text}", PRINTED_LINES)
+            self._printed.log(f"printed lines of {place}", message.level, f"[{writer}] {message.text}", PRINTED_LINES)
             return
         if message.logger.startswith(ONCE_PER_STEP):  # each of its tasks may have sent the warning
             step = message.logger.removeprefix(ONCE_PER_STEP)
@@ -285,7 +286,7 @@ class Driver:
                 return
             self._steps_to_warn_of.remove(step)
         level = min(message.level, logging.CRITICAL)
-        self._slots_log.log(f"lines of {writer}", level, f"{writer}: {message.text}", _logger_of(message.logger))
+        self._slots_log.log(f"lines of {place}", level, f"{writer}: {message.text}", _logger_of(message.logger))
 
     def _admit(self, register: Register) -> bool:
         """Returns True when this driver launched the slot: a token is valid for the first slot that registers with

@@ -72,7 +72,7 @@ class PrintForwarder(io.TextIOBase):
     def __init__(self, slot: SlotId, send: Callable[[Logged], None], level: int) -> None:
         self._slot, self._send, self._level = slot, send, level
         self._limit = RateLimit(PRINTED_PER_SECOND_MAX)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may print while this thread does
         self._begun: dict[str, str] = {}  # by thread, what it has written since its last line
 
     def writable(self) -> bool:
@@ -80,14 +80,18 @@ class PrintForwarder(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Takes text; returns its length."""
+        """Takes text; returns its length. A line without an end is forwarded in pieces."""
         thread = threading.current_thread().name
         with self._lock:
             *lines, begun = (self._begun.pop(thread, "") + text).split("\n")
-            if begun:
+            if "\r" in begun.rstrip("\r"):  # a progress bar writes its line again
+                begun = begun[begun.rstrip("\r").rindex("\r") + 1 :]
+            if len(begun) >= TEXT_CHARACTERS_MAX:
+                lines.append(begun)
+            elif begun:
                 self._begun[thread] = begun
             for line in lines:
-                self._forward(line, task_of(thread))
+                self._forward(line.rstrip("\r").rpartition("\r")[2], task_of(thread))
         return len(text)
 
     def _forward(self, line: str, task: str) -> None:

@@ -16,6 +16,7 @@ from clonos_services.logger import logger as user_logger
 from clonos_standby.slot.log_forwarding import (
     LINES_PER_SECOND_MAX,
     PRINTED_PER_SECOND_MAX,
+    TEXT_CHARACTERS_MAX,
     Forwarder,
     PrintForwarder,
     forwarded,
@@ -101,6 +102,19 @@ def test_printed_lines_are_forwarded_whole_with_the_task_whose_thread_printed_th
         Logged(SLOT, logging.INFO, PRINTED, "from the runtime"),
         Logged(SLOT, logging.INFO, PRINTED, "last", "ask/0"),
     ]
+
+
+def test_a_progress_bar_is_forwarded_as_it_was_last_and_a_line_without_an_end_in_pieces() -> None:
+    sent: list[Logged] = []
+    output = PrintForwarder(SLOT, sent.append, logging.INFO)
+    for percent in range(1, 101):
+        print(f"\r{percent} %", end="", file=output)
+    print("\r\ndone\r\n", end="", file=output)
+    assert [message.text for message in sent] == ["100 %", "done"]
+    sent.clear()
+    for _ in range(3):
+        print("x" * (TEXT_CHARACTERS_MAX // 2), end="", file=output)
+    assert [len(message.text) for message in sent] == [TEXT_CHARACTERS_MAX]
 
 
 def test_a_flood_of_printed_lines_is_cut_and_the_omitted_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
