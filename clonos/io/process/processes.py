@@ -1,8 +1,8 @@
 """Slots as child processes of the driver, without a JVM: for one machine and for tests.
 
 A fork server with all modules imported forks them, and reports each end at once. If it ends, its slots are killed and
-the next order starts another. Each slot is a failure domain of its
-own, or the slots share a given number of domains, so that a whole domain can be killed as an executor would be.
+the next order starts another. Each slot is a failure domain of its own, or the slots share a given number of domains,
+so that a whole domain can be killed as an executor would be.
 """
 
 from __future__ import annotations
