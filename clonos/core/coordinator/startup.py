@@ -215,10 +215,12 @@ def refuse(state: CoordinatorState, got: int) -> None:
     needed = state.slots_needed
     text = (
         f"the job needs {needed} slots (one per task, and spare ones) and got {got} within"
-        f" {state.options.slots_wait_ms} ms. Free cores or executors, lower the parallelism, or raise slots_wait."
+        f" {state.options.slots_wait_ms} ms."
     )
     if state.refusals:
-        text += f"\n{state.refusals} could not be started, the last one since: {state.refusal}"
+        text += f"\n{state.refusals} could not be started. Remove the cause of the last failure: {state.refusal}"
+    else:
+        text += " Free cores or executors, lower the parallelism, or raise slots_wait."
     state.emit(SlotsRefused(needed, got, text))
     state.fail(JobFailed(Blame.ENVIRONMENT, text))
 

@@ -1,14 +1,14 @@
 """Slots as child processes of the driver, without a JVM: for one machine and for tests.
 
-A fork server with all modules imported forks them, and reports each end at once. Each slot is a failure domain of its
-own, or the slots share a given number of domains, so that a whole domain can be killed as an executor would be.
+A fork server with all modules imported forks them, and reports each end at once. If it ends, its slots are killed and
+the next order starts another. Each slot is a failure domain of its own, or the slots share a given number of domains,
+so that a whole domain can be killed as an executor would be.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -46,32 +46,23 @@ class ProcessSlots:
         self._orders = 0
         self._domain_of: dict[int, str] = {}  # orders whose slot runs or was requested
         self._pid_of: dict[int, int] = {}  # process ids. Invariant: only orders in _domain_of
-        events_read_fd, events_write_fd = os.pipe()
-        opened = open(output, "ab") if output is not None else None  # noqa: SIM115 closed below
-        try:
-            self._fork_server = subprocess.Popen(
-                [sys.executable, "-m", "clonos.io.process.fork_server", str(events_write_fd), *warm_modules],
-                stdin=subprocess.PIPE,
-                stdout=opened,
-                stderr=opened,
-                pass_fds=(events_write_fd,),
-                env=_environment(hash_seed),
-                start_new_session=True,  # a Ctrl-C in the terminal signals only the driver
-            )
-        except OSError as error:
-            os.close(events_read_fd)
-            raise EnvironmentFault(f"slot processes cannot be started with {sys.executable}: {error}") from None
-        finally:
-            os.close(events_write_fd)
-            if opened is not None:
-                opened.close()
-        self._reader = threading.Thread(target=self._read, args=(events_read_fd,), name="slot processes", daemon=True)
-        self._reader.start()
+        self._environment = _environment(hash_seed)
+        self._warm_modules = warm_modules
+        self._output = output
+        self._deaths = 0
+        self._has_ended = False  # the latest fork server. Invariant: then no order of it is in _domain_of
+        self._readers: list[threading.Thread] = []
+        self._fork_server = self._start_fork_server()
 
     def order(self, launch_spec: bytes, avoid_domains: Collection[str] = ()) -> int:
-        """Requests one more slot and returns the order's number. Raises: EnvironmentFault when the fork server has
-        ended."""
+        """Requests one more slot and returns the order's number. Starts a new fork server if the last one has ended.
+
+        Raises: EnvironmentFault when none can be started."""
         with self._lock:
+            if self._has_ended:
+                _close_input(self._fork_server)
+                self._fork_server = self._start_fork_server()
+                self._has_ended = False
             number = self._orders
             self._orders += 1
             domain = self._domain_for(number, avoid_domains)
@@ -81,31 +72,53 @@ class ProcessSlots:
         try:
             self._fork_server.stdin.write(HEADER.pack(number, len(encoded), len(launch_spec)) + encoded + launch_spec)
             self._fork_server.stdin.flush()
-        except (BrokenPipeError, struct.error) as error:
-            raise EnvironmentFault(
-                f"the fork server of slots has ended (code {self._fork_server.poll()}), so no slot can be started:"
-                f" {error}. Look for the reason in its standard error."
-            ) from None
+        except BrokenPipeError:
+            pass  # the fork server has just ended: its reader reports the end of this order too
         return number
 
     def close(self) -> None:
         """Ends every slot and the fork server, and waits for them."""
-        assert self._fork_server.stdin is not None, "it was opened as a pipe"
-        try:
-            self._fork_server.stdin.close()
-        except BrokenPipeError:  # it has ended already
-            pass
+        _close_input(self._fork_server)
         try:
             self._fork_server.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._fork_server.kill()
             self._fork_server.wait()
-        self._reader.join()
+        for reader in self._readers:
+            reader.join()
 
     def pids(self) -> dict[int, int]:
         """Returns the process id of the slot of each running order."""
         with self._lock:
             return dict(self._pid_of)
+
+    def _start_fork_server(self) -> subprocess.Popen[bytes]:
+        """Starts a fork server, and a thread that reads its events."""
+        events_read_fd, events_write_fd = os.pipe()
+        opened = open(self._output, "ab") if self._output is not None else None  # noqa: SIM115 closed below
+        try:
+            fork_server = subprocess.Popen(
+                [sys.executable, "-m", "clonos.io.process.fork_server", str(events_write_fd), *self._warm_modules],
+                stdin=subprocess.PIPE,
+                stdout=opened,
+                stderr=opened,
+                pass_fds=(events_write_fd,),
+                env=self._environment,
+                start_new_session=True,  # a Ctrl-C in the terminal signals only the driver
+            )
+        except OSError as error:
+            os.close(events_read_fd)
+            raise EnvironmentFault(f"slot processes cannot be started with {sys.executable}: {error}") from None
+        finally:
+            os.close(events_write_fd)
+            if opened is not None:
+                opened.close()
+        reader = threading.Thread(
+            target=self._read, args=(events_read_fd, fork_server), name="slot processes", daemon=True
+        )
+        self._readers = [*(each for each in self._readers if each.is_alive()), reader]
+        reader.start()
+        return fork_server
 
     def _domain_for(self, number: int, avoid: Collection[str]) -> str:
         """Returns the domain with the fewest slots, so that a killed domain fills again; avoids ``avoid`` if
@@ -116,7 +129,7 @@ class ProcessSlots:
         names = [f"domain-{index}" for index in range(self._domain_count)]
         return min(names, key=lambda name: (name in avoid, living[name]))
 
-    def _read(self, events_fd: int) -> None:
+    def _read(self, events_fd: int, fork_server: subprocess.Popen[bytes]) -> None:
         with open(events_fd, encoding="ascii") as lines:
             for line in lines:
                 event, order, value = line.split()
@@ -125,7 +138,7 @@ class ProcessSlots:
                         self._pid_of[int(order)] = int(value)
                 else:
                     self._end(int(order), _reason(int(value)))
-        self._end_orphans()
+        self._end_orphans(fork_server.wait())
 
     def _end(self, order: int, reason: str) -> None:
         with self._lock:
@@ -133,17 +146,30 @@ class ProcessSlots:
             self._pid_of.pop(order, None)
         self._listener(SlotEnded(order, reason))
 
-    def _end_orphans(self) -> None:
+    def _end_orphans(self, code: int) -> None:
         """Kills the remaining slots after the fork server has ended, because they would outlive it if it was killed."""
         with self._lock:
-            left = [(order, self._pid_of.get(order)) for order in self._domain_of]
+            self._has_ended = True
+            self._deaths += 1
+            left = [(order, self._pid_of.pop(order, None)) for order in self._domain_of]
+            self._domain_of.clear()
+        often = f"keeps ending ({self._deaths} times so far)" if self._deaths > 1 else "has ended"
+        reason = f"the fork server of slots {often}: {_reason(code) or 'it ended with exit code 0'}"
         for order, pid in left:
             if pid is not None:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            self._end(order, "the fork server of slots has ended")
+            self._listener(SlotEnded(order, reason))
+
+
+def _close_input(fork_server: subprocess.Popen[bytes]) -> None:
+    assert fork_server.stdin is not None, "it was opened as a pipe"
+    try:
+        fork_server.stdin.close()
+    except BrokenPipeError:  # it has ended already
+        pass
 
 
 def _environment(hash_seed: str) -> dict[str, str]:

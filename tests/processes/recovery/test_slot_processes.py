@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clonos.api.graph import JobGraph
@@ -103,6 +104,21 @@ def test_a_domain_that_is_killed_recovers_without_a_rollback(tmp_path: Path) -> 
         assert isinstance(job.end(), JobDone)
         assert job.generation == 1
     drawing.check(reach)
+
+
+def test_a_job_whose_fork_server_is_killed_restores_and_completes_its_output(tmp_path: Path) -> None:
+    drawing = DrawingJob(tmp_path)
+    with running(drawing.graph, tmp_path, OPTIONS, parallelism=2) as job:
+        job.wait_for(is_quiescent)
+        reach = drawing.advance(0)
+        wait_for_checkpoint(job)
+        reach = drawing.advance(reach)
+        before = job.incarnations()
+        os.kill(psutil.Process(job.pid_of(0)).ppid(), signal.SIGKILL)
+        wait_for_successors(job, before, *before)
+        drawing.gate.end(drawing.advance(reach))
+        assert isinstance(job.end(), JobDone)
+    drawing.check(reach + STEP)
 
 
 def test_a_pause_shorter_than_the_lease_is_no_failure(tmp_path: Path) -> None:

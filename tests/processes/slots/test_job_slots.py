@@ -128,8 +128,17 @@ def test_when_the_fork_server_is_killed_its_slots_end_too(ends: SlotEnds, tmp_pa
         order = provider.order(_note(tmp_path, waits=True))
         (pid,) = _born(provider, 1).values()
         os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
-        assert ends.next() == SlotEnded(order, "the fork server of slots has ended")
+        assert ends.next() == SlotEnded(order, "the fork server of slots has ended: it was ended by SIGKILL")
         _await_end(pid)
+
+
+def test_each_death_of_the_fork_server_is_followed_by_a_new_one_and_counted(ends: SlotEnds, tmp_path: Path) -> None:
+    with closing(ProcessSlots(ends, HASH_SEED)) as provider:
+        for often in ("has ended", "keeps ending (2 times so far)", "keeps ending (3 times so far)"):
+            order = provider.order(_note(tmp_path, waits=True))
+            (pid,) = _born(provider, 1).values()
+            os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
+            assert ends.next() == SlotEnded(order, f"the fork server of slots {often}: it was ended by SIGKILL")
 
 
 def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: SlotEnds, tmp_path: Path) -> None:

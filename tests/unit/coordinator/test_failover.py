@@ -125,6 +125,7 @@ def test_a_provider_that_refuses_is_asked_with_growing_pauses_and_its_reason_is_
     assert 15 < asked < 40
     assert alarms < 7
     assert "no module" in ended[0].reason
+    assert "Free cores" not in ended[0].reason
 
 
 def test_a_new_slot_joins_the_next_view_and_gets_missing_backups() -> None:
