@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from clonos.core.values import decode_rows, encode_rows
 from clonos.core.values.copying import IMMUTABLE

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from clonos import register
+from clonos import ListState, MapState, ValueState, clock, register
 from clonos.api.graph import JobGraph
 from clonos.core.values.copying import copied, copied_rows
 from clonos.operators.operator import Fork, Operator
+from clonos.operators.steps.process import _is_mutable, _states_of
 from tests.unit.operators.driver import Given, Outbox, run
 
 ROWS = [{"k": "a", "n": n} for n in range(1, 5)]
@@ -141,3 +142,96 @@ def test_consumers_share_rows_that_none_of_them_changes_and_immutable_rows() -> 
     steps, words = [Held(), Held()], ["a", "b"]
     Fork(steps).rows(words)
     assert all(step.held is words for step in steps)
+
+
+GLOBAL = ListState[int]("global")
+
+
+class Emitting:
+    """Emits state and clears it every third time."""
+
+    listed = ListState[int]("listed")
+    mapped = MapState[int, int]("mapped")
+    held = ValueState[Any]("held", default=[])
+
+    def process(self, row: dict[str, Any], context: Any) -> None:
+        """Emits the state bare, and inside of values."""
+        number = row["n"]
+        if number == 4:
+            context.state(self.listed).clear()
+            context.state(self.mapped).clear()
+        context.state(self.listed).append(number)
+        context.state(self.mapped)[number] = number
+        context.state(self.held).value.append(number)
+        context.emit(context.state(self.listed))
+        context.emit({"mapped": [context.state(self.mapped)]})
+        context.emit((context.state(self.held).value,))
+
+
+class EmittingGlobal:
+    """Yields state whose descriptor is a global."""
+
+    def process(self, row: dict[str, Any], context: Any) -> Any:
+        """Yields the list so far."""
+        numbers = context.state(GLOBAL)
+        numbers.append(row["n"])
+        yield numbers
+
+
+class EmittingInline:
+    """Emits state whose descriptor is created when it is used."""
+
+    def process(self, row: dict[str, Any], context: Any) -> None:
+        """Emits the list so far."""
+        numbers = context.state(ListState("inline"))
+        numbers.append(row["n"])
+        context.emit(numbers)
+
+
+def test_process_emits_state_as_it_is_now() -> None:
+    emitted = rows_of(lambda keyed: keyed.process(Emitting), ROWS)
+    lists = [[1], [1, 2], [1, 2, 3], [4]]
+    assert emitted[0::3] == lists
+    assert emitted[1::3] == [{"mapped": [{n: n for n in numbers}]} for numbers in lists]
+    assert emitted[2::3] == [([1],), ([1, 2],), ([1, 2, 3],), ([1, 2, 3, 4],)]
+
+
+class Late:
+    """Emits its state from a timer and changes it afterwards."""
+
+    listed = ListState[int]("listed")
+
+    def process(self, row: dict[str, Any], context: Any) -> None:
+        """Appends the number and sets the timer."""
+        context.state(self.listed).append(row["n"])
+        context.set_timer(clock.time() + 60)
+
+    def on_timer(self, timestamp: Any, context: Any) -> None:
+        """Emits the list and clears it."""
+        context.emit(context.state(self.listed))
+        context.state(self.listed).clear()
+
+
+@pytest.mark.parametrize("function", [EmittingGlobal, EmittingInline])
+def test_descriptors_outside_of_the_class_are_seen(function: type) -> None:
+    assert rows_of(lambda keyed: keyed.process(function), ROWS) == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
+
+
+def test_a_timer_emits_state_as_it_is_now() -> None:
+    assert rows_of(lambda keyed: keyed.process(Late), ROWS)[0] == [1, 2, 3, 4]
+
+
+class Counting:
+    """Emits its own row, with a count that cannot change in place."""
+
+    count = ValueState("count", default=0)
+
+    def process(self, row: Any, context: Any) -> None:
+        """Counts the rows and emits the row."""
+        context.state(self.count).value += 1
+        context.emit(row)
+
+
+@pytest.mark.parametrize(("function", "copies"), [(Counting, False), (Emitting, True)])
+def test_only_functions_with_mutable_state_emit_copies(function: type, copies: bool) -> None:
+    assert any(map(_is_mutable, _states_of(function()))) is copies
