@@ -6,6 +6,7 @@ What shows only in a result is checked when the step runs (``clonos.operators.st
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, FunctionType
@@ -20,6 +21,13 @@ OPTIONAL_METHODS: Final = ("open", "on_timer", "close")
 
 EMITTING_METHODS: Final = ("process", "on_timer")
 """Methods of a process function that may yield results."""
+
+
+HOOK: Final = re.compile(r"on(_|[A-Z])")
+"""Beginning of names of methods that look as if a runtime called them, such as ``on_end`` and ``onTimer``."""
+
+BY_NAME: Final = frozenset({"getattr", "methodcaller", "attrgetter"})
+"""Functions that find a method by a name that the code may compose."""
 
 
 def check_function(method: str, step: str, function: Any) -> None:
@@ -42,7 +50,7 @@ def check_process(step: str, function: Any) -> None:
     """Checks the methods of a process function, a class or an instance of it.
 
     Raises: InvalidJob: it has no ``process``, its class needs arguments, one of its methods is no method or is
-        ``async def``, or it sets timers without ``on_timer``.
+        ``async def``, nothing calls a method whose name looks like a hook, or it sets timers without ``on_timer``.
     """
     if not callable(getattr(function, "process", None)):
         raise InvalidJob(
@@ -62,6 +70,7 @@ def check_process(step: str, function: Any) -> None:
     for name in ("process", *OPTIONAL_METHODS):
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
+    _check_hooks(step, function)
     if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
         raise InvalidJob(
             step,
@@ -100,6 +109,20 @@ def methods_of(function: Any) -> Iterator[tuple[str, FunctionType]]:
 def _codes_of(function: Any) -> Iterator[CodeType]:
     for _, method in methods_of(function):
         yield from codes_within(method.__code__)
+
+
+def _check_hooks(step: str, function: Any) -> None:
+    """Refuses methods such as ``on_end``, unless a method of the class refers to them or finds methods by name."""
+    used = {name for code in _codes_of(function) for name in code.co_names}
+    if used & BY_NAME:
+        return
+    for name, _ in methods_of(function):
+        if HOOK.match(name) and name not in used and name not in OPTIONAL_METHODS:
+            raise InvalidJob(
+                step,
+                f"has a method {name}(), which nothing calls",
+                "The runtime calls process, on_timer, open and close. Call it from one of these, or rename it.",
+            )
 
 
 def _check_creation(step: str, cls: type) -> None:

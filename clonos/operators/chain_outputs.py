@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -27,6 +28,8 @@ from clonos.operators.operator import Operator, Scope
 
 class ToImmediateSink(Operator):
     """Output to the external system of an immediate sink, as rows."""
+
+    changes_rows = False
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -66,6 +69,7 @@ class ToKeys(Operator):
         self._ports = tuple(ports)
         self._key = key
         self._rows_are_keys = rows_are_keys
+        self.changes_rows = not (rows_are_keys or type(key) is itemgetter)
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
@@ -103,6 +107,7 @@ class ToColumnKeys(Operator):
     def __init__(self, ports: Sequence[int], column: str) -> None:
         self._ports = tuple(ports)
         self._column = column
+        self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
@@ -36,6 +37,9 @@ class Operator:
     has_calls: ClassVar[bool] = False
     takes_columns: bool = False
     """True if a step before it that can give rows or columns should give columns."""
+
+    changes_rows: bool = True
+    """False if the operator passes no row to user code, so that it may share mutable rows with other consumers."""
 
     out: Operator
     guard: Guard
@@ -89,14 +93,21 @@ class Operator:
 
 
 class Fork(Operator):
-    """Fan-out: each of several next steps gets every batch."""
+    """Fan-out: each of several next steps gets every batch.
+
+    User code may change rows in place, and an edge holds them until the end of the step. Therefore each step that runs
+    user code gets its own copy of mutable rows; edges share the rows. Without edges the last step gets the rows.
+    """
 
     def __init__(self, targets: Sequence[Operator]) -> None:
         self._targets = tuple(targets)
+        last = len(targets) - 1
+        has_sharing = not all(target.changes_rows for target in targets)
+        self._copies = [target.changes_rows and (has_sharing or place < last) for place, target in enumerate(targets)]
 
     def rows(self, rows: list[Any]) -> None:
-        for target in self._targets:
-            target.rows(rows)
+        for target, copies in zip(self._targets, self._copies, strict=True):
+            target.rows(copied_rows(rows) if copies else rows)
 
     def columns(self, batch: RecordBatch) -> None:
         for target in self._targets:

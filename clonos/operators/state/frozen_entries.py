@@ -8,18 +8,12 @@ any size of state, and only entries that are touched meanwhile are copied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from itertools import islice
-from types import NoneType
 from typing import Any, Final, NoReturn
-from uuid import UUID
 
 from clonos.core.values import decode_rows, encode_rows
+from clonos.core.values.copying import IMMUTABLE
 from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
-
-IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID})
-"""Types whose values cannot be changed in place. A tuple is not among them, because it may hold a list."""
 
 
 class _Absent:

@@ -9,8 +9,8 @@ import copy
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from clonos.core.model.errors import JobError
+from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
-from clonos.operators.state.frozen_entries import IMMUTABLE
 from clonos.operators.state.keyed_state import StateBackend, Table
 
 T = TypeVar("T")

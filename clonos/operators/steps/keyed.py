@@ -1,7 +1,8 @@
 """Steps with state per key that emit one result per record: stateful_map, reduce, running count.
 
 State None means no state. The keys of a batch are looked up by ``state_keys``, which returns the same list if no key
-needs encoding; user functions get the user's keys.
+needs encoding; user functions get the user's keys. What a step emits is a copy of mutable state, because the function
+may change the state in place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
+from clonos.core.values.copying import IMMUTABLE, copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import Table
@@ -72,7 +74,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
             else:
                 entries[key] = state
                 changed[key] = None
-            append(result)
+            append(result if type(state) in IMMUTABLE else copied(result))  # the result may hold the state
 
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
@@ -86,7 +88,7 @@ class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
                 value = function(entries[key], value)
             entries[key] = value
             changed[key] = None
-            append((user_key, value))
+            append((user_key, value if type(value) in IMMUTABLE else copied(value)))
 
 
 class Counters(dict[Any, "count[int]"]):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from types import FunctionType
 from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
+from clonos.core.values.copying import IMMUTABLE, copied
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
@@ -35,7 +37,7 @@ class Context(Generic[K, U]):
     """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
 
     ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
-    next step; it must not be changed afterwards, so emit a copy of mutable state. A method may also yield its results.
+    next step, as a copy if the function has state that may change in place. A method may also yield its results.
     """
 
     __slots__ = ("key", "emit", "_step", "_state", "_timers", "_past_timers", "_cells")
@@ -124,15 +126,21 @@ class Process(Operator):
         self._is_open = True
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
+        self._emits_copies = any(map(_is_mutable, _states_of(self._function)))
         object.__setattr__(self._function, "__class__", _frozen(self._class, self._step))
 
     def rows(self, rows: list[Any]) -> None:
         results: list[Any] = []
-        self._context.emit = results.append
+        self._context.emit = self._emit_to(results)
         pairs = self._pairs = rows if self._is_keyed else [(None, row) for row in rows]
         self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
         if results:
             self.out.rows(results)
+
+    def _emit_to(self, results: list[Any]) -> Callable[[Any], None]:
+        """Returns the function that appends a result; a copy if the result may hold state that changes in place."""
+        append = results.append
+        return (lambda result: append(copied(result))) if self._emits_copies else append
 
     def _current_record(self) -> Any:
         records: Any = self._records
@@ -166,7 +174,7 @@ class Process(Operator):
 
     def fire(self, due: Sequence[DueTimer]) -> None:
         results: list[Any] = []
-        self._context.emit = results.append
+        self._context.emit = self._emit_to(results)
         self._past_timers.is_firing = True
         for timer in due:
             if not self._timers.take(timer):
@@ -220,6 +228,24 @@ class AttributeSetLate(JobError):
             f"the process function of {self.step} sets self.{self.attribute} after open(): the value would be lost when"
             " its process dies. Declare it as state and use context.state(...), or set it in open()."
         )
+
+
+def _states_of(function: Any) -> Iterator[object]:
+    """Yields the descriptors, and their classes, that a process function has as attributes or uses as globals."""
+    yield from getattr(function, "__dict__", {}).values()
+    for base in type(function).__mro__[:-1]:
+        for member in vars(base).values():
+            yield member
+            if isinstance(member, FunctionType):
+                for name in member.__code__.co_names:
+                    yield member.__globals__.get(name)
+
+
+def _is_mutable(state: object) -> bool:
+    """Returns whether a descriptor may give values that change in place. A descriptor class stands for any of them."""
+    if isinstance(state, ValueState):
+        return state.default is None or type(state.default) not in IMMUTABLE
+    return isinstance(state, State) or (isinstance(state, type) and issubclass(state, State))
 
 
 def _frozen(original: type, step: str) -> type:

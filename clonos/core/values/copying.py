@@ -1,0 +1,78 @@
+"""Copies of values whose holder may change them in place, as user functions do with dicts and lists.
+
+A copy costs a type lookup for immutable values and a call into C for flat dicts and lists. A value of an unknown type
+is copied by ``copy.deepcopy``; one that cannot be copied (a connection, a lock) is shared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
+from types import NoneType
+from typing import Any, Final
+from uuid import UUID
+
+IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID})
+"""Types whose values cannot be changed in place. A tuple is not among them, because it may hold a list."""
+
+_TUPLES: Final = frozenset({tuple})
+
+
+def copied(value: Any) -> Any:
+    """Returns the value itself if it is immutable, else a copy that shares no mutable part with it."""
+    if type(value) in IMMUTABLE:
+        return value
+    try:
+        return _copied(value)
+    except Exception:  # noqa: BLE001  __deepcopy__ or __reduce__ of user classes may raise anything
+        return value
+
+
+def copied_rows(rows: list[Any]) -> list[Any]:
+    """Returns the rows with a copy of each mutable one, or the list itself if all are immutable."""
+    types = set(map(type, rows))
+    if types <= IMMUTABLE or (types == _TUPLES and IMMUTABLE.issuperset(map(type, chain.from_iterable(rows)))):
+        return rows
+    return list(map(copied, rows))
+
+
+def _copied(value: Any) -> Any:
+    cls = type(value)
+    if cls in IMMUTABLE:
+        return value
+    copying = _COPYINGS.get(cls)
+    if copying is not None:
+        return copying(value)
+    if isinstance(value, tuple) and IMMUTABLE.issuperset(map(type, value)):  # a NamedTuple
+        return value
+    return copy.deepcopy(value)
+
+
+def _copied_list(value: list[Any]) -> list[Any]:
+    if IMMUTABLE.issuperset(map(type, value)):
+        return value.copy()
+    return list(map(_copied, value))
+
+
+def _copied_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    if IMMUTABLE.issuperset(map(type, value)):
+        return value
+    return tuple(map(_copied, value))
+
+
+def _copied_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    if IMMUTABLE.issuperset(map(type, value.values())):
+        return value.copy()
+    return dict(zip(value, map(_copied, value.values()), strict=True))
+
+
+_COPYINGS: Final[dict[type, Callable[[Any], Any]]] = {
+    list: _copied_list,
+    tuple: _copied_tuple,
+    dict: _copied_dict,
+    set: set.copy,  # its items are hashable, so they do not change
+    frozenset: frozenset.copy,
+}
