@@ -126,8 +126,10 @@ class Handle:
 
     def summary(self) -> list[str]:
         """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
-        is."""
+        is. There is nothing to say about one that was stopped before it had begun."""
         image, status = self._launched.image, self.status()
+        if not status.tasks:
+            return []
         sent = records_out(image.plan, status.tasks)
         return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
 
@@ -166,7 +168,7 @@ class Handle:
             seen += 1
             name = signal.Signals(number).name
             if seen == 1:
-                logger.warning("%s: stopping %s with a final checkpoint; a second signal aborts it", name, self._name)
+                logger.warning("%s: stopping %s; a second signal aborts it", name, self._name)
                 self.stop(drain=True)
                 return
             logger.warning("%s again: aborting %s", name, self._name)
