@@ -24,7 +24,13 @@ from clonos.core.model.ids import TaskId
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
-from clonos.job.run_report import records_out, recovery_sentence, summary_lines, what_a_stop_waits_for
+from clonos.job.run_report import (
+    records_out,
+    recovery_sentence,
+    steps_with_sinks,
+    summary_lines,
+    what_a_stop_waits_for,
+)
 from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
@@ -132,6 +138,10 @@ class Handle:
             return []
         sent = records_out(image.plan, status.tasks)
         return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
+
+    def steps_with_sinks(self) -> frozenset[str]:
+        """Returns the names of the steps whose tasks write to a sink."""
+        return steps_with_sinks(self._launched.image.plan)
 
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""
