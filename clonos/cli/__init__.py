@@ -6,7 +6,7 @@ Exit codes:
   2    the command line is invalid
   3    the environment is at fault: disks, networks, stores, Java
   4    this library or a peer is at fault
-  130  a second signal aborted the job
+  130  a second signal aborted the job, or the first came before it had begun
 
 An error of this library is printed as one message, without a traceback.
 """

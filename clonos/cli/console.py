@@ -16,7 +16,7 @@ from clonos.config import RunOptions, SlotKind, resolve_settings
 from clonos.job.description import Job, options_of
 from clonos.job.handle import Handle
 from clonos.job.live_table import LiveTable
-from clonos.job.results import Result
+from clonos.job.results import Result, not_begun
 from clonos_standby.driver.printed_lines import StandardErrorHandler
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -43,7 +43,7 @@ def run_on_console(job: Job, command_line: Mapping[str, object]) -> Result:
     run = resolve_settings(options_of(job), command_line).run
     console = new_console()
     with LiveTable(console) as table:
-        with shown_start(table, run):
+        with _saying_if_interrupted(job.name), shown_start(table, run):
             handle = job.start(command_line=command_line)
         with handle, handle.handling_signals():
             result = watch(handle, table)
@@ -53,13 +53,22 @@ def run_on_console(job: Job, command_line: Mapping[str, object]) -> Result:
     return result
 
 
+@contextmanager
+def _saying_if_interrupted(name: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(not_begun(name), file=sys.stderr)
+        raise
+
+
 def watch(handle: Handle, table: LiveTable, has_to_stop: Callable[[], bool] = lambda: False) -> Result:
     """Shows a job until it ends. ``has_to_stop``: whether to abort it."""
     while True:
         try:
             return handle.wait(LOOK_EVERY_S)
         except TimeoutError:
-            table.show(handle.status())
+            table.show(handle.status(), handle.steps_with_sinks())
         if has_to_stop():
             handle.stop(drain=False)
 

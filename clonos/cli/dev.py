@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -49,7 +50,8 @@ def develop(file: str, load: Callable[[], Job], runs_max: int | None = None) -> 
             if not _wait_for_change(folder, before, child, runs == runs_max):
                 return
         except KeyboardInterrupt:  # the terminal has sent it to the child too
-            os.waitpid(child, 0)
+            with suppress(ChildProcessError):  # it had ended before
+                os.waitpid(child, 0)
             return
 
 

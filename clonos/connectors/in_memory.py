@@ -78,7 +78,10 @@ class ValueList(Generic[AnyValue]):
         """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
         if parallelism == 1 or len(splits) > 1 or len(self.records) <= LONG_LIST:
             return ""
-        return f"values is read by 1 of {parallelism} tasks; ordered=False deals it to all"
+        return (
+            f"values is read by 1 of {parallelism} tasks, so that its order is kept;"
+            " ordered=False deals it to all, in any order"
+        )
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the list as one split, or ``splits`` shares of it, by default one per task."""

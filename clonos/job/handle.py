@@ -24,7 +24,13 @@ from clonos.core.model.ids import TaskId
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
-from clonos.job.run_report import records_out, recovery_sentence, summary_lines, what_a_stop_waits_for
+from clonos.job.run_report import (
+    records_out,
+    recovery_sentence,
+    steps_with_sinks,
+    summary_lines,
+    what_a_stop_waits_for,
+)
 from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
@@ -127,10 +133,16 @@ class Handle:
 
     def summary(self) -> list[str]:
         """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
-        is."""
+        is. There is nothing to say about one that was stopped before it had begun."""
         image, status = self._launched.image, self.status()
+        if not status.tasks:
+            return []
         sent = records_out(image.plan, status.tasks)
         return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
+
+    def steps_with_sinks(self) -> frozenset[str]:
+        """Returns the names of the steps whose tasks write to a sink."""
+        return steps_with_sinks(self._launched.image.plan)
 
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""
@@ -167,7 +179,7 @@ class Handle:
             seen += 1
             name = signal.Signals(number).name
             if seen == 1:
-                logger.warning("%s: stopping %s with a final checkpoint; a second signal aborts it", name, self._name)
+                logger.warning("%s: stopping %s; a second signal aborts it", name, self._name)
                 self.stop(drain=True)
                 return
             logger.warning("%s again: aborting %s", name, self._name)

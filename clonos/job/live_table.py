@@ -81,8 +81,8 @@ class LiveTable:
         if self._live is not None:
             self._live.update(Text(f"starting {what}: {seconds:.0f} s"))
 
-    def show(self, status: Status) -> None:
-        """Shows a status."""
+    def show(self, status: Status, sinks: frozenset[str] = frozenset()) -> None:
+        """Shows a status. ``sinks``: the steps that write to a sink, whose output is not counted."""
         now_s = time.monotonic()
         for task in status.tasks:
             for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
@@ -91,7 +91,7 @@ class LiveTable:
         if status.checkpoint != self._checkpoint:
             self._checkpoint, self._checkpoint_s = status.checkpoint, now_s
         if self._live is not None:
-            self._live.update(Group(self._headline(status), self._table(status)))
+            self._live.update(Group(self._headline(status), self._table(status, sinks)))
         elif now_s >= self._line_due_s:
             self._line_due_s = now_s + LINE_EVERY_S
             self._console.print(self._headline(status))
@@ -114,7 +114,7 @@ class LiveTable:
     def _rate(self, task: TaskState, counter: TaskCounter) -> float:
         return self._rates[task.name, counter].per_second()
 
-    def _table(self, status: Status) -> Table:
+    def _table(self, status: Status, sinks: frozenset[str]) -> Table:
         table = Table()
         for name in COLUMNS:
             table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=name == "task")
@@ -127,7 +127,7 @@ class LiveTable:
                 task.name,
                 f"{task.pid} {task.domain}" if task.pid else "",
                 f"{self._rate(task, TaskCounter.RECORDS_IN):,.0f}",
-                f"{self._rate(task, TaskCounter.RECORDS_OUT):,.0f}",
+                "" if task.name.rpartition("/")[0] in sinks else f"{self._rate(task, TaskCounter.RECORDS_OUT):,.0f}",
                 "" if lag is None else f"{lag:,}",
                 f"{min(1.0, self._rate(task, TaskCounter.BUSY_US) / 1e6):.0%}",
                 task.phase,

@@ -37,6 +37,8 @@ class Result:
 
     def summary(self) -> str:
         """Returns one line for users."""
+        if self.was_aborted and not self.status.tasks:
+            return not_begun(self.status.job)
         done = {
             Ending.FINISHED: "has finished, all its output is committed",
             Ending.DRAINED: "was stopped with a final checkpoint; --resume continues from there",
@@ -102,6 +104,11 @@ class JobSuperseded(EnvironmentFault):
             f"another driver has taken over job {self.job} after checkpoint {self.checkpoint}; this one has stopped."
             " Run a job from one driver at a time."
         )
+
+
+def not_begun(job: str) -> str:
+    """Returns the line about a job that was stopped while it was starting."""
+    return f"{job} was stopped before it had begun: nothing was read or written"
 
 
 def error_of(job: str, end: JobFailed | StoodDown) -> ClonosError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from clonos.api.graph import ERRORS_STEP
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.coordinator.survivability import names_of
@@ -45,15 +46,26 @@ def what_a_stop_waits_for(coordinator: Coordinator) -> str:
 
 
 def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
-    """Returns what each step has sent, as the tasks behind it have received it; without steps before a merge."""
+    """Returns what each step has sent, as the tasks behind it have received it; without steps before a merge, steps
+    that write to a sink themselves, and rows of the error output."""
+    sinks = steps_with_sinks(plan)
     received: Counter[str] = Counter()
     for task in tasks:
         received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
     found: dict[str, int] = {}
     for edge in plan.edges:
-        if edge.target is not None and sum(other.target == edge.target for other in plan.edges) == 1:
-            found.setdefault(plan.vertices[edge.source].name, received[plan.vertices[edge.target].name])
+        step = plan.vertices[edge.source].name
+        if edge.target is None or step in sinks or plan.vertices[edge.target].name == ERRORS_STEP:
+            continue
+        if sum(other.target == edge.target for other in plan.edges) == 1:
+            found.setdefault(step, received[plan.vertices[edge.target].name])
     return found
+
+
+def steps_with_sinks(plan: Plan) -> frozenset[str]:
+    """Returns the steps whose tasks write to a sink: the records that they send to other tasks are not all output."""
+    immediate = {plan.vertices[edge.source].name for edge in plan.edges if edge.target is None}
+    return frozenset(immediate | {vertex.name for vertex in plan.vertices if vertex.is_transactional})
 
 
 def summary_lines(status: Status, seconds: float, sent: Mapping[str, int], outputs: Iterable[str]) -> list[str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from clonos.core.model.code_location import place_of
+from clonos.core.model.code_location import place_of, user_entries
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
@@ -31,8 +30,9 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
 class RoutedError(NamedTuple):
     """Record whose processing raised, as the error output of the job gets it.
 
-    ``step`` is the name of the step, ``error`` the type and text of the exception, ``traceback`` its frames. ``record``
-    is the input of the step, or its repr if it cannot be encoded; None if a timer raised.
+    ``step`` is the name of the step, ``error`` the type and text of the exception, ``traceback`` its
+    frames of user code. ``record`` is the input of the step, or its repr if it cannot be encoded; None if a timer
+    raised.
     """
 
     step: str
@@ -167,14 +167,8 @@ def _error_text(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> str:
-    """Formats the frames of an exception, innermost last, without those of operators."""
-    frames: list[str] = []
-    traceback: TracebackType | None = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_globals.get("__package__") != __package__:
-            frames.append(place_of(traceback))
-        traceback = traceback.tb_next
-    return "\n".join(frames[-FRAMES_MAX:])
+    """Formats the frames of user code in an exception's traceback, innermost last."""
+    return "\n".join(place_of(entry) for entry in user_entries(error)[-FRAMES_MAX:])
 
 
 def _cleaned(text: str) -> str:

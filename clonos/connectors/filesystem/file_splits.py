@@ -138,7 +138,10 @@ class OrderedFiles:
             return ""
         names = [os.path.basename(pattern) or pattern for pattern in self.patterns]
         several = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return f"{names[0]}{several} is read by {count} of {parallelism} tasks; ordered=False reads it in blocks"
+        return (
+            f"{names[0]}{several} is read by {count} of {parallelism} tasks, so that its order is kept;"
+            " ordered=False reads it in blocks, in any order"
+        )
 
     def can_cut(self, split: FileSplit) -> bool:
         """Returns whether the file of a split has more than one block."""

@@ -33,7 +33,7 @@ def user_frames(error: BaseException) -> str:
     Frames of this library, of the standard library and of installed packages are left out, and so are the exceptions
     that led to this one.
     """
-    entries = [entry for entry in _entries(error) if _is_users(entry.tb_frame)]
+    entries = user_entries(error)
     lines = []
     hidden = len(entries) - USER_FRAMES_MAX
     if hidden > 0:
@@ -45,6 +45,11 @@ def user_frames(error: BaseException) -> str:
         if source:
             lines.append(f"    {source[:LINE_CHARACTERS_MAX]}")
     return "\n".join(lines)
+
+
+def user_entries(error: BaseException) -> list[TracebackType]:
+    """Returns the entries of an exception's traceback that are in user code, innermost last."""
+    return [entry for entry in _entries(error) if _is_users(entry.tb_frame)]
 
 
 def _entries(error: BaseException) -> Iterator[TracebackType]:

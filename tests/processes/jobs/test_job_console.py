@@ -166,3 +166,13 @@ def test_dev_previews_the_output_and_starts_again_when_the_file_changes(terminal
     assert "previewed has ended (preview: nothing was written)" in terminal.errors()
     assert not (terminal.folder / "out").exists()
     assert not (terminal.folder / ".clonos").exists()
+
+
+def test_dev_ends_silently_when_it_is_interrupted_after_a_run_has_ended(terminal: Terminal) -> None:
+    terminal.write(PREVIEWED)
+    process = terminal.start("dev", "job.py")
+    terminal.wait_for(lambda: "waiting for a change" in terminal.errors(), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT_S)
+    assert process.returncode == ENDED, terminal.errors()
+    assert terminal.errors().endswith("waiting for a change of the job's files; Ctrl-C ends\n")

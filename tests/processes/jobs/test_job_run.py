@@ -17,6 +17,7 @@ from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.store.driver_mark import JobRunning
 from clonos.job import Job, JobCrashed
 from clonos.status import Phase
+from clonos_standby.driver.driver import Driver
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 
 pytestmark = pytest.mark.processes
@@ -161,6 +162,22 @@ def test_an_aborted_job_resumes_from_its_last_checkpoint(gated: Gated) -> None:
     gated.gate.end(500)
     gated.job().run(resume=True)
     assert gated.output() == list(range(1_000))
+
+
+def test_one_signal_before_the_job_has_begun_promises_nothing(
+    gated: Gated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = Driver.start
+    monkeypatch.setattr(Driver, "start", lambda self: None)
+    with gated.job().start() as handle, handle.handling_signals():
+        signal.raise_signal(signal.SIGINT)
+        begin(handle._launched.driver)
+        result = handle.wait(LIMIT_S)
+        assert result.was_aborted
+        assert result.summary() == "gated was stopped before it had begun: nothing was read or written"
+        assert handle.summary() == []
+    assert "checkpoint" not in caplog.text
+    assert "SIGINT: stopping gated; a second signal aborts it" in caplog.text
 
 
 def test_a_wait_that_takes_too_long_leaves_the_job_running(gated: Gated) -> None:

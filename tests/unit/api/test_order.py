@@ -101,13 +101,19 @@ def source_of(folder: Path, kind: str, **options: Any) -> Any:
             return values([{"user": number % 7, "n": number} for number in range(ROWS)], **options)
 
 
+BLOCKS = "is read by 1 of 4 tasks, so that its order is kept; ordered=False reads it in blocks, in any order"
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("jsonl", "x.jsonl is read by 1 of 4 tasks; ordered=False reads it in blocks"),
-        ("lines", "x.jsonl is read by 1 of 4 tasks; ordered=False reads it in blocks"),
-        ("parquet", "x.parquet is read by 1 of 4 tasks; ordered=False reads it in blocks"),
-        ("values", "values is read by 1 of 4 tasks; ordered=False deals it to all"),
+        ("jsonl", f"x.jsonl {BLOCKS}"),
+        ("lines", f"x.jsonl {BLOCKS}"),
+        ("parquet", f"x.parquet {BLOCKS}"),
+        (
+            "values",
+            "values is read by 1 of 4 tasks, so that its order is kept; ordered=False deals it to all, in any order",
+        ),
     ],
 )
 def test_the_job_reports_that_fewer_tasks_read_and_how_to_change_that(folder: Path, kind: str, sentence: str) -> None:

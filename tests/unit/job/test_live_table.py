@@ -47,6 +47,15 @@ def test_the_table_has_rates_lag_busy_share_and_the_last_recovery(clock: list[fl
     assert "words running: 1,000 records/s, checkpoint 3" in shown
 
 
+def test_the_rate_of_error_rows_is_not_shown_as_the_output_of_a_step_with_a_sink(clock: list[float]) -> None:
+    screen = io.StringIO()
+    with LiveTable(Console(file=screen, force_terminal=True, width=150)) as table:
+        for records_out in (0, 4_444):
+            table.show(_status(_task("ask/0", 1_000, records_out=records_out)), frozenset({"ask"}))
+            clock[0] += 1
+    assert "4,444" not in screen.getvalue()
+
+
 def test_a_new_incarnation_does_not_count_as_records(clock: list[float]) -> None:
     screen = io.StringIO()
     table = LiveTable(Console(file=screen, width=150))

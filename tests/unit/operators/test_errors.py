@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -133,7 +135,21 @@ def test_the_description_of_an_error_is_the_same_in_every_incarnation() -> None:
     assert first == second
     assert "object at 0x..." in first[0].error
     assert first[0].traceback.splitlines()[-1].endswith("in odd_only")
-    assert "clonos/operators" not in first[0].traceback
+
+
+def test_the_traceback_of_an_error_row_has_the_frames_of_user_code_only() -> None:
+    def call(function: Callable[[str], object], value: str) -> object:
+        return function(value)
+
+    of_library = FunctionType(call.__code__, {"__name__": "clonos_services.http_session"})
+
+    def asks(value: str) -> object:
+        return of_library(json.loads, value)
+
+    graph = JobGraph("job", errors=Outbox())
+    graph.source(Given(["no json"])).map(asks, name="ask").sink(Outbox())
+    (routed,) = run(graph, parallelism=1).written["errors"]
+    assert [place.rpartition(" in ")[2] for place in routed.traceback.splitlines()] == ["asks"]
 
 
 def test_the_position_of_a_record_is_given_only_if_it_is_its_input_position() -> None:
