@@ -120,7 +120,7 @@ class Slot(StorageEvents, LocalEvents):
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
-        if not batch.is_well_formed:
+        if not batch.is_well_formed(payload):
             what = f"a batch of {batch.count} elements of kind {batch.kind.name} with checkpoint {batch.checkpoint}"
             raise MessageMalformed(sender_name(sender), what)
         hosted = self.hosted.get(channel.receiving_task)

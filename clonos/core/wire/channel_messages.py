@@ -8,6 +8,7 @@ import msgspec
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ViewNumber
+from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
@@ -18,7 +19,8 @@ from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     """Sender to receiver of a channel: ``count`` consecutive elements of one kind, with the payload in the next frame.
 
-    A barrier (its checkpoint in ``checkpoint``) and an end of stream are batches of one element.
+    A barrier (its checkpoint in ``checkpoint``), a watermark (its payload) and an end of stream are batches of one
+    element.
     """
 
     channel: ChannelId
@@ -32,9 +34,10 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     checkpoint: CheckpointId
     deltas: tuple[Delta, ...]
 
-    @property
-    def is_well_formed(self) -> bool:
-        """Whether ``count`` is possible for ``kind``, and ``checkpoint`` is set for barriers only."""
+    def is_well_formed(self, payload: bytes | memoryview) -> bool:
+        """Returns whether ``count`` is possible for ``kind``, ``checkpoint`` is set for barriers only, and the payload
+        of a watermark is one.
+        """
         match self.kind:
             case ElementKind.ROWS | ElementKind.COLUMNS:
                 return self.count > 0 and not self.checkpoint
@@ -42,6 +45,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
                 return self.count == 1 and self.checkpoint > 0
             case ElementKind.END:
                 return self.count == 1 and not self.checkpoint
+            case ElementKind.WATERMARK:
+                return self.count == 1 and not self.checkpoint and is_watermark(payload)
             case _:
                 assert_never(self.kind)
 
