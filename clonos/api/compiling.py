@@ -35,6 +35,7 @@ from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
     Source,
+    TimedSource,
     TransactionalSink,
     check_split,
     look_every_ns,
@@ -43,6 +44,7 @@ from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import SourceHead
+from clonos.operators.timed_source import TimedHead
 
 VERTEX_NAME_CHARACTERS_MAX = 64
 
@@ -223,7 +225,8 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            return partial(SourceHead, step.name, step.source, self._splits[step.name], step.emits_columns)
+            head = TimedHead if isinstance(step.source, TimedSource) else SourceHead
+            return partial(head, step.name, step.source, self._splits[step.name], step.emits_columns)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"

@@ -154,7 +154,8 @@ class Chain(Protocol):
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """Returns (split, n): a split and how many records can be read from it now, at most ``records_max``.
 
-        Changes only a read-ahead buffer; ``read`` takes the records.
+        0 records are the end of the split, if the chain wants it in the log. Changes only a read-ahead buffer; ``read``
+        takes the records.
         """
 
     def read(self, split: int, count: int) -> None:
