@@ -65,15 +65,20 @@ class InputWatermarks:
         if self._is_idle and counted:
             self._is_idle = False
             changes.append(ACTIVE)
-        if counted and all(channel in self._reached for channel in counted):
-            lowest = min(self._reached[channel] for channel in counted)
-            if self._own is None or lowest > self._own:
-                self._own = lowest
-                changes.append(lowest)
+        lowest = self._lowest(counted)
+        if lowest is not None and (self._own is None or lowest > self._own):
+            self._own = lowest
+            changes.append(lowest)
         if open_channels and not counted and not self._is_idle:
             self._is_idle = True
             changes.append(IDLE)
         return changes
+
+    def _lowest(self, channels: list[ChannelId]) -> int | None:
+        """Returns the minimum over channels, None while one of them has had no watermark."""
+        if not channels or any(channel not in self._reached for channel in channels):
+            return None
+        return min(self._reached[channel] for channel in channels)
 
     def event_time(self) -> EventTime | None:
         """Returns what a snapshot needs of it; None if no watermark has come."""

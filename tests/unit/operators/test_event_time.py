@@ -126,8 +126,8 @@ def test_timers_of_several_steps_fire_by_time_then_step_then_registration() -> N
     assert order == ["-4", "-2", "1", "3", "3", "5", "3", "5"]
 
 
-class Told(Alarms):
-    """Tells the test when it fires."""
+class Recorded(Alarms):
+    """Records when it fires."""
 
     story: ClassVar[list[str]] = []
 
@@ -144,14 +144,14 @@ def test_the_order_does_not_depend_on_how_many_watermarks_there_are(
     instants: list[int], watermarks: list[int], shift: int
 ) -> None:
     def fired(cuts: list[int]) -> list[str]:
-        Told.story = []
-        nodes = (Node("a", partial(Told, "a", shift), (1,)), Node("b", partial(Told, "b"), (2,)), to_edge())
+        Recorded.story = []
+        nodes = (Node("a", partial(Recorded, "a", shift), (1,)), Node("b", partial(Recorded, "b"), (2,)), to_edge())
         made, _ = chain(*nodes)
         if instants:
             made.process_rows(0, [(instant, number) for number, instant in enumerate(instants)])
         for watermark in cuts:
             made.advance_watermark(watermark)
-        return Told.story
+        return Recorded.story
 
     assert fired([*sorted(set(watermarks)), 99]) == fired([99])
 
@@ -231,7 +231,7 @@ def test_a_watermark_that_is_held_back_is_in_the_snapshot(ordered: bool) -> None
     assert [*before.elements, *collected.elements] == ([("x",), ("y",), -5] if ordered else [("y",), ("x",), -5])
 
 
-def test_steps_in_front_of_one_that_holds_back_fire_at_once() -> None:
+def test_steps_in_front_of_a_step_that_holds_back_fire_without_waiting() -> None:
     made, collected = chain(alarms("a", 1), calling(2), alarms("b", 3), to_edge())
     made.process_rows(0, [(3, "x")])
     made.advance_watermark(4)

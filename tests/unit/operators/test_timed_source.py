@@ -294,7 +294,7 @@ def test_a_source_that_had_no_watermarks_goes_on_with_the_splits_that_are_left()
     assert sent.elements == [[2], 2]
 
 
-def test_idle_and_active_are_what_the_names_say() -> None:
+def test_a_source_without_reads_is_idle_at_its_second_check_and_active_at_its_next_read() -> None:
     times = SourceWatermarks([0], 1, 5)
     assert times.check(0) == []
     assert times.check(5) == [IDLE]
