@@ -6,6 +6,7 @@ nor pyspark.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,24 @@ if TYPE_CHECKING:
     from clonos.core.values import register as register
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
+    from clonos.operators.connector_contract import CheckingSource as CheckingSource
+    from clonos.operators.connector_contract import FinishingSink as FinishingSink
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
     from clonos.operators.connector_contract import ImmediateWriter as ImmediateWriter
+    from clonos.operators.connector_contract import KeyedSink as KeyedSink
+    from clonos.operators.connector_contract import MalformedRecord as MalformedRecord
+    from clonos.operators.connector_contract import OrderedSource as OrderedSource
+    from clonos.operators.connector_contract import PartlyMalformed as PartlyMalformed
     from clonos.operators.connector_contract import ProducerConnection as ProducerConnection
     from clonos.operators.connector_contract import PushSource as PushSource
     from clonos.operators.connector_contract import Registration as Registration
+    from clonos.operators.connector_contract import RollbackSink as RollbackSink
     from clonos.operators.connector_contract import Source as Source
     from clonos.operators.connector_contract import SplitReader as SplitReader
     from clonos.operators.connector_contract import TransactionalSink as TransactionalSink
     from clonos.operators.connector_contract import TransactionalWriter as TransactionalWriter
+    from clonos.operators.connector_contract import TruncatingWriter as TruncatingWriter
+    from clonos.operators.connector_contract import WatchedSource as WatchedSource
     from clonos.operators.connector_contract import WriterContext as WriterContext
     from clonos.operators.connector_contract import WriterFenced as WriterFenced
     from clonos.operators.connector_contract import WriterIdentity as WriterIdentity
@@ -83,16 +93,11 @@ _NAMES = {
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
-        *("Source", "SplitReader", "TransactionalSink", "TransactionalWriter", "WriterContext"),
-        *(
-            "ImmediateSink",
-            "ImmediateWriter",
-            "WriterIdentity",
-            "WriterFenced",
-            "Registration",
-            "PushSource",
-            "ProducerConnection",
-        ),
+        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "OrderedSource"),
+        *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
+        *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
+        *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
+        *("WriterIdentity", "WriterFenced", "Registration"),
     ),
     "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.log.call_outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
@@ -110,8 +115,12 @@ def __getattr__(name: str) -> Any:
         found: Any = import_module(f"{_PACKAGE_OF[name]}.{name}")
     elif name in _MODULE_OF:
         found = getattr(import_module(_MODULE_OF[name]), name)
-    else:
+    elif name.startswith("_"):
         raise AttributeError(f"module 'clonos' has no attribute {name!r}")
+    else:
+        from clonos.api.missing_methods import name_missing
+
+        raise name_missing(name, __all__, sys._getframe(1))
     globals()[name] = found
     return found
 

@@ -4,6 +4,7 @@ Options for the tests of simulated worlds are here too: how many worlds, and fro
 """
 
 import functools
+import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -91,6 +92,29 @@ def _a_test_leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[No
         complaints += orphans_of_this_run()
     if complaints:
         pytest.fail("the test left something behind:\n" + "\n".join(complaints), pytrace=False)
+
+
+class _Alarms(logging.Handler):
+    """Keeps the warnings about functions of jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps one warning."""
+        self.texts.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def _no_function_of_a_job_raises_a_false_alarm() -> Iterator[None]:
+    """Functions that a test wants to be nondeterministic say so by a comment, as those of users do."""
+    logger, alarms = logging.getLogger("clonos.check"), _Alarms()
+    logger.addHandler(alarms)
+    yield
+    logger.removeHandler(alarms)
+    if alarms.texts:
+        pytest.fail("a function of a job was warned of:\n" + "\n".join(alarms.texts), pytrace=False)
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ STAGES: Final = {
     "task: hand over": ["clonos_standby.slot.task_thread:TaskThread.emit"],
     "task: steps": ["clonos.core.task.task:Task._live_step"],
     "slot: take emissions": ["clonos.core.slot.hosted_task:HostedTask.on_emission"],
-    "slot: take messages": ["clonos.core.slot.slot:Slot._on_message"],
+    "slot: take messages": ["clonos_standby.slot.host:SlotHost.on_message"],
     "slot: deltas": ["clonos.core.channel.sender:ChannelSender.deltas"],
     "slot: tick": ["clonos.core.slot.hosted_task:HostedTask.tick"],
     "slot: standby update": ["clonos.core.standby.state_mirror:Standby.hold"],

@@ -14,12 +14,15 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from clonos.api.code_check import warn_of_code
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
-from clonos.api.graph_errors import BadSplits, ColumnsNeeded, GraphRefused
+from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.keyed_sinks import check_keyed, refuse_key
+from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.order import describe_order, ordered_sources
+from clonos.api.source_splits import splits_of
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
 from clonos.operators.chain_outputs import (
     CombinedSinks,
@@ -34,11 +37,9 @@ from clonos.operators.chain_outputs import (
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
-    Source,
     TimedSource,
     TransactionalSink,
-    check_split,
-    look_every_ns,
+    discovery_interval_ns,
 )
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
@@ -101,7 +102,9 @@ def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    return _Compiler(graph, options, parallelism, splits).image()
+    image = _Compiler(graph, options, parallelism, splits).image()
+    warn_of_code(graph)
+    return image
 
 
 class _Compiler:
@@ -111,7 +114,8 @@ class _Compiler:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism
-        self._splits = _splits_of(graph, self._parallelism_of_source, splits)
+        self._ordered = ordered_sources(graph.steps)
+        self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
         self._vertices: list[_Vertex] = []
         self._edges: list[Edge] = []
         self._vertex_of: list[_Vertex] = []  # by number of the step
@@ -133,8 +137,9 @@ class _Compiler:
                 has_effects=vertex.immediate_sink is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
-                is_watching=any(look_every_ns(step.source) > 0 for step in vertex.steps),
+                is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
                 is_hot=vertex.is_hot,
+                steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -150,24 +155,28 @@ class _Compiler:
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         has_columns = any(step.emits_columns for step in self._graph.steps)
-        return JobImage(plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns)
+        order = describe_order(self._graph.steps, self._ordered, self._splits, self._parallelism_of)
+        return JobImage(
+            plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns, order=order
+        )
 
     # --- steps
 
     def _check(self, step: Step) -> None:
         if self._parallelism_of(step) > self._options.max_parallelism:
-            raise GraphRefused(
+            raise InvalidJob(
                 step.name,
                 f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
                 "Lower parallelism, or raise max_parallelism before the first start of the job.",
             )
         if isinstance(step.source, PushSource) and not self._options.keepers:
-            raise GraphRefused(
+            raise InvalidJob(
                 step.name,
                 "reads a source that cannot be replayed, and keepers is 0: a failure would lose what it has read",
                 "Set keepers to 1 or more, or read from files.",
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
+        check_single_file(step.name, step.sink, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
             upstream = self._graph.steps[step_input.step]
             if not upstream.emits_columns:
@@ -187,7 +196,7 @@ class _Compiler:
         number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= step.runs_user_code
+        vertex.runs_user_code |= step.runs_user_code or getattr(step.source, "routes_malformed", False)
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
@@ -225,8 +234,9 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            head = TimedHead if isinstance(step.source, TimedSource) else SourceHead
-            return partial(head, step.name, step.source, self._splits[step.name], step.emits_columns)
+            source = self._ordered.get(step.number, step.source)
+            head = TimedHead if isinstance(source, TimedSource) else SourceHead
+            return partial(head, step.name, source, self._splits[step.name], step.emits_columns)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
@@ -290,6 +300,7 @@ class _Compiler:
         if sink is None or not upstreams:
             return
         refuse_key(ERRORS_STEP, sink)
+        check_single_file(ERRORS_STEP, sink, self._graph.steps)
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
         number = errors.add(_Node(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
@@ -331,6 +342,17 @@ def _name_of(names: list[tuple[str, bool]]) -> str:
     return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
 
 
+def _stateful(step: Step) -> StatefulStep:
+    """Describes a step with state: what stored state has to fit."""
+    keys = sorted({_key_text(each.key) for each in step.inputs if each.key is not None})
+    properties = tuple(("key", key) for key in keys[:1])
+    return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
+
+
+def _key_text(key_by: KeyBy) -> str:
+    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
+
+
 def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
     nodes = tuple(Node(node.step, node.make, tuple(node.children), node.is_aligned) for node in vertex.nodes)
     return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
@@ -342,28 +364,3 @@ def _sink_of(vertex: _Vertex) -> AnySink | None:
     if len(vertex.sinks) == 1:
         return vertex.sinks[0]
     return CombinedSinks(tuple(vertex.sinks)) if vertex.sinks else None
-
-
-def _splits_of(
-    graph: JobGraph, parallelism_of: Callable[[Step], int], stored: Mapping[str, Sequence[bytes]] | None
-) -> dict[str, tuple[bytes, ...]]:
-    """Returns the splits of each source by its name: the stored ones if the job is resumed, else those found now.
-
-    Raises: GraphRefused: the job has no source. BadSplits: the stored splits are of other sources.
-    """
-    sources = {step.name: step for step in graph.steps if step.source is not None}
-    if not sources:
-        raise GraphRefused(graph.name, "(the job) has no source", "Begin with job.source(...).")
-    if stored is None:
-        return {
-            name: tuple(step.source.splits(parallelism_of(step))) if isinstance(step.source, Source) else ()
-            for name, step in sources.items()
-        }
-    missing = tuple(name for name in sources if name not in stored)
-    unknown = tuple(name for name in stored if name not in sources)
-    if missing or unknown:
-        raise BadSplits(missing, unknown)
-    for name, step in sources.items():
-        for split in stored[name]:
-            check_split(step.source, split)
-    return {name: tuple(stored[name]) for name in sources}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -75,8 +75,13 @@ class Step:
     - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
     - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are a selection of its
       records.
+    - ``is_per_record``: it handles each record alone. ``ignores_order``: its results are the same whatever the order of
+      its records. ``breaks_order``: its results have another order than its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
+    - ``functions``: functions of the user that it calls, or its process function.
+    - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
+      such as ``("window", "5s")``.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -95,20 +100,29 @@ class Step:
     requires_columns: bool = False
     is_one_to_one: bool = False
     selects_rows: bool = False
+    is_per_record: bool = False
+    ignores_order: bool = False
+    breaks_order: bool = False
     key_field: str | None = None
+    functions: tuple[Any, ...] = ()
+    kind: str = ""
+    state: tuple[tuple[str, str], ...] | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job.
+    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
+    the code that describes the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None) -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
         self.name = _checked_name("the job", name)
+        self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
         self._names: set[str] = {ERRORS_STEP}
+        self.take_rows: Callable[[tuple[StepInput, ...], int], list[Any]] | None = None  # set by the job
         if errors is not None:
             self.check_sink(ERRORS_STEP, errors)
             self.errors = errors
@@ -126,34 +140,22 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
     ) -> Stream[T]:
-        """Adds a source and returns the stream of its records.
+        """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Args:
-            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
-                port)``.
-            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
-            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
-            standby: "hot" or "passive"; None for the setting of the job.
-
-        Raises:
-            GraphRefused: this is not a source, or the name, the parallelism or the standby cannot be used.
-
-        Example::
-
-            lines = job.source(files.lines("texts/*.txt"), name="read")
+        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
         """
         from clonos.api.stream import Stream
 
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
-                raise GraphRefused(
+                raise InvalidJob(
                     name or "source",
                     f"has the parallelism {parallelism!r}, but its source has a single connection",
                     "Leave it out; join several sources by union if one connection is too slow.",
                 )
             parallelism = 1
         elif not isinstance(source, Source):
-            raise GraphRefused(
+            raise InvalidJob(
                 name or "source",
                 f"gets a {type(source).__qualname__}, which is not a source",
                 "A source has splits() and reader(), such as files.lines('texts/*.txt').",
@@ -183,11 +185,11 @@ class JobGraph:
 
         ``make`` returns for the step's name the function that creates its operators.
 
-        Raises: GraphRefused: the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: the name, the parallelism or the standby cannot be used.
         """
         is_named, name = name is not None, self.reserve_name(kind, name)
         if parallelism is not None and (type(parallelism) is not int or parallelism < 1):
-            raise GraphRefused(
+            raise InvalidJob(
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
         check_standby(name, **rest)
@@ -198,6 +200,7 @@ class JobGraph:
             inputs=inputs,
             make=None if make is None else make(name),
             parallelism=parallelism,
+            kind=kind,
             **rest,
         )
         self._steps.append(step)
@@ -206,12 +209,12 @@ class JobGraph:
     def reserve_name(self, kind: str, name: str | None) -> str:
         """Reserves a unique name for a step: ``name``, or without one ``kind``, numbered from the second use on.
 
-        Raises: GraphRefused: another step has the name, or it is malformed.
+        Raises: InvalidJob: another step has the name, or it is malformed.
         """
         if name is not None:
             _checked_name(f"a {kind} step", name)
             if name in self._names:
-                raise GraphRefused(name, "has the name of another step", "Give each step of a job a name of its own.")
+                raise InvalidJob(name, "has the name of another step", "Give each step of a job a name of its own.")
         else:
             name = kind
             number = 1
@@ -228,21 +231,46 @@ class JobGraph:
         graph.errors = errors
         return graph
 
+    def part(self, inputs: tuple[StepInput, ...], name: str, sink: AnySink, errors: AnySink | None) -> JobGraph:
+        """Copies the steps that lead to ``inputs``, which the sink of a new step reads, with another error sink."""
+        wanted = {each.step for each in inputs}
+        for step in reversed(self._steps):
+            if step.number in wanted:
+                wanted |= {each.step for each in step.inputs}
+        numbers = {number: index for index, number in enumerate(sorted(wanted))}
+
+        def renumbered(of: tuple[StepInput, ...]) -> tuple[StepInput, ...]:
+            return tuple(replace(each, step=numbers[each.step]) for each in of)
+
+        graph = copy.copy(self)
+        graph.errors = errors
+        graph._names = set(self._names)
+        graph._steps = [
+            replace(step, number=numbers[step.number], inputs=renumbered(step.inputs))
+            for step in self._steps
+            if step.number in wanted
+        ]
+        graph.add(name, None, renumbered(inputs), sink=sink)
+        return graph
+
     def check_sink(self, step: str, sink: AnySink) -> None:
         """Checks that ``sink`` is a sink and that no other step uses it.
 
-        Raises: GraphRefused: it is not.
+        Raises: InvalidJob: it is not.
         """
         if not isinstance(sink, (TransactionalSink, ImmediateSink)):
-            raise GraphRefused(
+            raise InvalidJob(
                 step,
                 f"gets a {type(sink).__qualname__}, which is not a sink",
                 "A sink has prepare_output(), writer() and commit(), like files.jsonl('out/'), or immediate_writer().",
             )
         if sink is self.errors or any(other.sink is sink for other in self._steps):
-            raise GraphRefused(
+            raise InvalidJob(
                 step, "gets the sink of another step", "Join the streams by union, or give each stream its own sink."
             )
+        join: Callable[[str], None] | None = getattr(sink, "join", None)
+        if join is not None:
+            join(self.name)
 
     def compile(
         self,
@@ -256,7 +284,7 @@ class JobGraph:
         ``parallelism`` is that of every step without its own. ``splits`` are those of the first start
         (``JobImage.splits``) if the job is resumed; None: each source is asked for its splits.
 
-        Raises: GraphRefused, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
+        Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
         from clonos.api.compiling import compile_graph
 
@@ -265,7 +293,7 @@ class JobGraph:
 
 def _checked_name(what: str, name: Any) -> str:
     if not isinstance(name, str) or NAME_PATTERN.fullmatch(name) is None:
-        raise GraphRefused(
+        raise InvalidJob(
             f"{name!r:.80}",
             f"cannot be the name of {what}",
             "A name has at most 64 letters, digits, '_', '-' and '.', and begins with a letter or a digit.",

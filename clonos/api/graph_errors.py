@@ -5,7 +5,7 @@ from __future__ import annotations
 from clonos.core.model.errors import JobError
 
 
-class GraphRefused(JobError):
+class InvalidJob(JobError):
     """A job is not well-formed. ``step`` is the name of the step, ``advice`` what to change."""
 
     step: str
@@ -30,7 +30,7 @@ class ColumnsNeeded(JobError):
         )
 
 
-class BadDuration(JobError):
+class InvalidDuration(JobError):
     """A size of a window is not a positive length of time in whole milliseconds."""
 
     given: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import StandbyKind
 from clonos.operators.connector_contract import PushSource
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 def check_standby(name: str, *, standby: Any = None, has_effects: bool = False, source: Any = None, **_: Any) -> None:
     """Checks the ``standby`` of a step.
 
-    Raises: GraphRefused: it is unknown, or a hot standby cannot repeat what the step does.
+    Raises: InvalidJob: it is unknown, or a hot standby cannot repeat what the step does.
     """
     kinds = [kind.value for kind in StandbyKind]
     if standby is not None and standby not in kinds:
-        raise GraphRefused(name, f"has the standby {standby!r:.80}", f"Give one of {kinds}, or leave it out.")
+        raise InvalidJob(name, f"has the standby {standby!r:.80}", f"Give one of {kinds}, or leave it out.")
     if standby != StandbyKind.HOT:
         return
     if has_effects:
-        raise GraphRefused(
+        raise InvalidJob(
             name,
             "has effects outside the job, and a hot standby would repeat them",
             'Leave out standby="hot": a step with effects has passive standbys and a keeper.',
         )
     if isinstance(source, PushSource):
-        raise GraphRefused(
+        raise InvalidJob(
             name,
             "reads a source that cannot be replayed, so a hot standby cannot read it too",
             'Leave out standby="hot" here; the steps after it may have it.',

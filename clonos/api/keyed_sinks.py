@@ -1,18 +1,22 @@
-"""Check of sinks that keep one row per key: their stream must be keyed, so that one task writes all rows of a key."""
+"""Checks of sinks against the graph.
+
+The stream of a sink with one row per key must be keyed, so that one task writes all rows of a key. A sink that writes a
+single file when the job has ended needs sources that end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from clonos.api.graph import Exchange, Step, StepInput
-from clonos.api.graph_errors import GraphRefused
-from clonos.operators.connector_contract import KeyedSink, keyed_sink
+from clonos.api.graph_errors import InvalidJob
+from clonos.operators.connector_contract import KeyedSink, discovery_interval_ns, keyed_sink
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
     """Checks that the stream of a sink with a key is keyed by a column of that key.
 
-    Raises: GraphRefused: it is not, or the graph does not show it.
+    Raises: InvalidJob: it is not, or the graph does not show it.
     """
     sink = keyed_sink(step.sink)
     if sink is None:
@@ -21,22 +25,36 @@ def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Ste
         key = _key_column(step_input, step, steps, parallelism_of, sink)
         if key not in sink.key_columns:
             columns, by = ", ".join(sink.key_columns), "" if key is None else f" but by {key}"
-            raise GraphRefused(
+            raise InvalidJob(
                 step.name,
                 f"replaces rows by {columns}, and its stream is not keyed by that{by}",
                 f'Put .key_by("{sink.key_columns[0]}") before the sink: all rows of a key must come from one task.',
             )
 
 
+def check_single_file(name: str, sink: object, steps: Sequence[Step]) -> None:
+    """Checks that a sink that writes a single file has sources that end.
+
+    Raises: InvalidJob: a source watches for new files.
+    """
+    endless = next((step.name for step in steps if discovery_interval_ns(step.source)), None)
+    if endless is not None and getattr(sink, "is_single_file", False):
+        raise InvalidJob(
+            name,
+            f"has single=True, which writes the file when all sources have ended, and {endless} never ends",
+            "Leave out single=True to write a folder of part files, or watch= of the source.",
+        )
+
+
 def refuse_key(name: str, sink: object) -> None:
     """Checks that ``sink`` has no key, because its records have none.
 
-    Raises: GraphRefused: it has one.
+    Raises: InvalidJob: it has one.
     """
     keyed = keyed_sink(sink)
     if keyed is not None:
         columns = ", ".join(keyed.key_columns)
-        raise GraphRefused(name, f"replaces rows by {columns}, and errors have no key", "Leave out upsert=.")
+        raise InvalidJob(name, f"replaces rows by {columns}, and errors have no key", "Leave out upsert=.")
 
 
 def _key_column(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from clonos.api.function_checks import check_function, check_process, states_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.missing_methods import method_missing
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 
@@ -23,12 +24,37 @@ class GraphBuilder:
         self._graph = graph
         self._inputs = inputs
 
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)
+        return f"<{type(self).__name__} of {names} in the job {self._graph.name}>"
+
+    def _take(self, count: int) -> list[Any]:
+        if self._graph.take_rows is None:
+            raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
+        return self._graph.take_rows(self._inputs, count)
+
     def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
         return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
 
     def _step(
-        self, kind: str, make: Callable[[str], Callable[[], Operator]], options: dict[str, Any], **rest: Any
+        self,
+        kind: str,
+        make: Callable[[str], Callable[[], Operator]],
+        options: dict[str, Any],
+        functions: tuple[Any, ...] = (),
+        **rest: Any,
     ) -> tuple[StepInput, ...]:
+        """Adds a step that calls ``functions`` of the user: functions, or one process function.
+
+        Raises: InvalidJob: a function returns a generator or a coroutine.
+        """
+        for function in functions if kind != "process" else ():
+            check_function(kind, options["name"] or kind, function)
         step = self._graph.add(
             kind,
             options["name"],
@@ -37,28 +63,16 @@ class GraphBuilder:
             parallelism=options["parallelism"],
             has_effects=options["effects"],
             standby=options["standby"],
+            functions=functions,
             **rest,
         )
         return (StepInput(step.number),)
 
     def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[StepInput, ...]:
         kind = "process"
-        if not callable(getattr(function, "process", None)):
-            raise GraphRefused(
-                options["name"] or kind,
-                f"gets {function!r:.100}, which has no method process(value, context)",
-                "Give it a class with that method, or an instance of one.",
-            )
-        if isinstance(function, type):
-            try:
-                inspect.signature(function).bind()
-            except TypeError as error:
-                raise GraphRefused(
-                    options["name"] or kind,
-                    f"gets the class {function.__qualname__}, which cannot be created without arguments ({error})",
-                    "Give it an instance: each incarnation of a task gets a copy of it.",
-                ) from error
-        return self._step(kind, lambda name: partial(Process, name, function, is_keyed), options, runs_user_code=True)
+        check_process(options["name"] or kind, function)
+        make = partial(partial, Process, function=function, is_keyed=is_keyed)
+        return self._step(kind, make, options, (function,), runs_user_code=True, state=states_of(function))
 
     def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)
@@ -68,6 +82,6 @@ class GraphBuilder:
         inputs = self._inputs
         for other in others:
             if other._graph is not self._graph:
-                raise GraphRefused("union", "joins streams of two jobs", "Both must come from one Job.")
+                raise InvalidJob("union", "joins streams of two jobs", "Both must come from one Job.")
             inputs += other._inputs
         return inputs

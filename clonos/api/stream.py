@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from clonos.api.function_checks import check_function
 from clonos.api.graph import AnySink, Exchange, KeyBy
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed, stateless
 from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.steps.process import Context
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class ProcessFunction(Protocol[T_contra, U]):
     """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
-    ``open(context)``, called before the first record, ``on_timer(instant, context)``, called when a timer fires, and
+    ``open(context)``, called before the first record, ``on_timer(timestamp, context)``, called when a timer fires, and
     ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
     attribute later raises ``AttributeSetLate`` because it would not.
 
@@ -72,7 +74,10 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Map, function)
-        return Stream(self._graph, self._step("map", lambda _: make, options, runs_user_code=True, is_one_to_one=True))
+        step = self._step(
+            "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return Stream(self._graph, step)
 
     def filter(
         self,
@@ -86,7 +91,9 @@ class Stream(GraphBuilder, Generic[T]):
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.Filter, predicate)
-        step = self._step("filter", lambda _: make, options, runs_user_code=True, selects_rows=True)
+        step = self._step(
+            "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
+        )
         return Stream(self._graph, step)
 
     def flat_map(
@@ -101,7 +108,8 @@ class Stream(GraphBuilder, Generic[T]):
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(stateless.FlatMap, function)
-        return Stream(self._graph, self._step("flat_map", lambda _: make, options, runs_user_code=True))
+        step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
+        return Stream(self._graph, step)
 
     def map_async(
         self,
@@ -125,13 +133,23 @@ class Stream(GraphBuilder, Generic[T]):
             ordered: True for results in the order of the records, False for results as they arrive.
 
         Raises:
-            GraphRefused: ``capacity`` is not an int of at least 1.
+            InvalidJob: ``capacity`` is not an int of at least 1.
         """
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         if capacity < 1:
-            raise GraphRefused(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
+            raise InvalidJob(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        return Stream(self._graph, self._step("map_async", make, options, runs_user_code=True))
+        step = self._step(
+            "map_async",
+            make,
+            options,
+            (function,),
+            runs_user_code=True,
+            state=(),
+            is_per_record=True,
+            breaks_order=not ordered,
+        )
+        return Stream(self._graph, step)
 
     def map_batches(
         self,
@@ -142,16 +160,25 @@ class Stream(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: StandbyMode | None = None,
     ) -> Stream[dict[str, Any]]:
-        """Applies a function from ``pyarrow.RecordBatch`` to ``pyarrow.RecordBatch`` to each batch.
+        """Applies a function to each batch, a ``pyarrow.RecordBatch``.
 
-        The result may have another length. Batch boundaries are arbitrary: the function must not depend on them. The
-        stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
+        A parameter that is annotated as ``pandas.DataFrame``, ``polars.DataFrame`` or ``pyarrow.Table`` gets such a
+        frame. The result is a batch, or any table or frame that speaks Arrow's C stream (those of pyarrow, pandas,
+        Polars and DuckDB do); it may have another length. Batch boundaries are arbitrary: the function must not depend
+        on them. The stream must be one of columns, that is of a column source such as ``files.parquet`` or of another
         ``map_batches``. Steps on rows that follow get each record as a dict.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(stateless.MapBatches, function)
+        make = partial(stateless.MapBatches, function, frame_wanted(function))
         step = self._step(
-            "map_batches", lambda _: make, options, runs_user_code=True, requires_columns=True, emits_columns=True
+            "map_batches",
+            lambda _: make,
+            options,
+            (function,),
+            runs_user_code=True,
+            requires_columns=True,
+            emits_columns=True,
+            is_per_record=True,
         )
         return Stream(self._graph, step)
 
@@ -165,8 +192,10 @@ class Stream(GraphBuilder, Generic[T]):
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date or a tuple of these.
+        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
         """
+        if not isinstance(key, str):
+            check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
@@ -197,10 +226,21 @@ class Stream(GraphBuilder, Generic[T]):
         """Runs a process function on each record. ``context.key`` is None here: state and timers are those of the task.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
+            InvalidJob: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
+
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
 
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records to a sink.
@@ -208,7 +248,7 @@ class Stream(GraphBuilder, Generic[T]):
         A sink object is used once: to write several streams to one sink, join them by ``union``.
 
         Raises:
-            GraphRefused: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
 
@@ -253,7 +293,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(self._graph, self._step("stateful_map", make, options, runs_user_code=True))
+        return Stream(
+            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
+        )
 
     def reduce(
         self,
@@ -267,7 +309,9 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(self._graph, self._step("reduce", make, options, runs_user_code=True, key_field=""))
+        return Stream(
+            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
+        )
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
@@ -275,7 +319,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field=""))
+        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
 
     def process(
         self,
@@ -289,7 +333,7 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Runs a process function on each record. State and timers are those of ``context.key``.
 
         Raises:
-            GraphRefused: ``function`` has no method ``process``, or its class cannot be created without arguments.
+            InvalidJob: ``function`` is no process function; the message says why.
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
@@ -301,11 +345,22 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """
         return KeyedStream(self._graph, self._union(others))
 
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
+
     def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
         """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
 
         Raises:
-            GraphRefused: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
 
@@ -313,14 +368,14 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """Assigns the records of each key to windows; call an aggregation of the returned stream next.
 
         Raises:
-            GraphRefused: ``kind`` is not a kind of window.
+            InvalidJob: ``kind`` is not a kind of window.
 
         Example::
 
             words.key_by(lambda word: word).window(Tumbling("5s")).count()
         """
         if not isinstance(kind, Tumbling):
-            raise GraphRefused("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
+            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream
 
         return WindowedStream(self._graph, self._inputs, kind)

@@ -34,9 +34,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
-        return Stream(
-            self._graph, self._window("count", aggregates.CountAggregate(), name, parallelism, False, standby)
-        )
+        return Stream(self._graph, self._window("count", aggregates.CountAggregate(), (), name, parallelism, standby))
 
     @overload
     def sum(
@@ -75,7 +73,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), name, parallelism, True, standby))
+        return Stream(self._graph, self._window("sum", aggregates.Sum(of), (of,), name, parallelism, standby))
 
     def reduce(
         self,
@@ -86,9 +84,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
-        return Stream(
-            self._graph, self._window("reduce", aggregates.ReduceAggregate(function), name, parallelism, True, standby)
-        )
+        aggregate = aggregates.ReduceAggregate(function)
+        return Stream(self._graph, self._window("reduce", aggregate, (function,), name, parallelism, standby))
 
     @overload
     def aggregate(
@@ -135,23 +132,29 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregate = aggregates.Accumulate(create, add, result)
-        return Stream(self._graph, self._window("aggregate", aggregate, name, parallelism, True, standby))
+        functions = (create, add) if result is None else (create, add, result)
+        return Stream(self._graph, self._window("aggregate", aggregate, functions, name, parallelism, standby))
 
     def _window(
         self,
         what: str,
         aggregate: aggregates.Aggregate,
+        called: tuple[Any, ...],
         name: str | None,
         parallelism: int | None,
-        runs_user_code: bool,
         standby: StandbyMode | None,
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns
+        functions = tuple(filter(callable, called))
+        fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
         return self._step(
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, aggregate),
             options,
-            runs_user_code=runs_user_code,
+            functions,
+            runs_user_code=what != "count",
+            state=(("window", str(self._kind)), *fields),
             key_field=WindowResult._fields[0],
+            ignores_order=aggregate.ignores_order,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from clonos.api.graph_errors import BadDuration
+from clonos.api.graph_errors import InvalidDuration
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 NANOSECONDS: Final = {
@@ -43,30 +43,40 @@ class Tumbling:
         The size is a whole number of milliseconds, from 1 ms to 100 years.
 
         Raises:
-            BadDuration: ``size`` is something else.
+            InvalidDuration: ``size`` is something else.
         """
         object.__setattr__(self, "size_ns", duration_ns(size))
+
+    def __str__(self) -> str:
+        """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
+        return f"Tumbling {_duration(self.size_ns)}"
+
+
+def _duration(nanoseconds: int) -> str:
+    """Formats a length of time in the largest unit of which it is a multiple."""
+    unit = max((unit for unit, size in NANOSECONDS.items() if nanoseconds % size == 0), key=NANOSECONDS.__getitem__)
+    return f"{nanoseconds // NANOSECONDS[unit]}{unit}"
 
 
 def duration_ns(size: object) -> int:
     """Converts a str such as "500ms", "5s" or "2min", a timedelta or a number of seconds to nanoseconds.
 
-    Raises: BadDuration: ``size`` is not such a length of time, or not from 1 ms to 100 years in whole milliseconds.
+    Raises: InvalidDuration: ``size`` is not such a length of time, or not from 1 ms to 100 years in whole milliseconds.
     """
     if isinstance(size, timedelta):
         nanoseconds = size // timedelta(microseconds=1) * 1_000
     elif isinstance(size, str):
         found = _DURATION.fullmatch(size)
         if found is None:
-            raise BadDuration(repr(size), "it is not a number with a unit")
+            raise InvalidDuration(repr(size), "it is not a number with a unit")
         wanted = float(found[1]) * NANOSECONDS[found[2]]
         nanoseconds = round(wanted) if wanted <= NANOSECONDS_MAX else NANOSECONDS_MAX + 1
     elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
-        raise BadDuration(repr(size), "it is not a number of seconds")
+        raise InvalidDuration(repr(size), "it is not a number of seconds")
     else:
         nanoseconds = round(size * NANOSECONDS["s"])
     if nanoseconds > NANOSECONDS_MAX:
-        raise BadDuration(repr(size), "it is longer than 100 years")
+        raise InvalidDuration(repr(size), "it is longer than 100 years")
     if nanoseconds <= 0 or nanoseconds % NANOSECONDS_PER_MILLISECOND:
-        raise BadDuration(repr(size), "it must be a whole number of milliseconds, at least one")
+        raise InvalidDuration(repr(size), "it must be a whole number of milliseconds, at least one")
     return nanoseconds

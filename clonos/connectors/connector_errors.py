@@ -7,7 +7,7 @@ from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
 RECORD_CHARACTERS_MAX = 200
 
 
-class ConnectorMisused(JobError):
+class InvalidConnector(JobError):
     """The options of a source or a sink cannot work."""
 
     connector: str
@@ -70,7 +70,7 @@ class InputMalformed(JobError):
         return f"{self.path} at byte {self.offset_bytes}: {self.reason}. {self.advice}"
 
 
-class InputForeign(JobError):
+class UnexpectedInput(JobError):
     """The store names an input file that the paths of the source do not cover."""
 
     connector: str
@@ -113,7 +113,18 @@ class OutputInUse(JobError):
         )
 
 
-class OutputTaken(JobError):
+class UnexpectedOutput(JobError):
+    """The output of a fresh start has files of others. ``effect`` says what --overwrite does with them."""
+
+    output: str
+    content: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"the output {self.output} {self.content}. Name another one, or start with --overwrite, {self.effect}."
+
+
+class NotOutputOwner(JobError):
     """The output belongs to another job."""
 
     output: str

@@ -16,7 +16,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
+from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.values import decode_rows, encode_rows
@@ -180,9 +181,31 @@ class CollectSink(DriverSink):
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
-            raise ConnectorMisused("collect", f"limit is {limit}", "Give at least 1.")
+            raise InvalidConnector("collect", f"limit is {limit}", "Give at least 1.")
         super().__init__()
         self.limit = limit
+        self._job = ""
+
+    def join(self, job: str) -> None:
+        """Takes the name of the job that writes to this sink.
+
+        Raises: InvalidConnector: a job of another name does, whose rows each start of this one would remove.
+        """
+        if self._job not in ("", job):
+            raise InvalidConnector(
+                self.name,
+                f"the jobs {self._job} and {job} share it, and each start of one removes the rows of the other",
+                "Give each job its own collect().",
+            )
+        self._job = job
+
+    def __repr__(self) -> str:
+        count = len(self.rows)
+        return f"<{self.name}: {count} {'row' if count == 1 else 'rows'}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the first rows as a table: notebooks call this method."""
+        return html_of_rows(self.rows, f"{len(self.rows)} rows")
 
     @property
     def rows(self) -> list[Any]:
@@ -199,6 +222,34 @@ class CollectSink(DriverSink):
         if len(earlier) + len(rows) > self.limit:
             raise OutputTooLarge(self.name, "rows (limit=)", self.limit)
         earlier.extend(rows)
+
+
+class FirstRowsSink(CollectSink):
+    """Sink that gathers the first ``limit`` rows in the driver and discards all others."""
+
+    name = "take()"
+
+    def writer(self) -> RowsWriter:
+        """Creates a writer."""
+        return FirstRowsWriter(self.name, self.limit)
+
+    def show(self, rows: list[Any], earlier: list[Any]) -> None:
+        """Appends the rows to ``earlier`` up to the limit."""
+        earlier.extend(rows[: self.limit - len(earlier)])
+
+
+class FirstRowsWriter(RowsWriter):
+    """Writer that keeps the first ``count`` rows of its task."""
+
+    def __init__(self, sink: str, count: int) -> None:
+        super().__init__(sink)
+        self._left = count
+
+    def write(self, rows: list[Any]) -> None:
+        """Encodes and keeps rows; all after ``count`` are discarded."""
+        first = rows[: self._left]
+        self._left -= len(first)
+        super().write(first)
 
 
 class StdoutSink(DriverSink):
@@ -235,7 +286,7 @@ def collect(limit: int = ROWS_MAX) -> CollectSink:
     For tests and small results: with more rows the job fails with ``OutputTooLarge``.
 
     Raises:
-        ConnectorMisused: ``limit`` is below 1.
+        InvalidConnector: ``limit`` is below 1.
 
     Example::
 

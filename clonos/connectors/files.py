@@ -3,10 +3,10 @@
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
 complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet). A file must not
-change as long as the job may replay it. Of an output folder, sources read the committed part files only.
+change as long as the job may replay it.
 
-Sinks take a folder, which serves one sink of one job. The part files are hidden; each checkpoint makes its rows visible
-at once, to ``files.committed`` and ``files.read_committed``.
+Sinks take a folder, which serves one sink of one job. Each checkpoint moves its part files into the folder, so that a
+reader of the folder sees committed rows only. ``files.committed`` and ``files.read_committed`` see whole checkpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from clonos.api.windows import duration_ns
-from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, withdraw
+from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
 from clonos.connectors.filesystem.csv_files import CsvFiles
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
@@ -26,7 +26,7 @@ from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 if TYPE_CHECKING:
     from clonos.connectors.filesystem.parquet_files import ParquetFiles
 
-__all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "withdraw", "CommittedPart"]
+__all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "roll_back", "CommittedPart"]
 
 Path = str | os.PathLike[str]
 Duration = str | float | timedelta
@@ -42,6 +42,7 @@ def lines(
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
+    ordered: bool | None = ...,
 ) -> LineFiles[str]: ...
 
 
@@ -55,6 +56,7 @@ def lines(
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
+    ordered: bool | None = ...,
 ) -> LineFiles[tuple[str, int, str]]: ...
 
 
@@ -67,6 +69,7 @@ def lines(
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
+    ordered: bool | None = None,
 ) -> LineFiles[Any]:
     """Source of the lines of text files, as str without the line ends ``\\n`` and ``\\r\\n``.
 
@@ -77,14 +80,17 @@ def lines(
         errors: treatment of undecodable bytes, as for ``bytes.decode``.
         with_position: True for records (path, offset_bytes, text), which identify the line; the offset is that of the
             first byte of the line, after decompression.
-        block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB.
+        block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB. A
+            size asks for blocks, as ``ordered=False`` does.
         line_bytes_max: longest line in bytes, 64 MiB by default.
         watch: how often to look for new files, such as "1s", a timedelta or seconds; the job then runs until it is
             stopped.
+        ordered: True reads each file as one split, in its order; False reads it in blocks, in parallel. By default a
+            file is one split if a step that follows depends on the order of records.
 
     Raises:
-        ConnectorMisused: an option cannot work.
-        BadDuration: ``watch`` is not a length of time.
+        InvalidConnector: an option cannot work.
+        InvalidDuration: ``watch`` is not a length of time.
         InputMissing: when the job starts, a path or pattern matches no file (without ``watch``).
 
     Example::
@@ -98,7 +104,8 @@ def lines(
         with_position=with_position,
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
-        look_every_ns=_look_every_ns(watch),
+        discovery_interval_ns=_discovery_interval_ns(watch),
+        ordered=ordered,
     )
 
 
@@ -108,33 +115,39 @@ def jsonl(
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
+    single: bool = False,
+    ordered: bool | None = None,
 ) -> JsonFiles:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
     ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
-    ``line_bytes_max`` and ``watch`` are for sources: see ``files.lines``.
+    ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``. With ``single`` the sink writes
+    one file of this path when all sources have ended.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
     """
     return JsonFiles(
         paths_of(path),
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
-        look_every_ns=_look_every_ns(watch),
+        discovery_interval_ns=_discovery_interval_ns(watch),
+        single=single,
+        ordered=ordered,
     )
 
 
-def csv(path: Path, *, columns: Sequence[str] | None = None) -> CsvFiles:
+def csv(path: Path, *, columns: Sequence[str] | None = None, single: bool = False) -> CsvFiles:
     """Sink that writes rows as comma-separated values with a header into a folder.
 
     Rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each part file
-    defines the columns. A field without a column is an error; a column without a field is left empty.
+    defines the columns. A field without a column is an error; a column without a field is left empty. With ``single``
+    the sink writes one file of this path when all sources have ended.
 
     Raises:
-        ConnectorMisused: ``columns`` is empty or repeats a name.
+        InvalidConnector: ``columns`` is empty or repeats a name.
     """
-    return CsvFiles(paths_of(path), columns=columns)
+    return CsvFiles(paths_of(path), columns=columns, single=single)
 
 
 def parquet(
@@ -143,6 +156,8 @@ def parquet(
     columns: Sequence[str] | None = None,
     schema: Any = None,
     watch: Duration | None = None,
+    single: bool = False,
+    ordered: bool | None = None,
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -151,14 +166,23 @@ def parquet(
         columns: for a source, the columns to read; None for all.
         schema: for a sink, a ``pyarrow.Schema`` for all part files; None for that of the first rows of each part file.
         watch: for a source, how often to look for new files: see ``files.lines``.
+        single: for a sink, True writes one file of this path when all sources have ended.
+        ordered: for a source, True reads each file as one split, False each row group: see ``files.lines``.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
     """
     from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
 
-    return ParquetFiles(paths_of(path), columns=columns, schema=schema, look_every_ns=_look_every_ns(watch))
+    return ParquetFiles(
+        paths_of(path),
+        columns=columns,
+        schema=schema,
+        discovery_interval_ns=_discovery_interval_ns(watch),
+        single=single,
+        ordered=ordered,
+    )
 
 
-def _look_every_ns(watch: Duration | None) -> int:
+def _discovery_interval_ns(watch: Duration | None) -> int:
     return 0 if watch is None else duration_ns(watch)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Generic, TypeVar
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence, Sized
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import WriterContext
 
+logger = logging.getLogger("clonos.run")
+
 MARK_BYTES = 8
+
+LONG_LIST: Final = 1_024
+"""Number of values from which on a job says that one task reads them."""
+
+UNSIZED_MAX: Final = 1_000_000
+"""Values that ``values`` takes from an iterator without a length, which may have no end."""
+
+WARN_AFTER_S: Final = 5
+ENDLESS_ADVICE: Final = (
+    "For records without an end write a Source or a PushSource (docs/connectors.md), or end them, for example by"
+    " itertools.islice(records, 1000)."
+)
 AnyValue = TypeVar("AnyValue")
 
 
@@ -31,22 +48,77 @@ _share_decoder = msgspec.msgpack.Decoder(_Share)
 class ValueList(Generic[AnyValue]):
     """Source of a list that travels with the plan. Split i of n has the values i, i + n, i + 2n, ..."""
 
-    def __init__(self, records: Iterable[AnyValue], *, batch: int | None, splits: int | None) -> None:
+    def __init__(
+        self, records: Iterable[AnyValue], *, batch: int | None, splits: int | None, ordered: bool | None = None
+    ) -> None:
         for name, number in (("batch", batch), ("splits", splits)):
             if number is not None and number < 1:
-                raise ConnectorMisused("values", f"{name} is {number}", "Give at least 1, or leave it out.")
-        self.records = list(records)
+                raise InvalidConnector("values", f"{name} is {number}", "Give at least 1, or leave it out.")
+        if ordered and splits is not None and splits > 1:
+            raise InvalidConnector("values", "ordered=True reads the list as one split", "Leave out splits=.")
+        self.records = read_all(records)
         self.batch = batch
         self.split_count = splits
+        self.ordered = False if ordered is None and splits is not None else ordered
+
+    def in_order(self) -> Self:
+        """See ``connector_contract.OrderedSource``."""
+        if self.ordered is not None:
+            return self
+        source = copy.copy(self)
+        source.ordered = True
+        return source
+
+    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
+        """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
+        if parallelism == 1 or len(splits) > 1 or len(self.records) <= LONG_LIST:
+            return ""
+        return f"values is read by 1 of {parallelism} tasks; ordered=False deals it to all"
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns ``splits`` shares of the list, by default one per task."""
-        count = self.split_count or parallelism
+        """Returns the list as one split, or ``splits`` shares of it, by default one per task."""
+        count = 1 if self.ordered else self.split_count or parallelism
         return [msgspec.msgpack.encode(_Share(1, first, count, len(self.records))) for first in range(count)]
 
     def reader(self) -> ValueReader[AnyValue]:
         """Creates a reader."""
         return ValueReader(self.records, self.batch)
+
+
+def read_all(
+    records: Iterable[AnyValue], maximum: int = UNSIZED_MAX, now_s: Callable[[], float] = time.monotonic
+) -> list[AnyValue]:
+    """Returns all values; warns once when an iterator takes longer than ``WARN_AFTER_S``.
+
+    Raises: InvalidConnector: an iterator without a length has more than ``maximum`` values, or nothing can be iterated.
+    """
+    if isinstance(records, Sized) and isinstance(records, Iterable):
+        return list(records)
+    if not isinstance(records, Iterable):
+        raise InvalidConnector(
+            "values", f"{records!r:.80} is a {type(records).__name__}, not several values", "Give a list."
+        )
+    found: list[AnyValue] = []
+    warn_at_s = now_s() + WARN_AFTER_S
+    for record in records:
+        found.append(record)
+        if len(found) > maximum:
+            raise InvalidConnector(
+                "values",
+                f"{records!r:.80} has more than {maximum:,} values and perhaps no end; they are read to the end before"
+                " the job starts",
+                f"{ENDLESS_ADVICE} A list may be longer.",
+            )
+        if now_s() >= warn_at_s:
+            logger.warning(
+                "values() has read %d values of %.80r in %d s and waits for the last one: the job starts then. %s",
+                len(found),
+                records,
+                WARN_AFTER_S,
+                ENDLESS_ADVICE,
+            )
+            warn_at_s = float("inf")
+    return found
 
 
 class ValueReader(Generic[AnyValue]):
@@ -61,12 +133,12 @@ class ValueReader(Generic[AnyValue]):
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Opens a share at a mark.
 
-        Raises: ConnectorMisused: the list has another length than at the first start. SplitMalformed: the store's split
+        Raises: InvalidConnector: the list has another length than at the first start. SplitMalformed: the store's split
         or mark cannot be used.
         """
         share = _decode_share(split)
         if share.total != len(self._records):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 "values",
                 f"the job was first started with {share.total} values and now has {len(self._records)}",
                 "Resume with the same values, or start afresh with --overwrite.",
@@ -99,18 +171,28 @@ def _decode_share(split: bytes) -> _Share:
         raise SplitMalformed("share of a list of values", split, str(error)) from None
 
 
-def values(records: Iterable[AnyValue], *, batch: int | None = None, splits: int | None = None) -> ValueList[AnyValue]:
+def values(
+    records: Iterable[AnyValue],
+    *,
+    batch: int | None = None,
+    splits: int | None = None,
+    ordered: bool | None = None,
+) -> ValueList[AnyValue]:
     """Source of the given values, which travel with the job.
 
     Args:
-        records: the values; each must be of a type that streams can carry.
+        records: the values; each must be of a type that streams can carry. They are read to the end at once: an
+            iterator without a length may have at most 1,000,000.
         batch: most records of one read; by default as many as fit a step.
-        splits: number of splits among which the values are dealt; by default one per task.
+        splits: number of splits among which the values are dealt; by default as ``ordered`` says.
+        ordered: True for one split, False for one per task. By default the values are one split if a step that follows
+            depends on their order.
 
     Raises:
-        ConnectorMisused: ``batch`` or ``splits`` is below 1.
+        InvalidConnector: ``batch`` or ``splits`` is below 1, ``ordered`` contradicts ``splits``, or the values have no
+            end.
     """
-    return ValueList(records, batch=batch, splits=splits)
+    return ValueList(records, batch=batch, splits=splits, ordered=ordered)
 
 
 class Blackhole:

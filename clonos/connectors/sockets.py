@@ -12,10 +12,12 @@ resumes there loses nothing.
 from __future__ import annotations
 
 import socket
+from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.line_files import check_encoding, encoding_of_text
 from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 __all__ = ["lines", "SocketFailed", "SocketLineMalformed"]
 
@@ -57,14 +59,16 @@ class SocketLineMalformed(JobError):
 class SocketLines:
     """Description of a line server (``PushSource``); the slot of the reading task connects to it."""
 
+    routes_malformed = True
+
     def __init__(
         self, host: str, port: int, *, encoding: str, errors: str, line_bytes_max: int, acknowledge: bool
     ) -> None:
         if not 0 < port <= PORT_MAX:
-            raise ConnectorMisused("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
+            raise InvalidConnector("sockets.lines", f"the port is {port}", f"Give a port from 1 to {PORT_MAX}.")
         if not 0 < line_bytes_max <= LINE_BYTES_LIMIT:
             problem = f"line_bytes_max is {line_bytes_max}"
-            raise ConnectorMisused("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
+            raise InvalidConnector("sockets.lines", problem, f"Give a number from 1 to {LINE_BYTES_LIMIT}.")
         check_encoding(encoding)
         self.host = host
         self.port = port
@@ -90,17 +94,22 @@ class SocketLines:
         """Splits bytes into lines with their ends."""
         return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
-    def decode(self, records: list[bytes]) -> list[str]:
-        """Decodes lines and removes their ends.
-
-        Raises:
-            SocketLineMalformed: a line is not in the encoding.
-        """
+    def decode(self, records: list[bytes]) -> list[Any]:
+        """Decodes lines and removes their ends. A line that is not in the encoding is a ``MalformedRecord``."""
         try:
-            return [record[:-1].removesuffix(b"\r").decode(self.encoding, self.errors) for record in records]
+            return [self._text(record) for record in records]
+        except UnicodeDecodeError:
+            return PartlyMalformed(map(self._text_or_error, records))
+
+    def _text(self, record: bytes) -> str:
+        return record[:-1].removesuffix(b"\r").decode(self.encoding, self.errors)
+
+    def _text_or_error(self, record: bytes) -> str | MalformedRecord:
+        try:
+            return self._text(record)
         except UnicodeDecodeError as error:
             malformed = f"{error.object[error.start : error.end]!r}: {error.reason}"
-            raise SocketLineMalformed(self.address, malformed) from None
+            return MalformedRecord(record[:-1], SocketLineMalformed(self.address, malformed))
 
 
 class SocketFeed:
@@ -193,7 +202,7 @@ def lines(
             ``\\n``. A server that resumes its stream there on each connection loses nothing.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
 
     Example::
 

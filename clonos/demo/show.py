@@ -16,13 +16,13 @@ from rich.console import Console
 
 from clonos.core.model.errors import JobError
 from clonos.demo.kills import Kill, KillKind, Kills
-from clonos.demo.live import Display
 from clonos.demo.report import DemoOutputs, kill_reports, show_gaps, show_timeline, show_verdict, write_json
 from clonos.demo.server import ServerProcess
 from clonos.demo.text import words_in, write_text
 from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.wordcount import wordcount
 from clonos.job import Handle
+from clonos.job.live_table import LiveTable
 from clonos.status import RecoveryState
 
 POLL_INTERVAL_S: Final = 0.1
@@ -78,7 +78,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
             console.print(f"looking up the words of {len(texts)} files at {server.url}, writing to {folder}")
             stop = folder / "stop"
             job = wordcount(texts, server.url, folder / "output", stop, PARALLELISM, **_options(options, folder))
-            with Display(console) as display:
+            with LiveTable(console) as display:
                 display.show_event(f"starting {options.slots} slots")
                 with closing(job.start()) as handle:
                     events = _watch(handle, display, Kills(kinds), options.seconds, stop)
@@ -86,7 +86,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
         return _judge(options, folder, texts, log, events, console)
 
 
-def _watch(handle: Handle, display: Display, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
+def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
     """Shows the job until it ends, makes the kills, and ends its input after ``seconds``."""
     ends_s = None if seconds is None else time.monotonic() + seconds
     was_stopped = False

@@ -50,10 +50,10 @@ def committed_rows(folder: Path) -> Iterator[Row]:
 
     Raises: ValueError: a part file has another number of rows than its manifest says.
     """
-    for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
+    for manifest in sorted((folder.parent / f".{folder.name}.clonos" / "manifests").glob("[0-9]*.manifest")):
         commit_ns = manifest.stat().st_mtime_ns
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
-            lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()
+            lines = (folder / part["name"]).read_text("utf-8").splitlines()
             if len(lines) != part["rows"]:
                 raise ValueError(f"{folder}: the part {part['name']} has {len(lines)} rows, not {part['rows']}")
             for line in lines:

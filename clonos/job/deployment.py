@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.config import JobSettings, RunOptions, SlotKind
-from clonos.core.model.errors import JobError
+from clonos.core.model.errors import ExtraMissing, JobError
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
@@ -86,6 +87,8 @@ def _processes(run: RunOptions, hash_seed: str) -> Deployment:
 
 
 def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> Deployment:
+    if find_spec("pyspark") is None:
+        raise ExtraMissing("a job on Spark (--slots process runs it without Spark)", "pyspark", "spark")
     from clonos.spark.session import (
         OwnContext,
         context_of,

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from clonos.api.graph import AnySink, JobGraph
+from clonos.api.graph import AnySink, JobGraph, StepInput
+from clonos.api.graph_picture import graph_svg
+from clonos.api.missing_methods import method_missing
+from clonos.api.unused_results import check_results
 from clonos.config import resolve_keywords, resolve_settings
+from clonos.job import script_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from clonos.api.steps import StandbyMode
+    from clonos.api.stream import Stream
     from clonos.job.handle import Handle
+    from clonos.job.job_options import JobOptions, Slots, StartOptions
     from clonos.job.results import Result
+    from clonos.operators.connector_contract import PushSource, Source
     from clonos.spark.session import Session
 
+T = TypeVar("T")
 
-class Job(JobGraph):
+STEPS_SHOWN: Final = 8
+
+
+class Job:
     """Streaming job: create streams from ``source``, then call ``run``::
 
         job = Job("wordcount", parallelism=2, checkpoint_every="5s")
@@ -26,40 +40,98 @@ class Job(JobGraph):
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Any) -> None:
-        super().__init__(name, errors=errors)
+    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
+        self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
         resolve_keywords(options)
-        self.options = options
+        self._options: dict[str, object] = {**options}
+        self._graph.take_rows = self._take_rows
+        self._described = script_exit.describe(name)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing method
+
+        def __getattr__(self, attribute):
+            raise method_missing(type(self), attribute)
+
+    def __repr__(self) -> str:
+        names = [step.name for step in self._graph.steps]
+        more = f" and {len(names) - STEPS_SHOWN} more" if len(names) > STEPS_SHOWN else ""
+        return f"<Job {self.name}: {', '.join(names[:STEPS_SHOWN]) or 'no steps'}{more}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the picture of the job's graph: notebooks call this method."""
+        return graph_svg(self._graph)
+
+    def _take_rows(self, inputs: tuple[StepInput, ...], count: int) -> list[Any]:
+        from clonos.job.preview import take_rows
+
+        self._described.was_used = True
+        return take_rows(self._graph, self._options, inputs, count)
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the job."""
+        return self._graph.name
+
+    def source(
+        self,
+        source: Source[T] | PushSource[T],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Adds a source and returns the stream of its records.
+
+        Args:
+            source: a ``Source`` such as ``files.lines("in/")``, or a ``PushSource`` such as ``sockets.lines(host,
+                port)``.
+            name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
+            parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
+            standby: "hot" or "passive"; None for the setting of the job.
+
+        Raises:
+            InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+
+        Example::
+
+            lines = job.source(files.lines("texts/*.txt"), name="read")
+        """
+        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby)
 
     def start(
         self,
         master: str | None = None,
-        slots: str | None = None,
+        slots: Slots | None = None,
         spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> Handle:
         """Starts the job and returns at once; ``options`` override those of the job.
 
         ``slots``: "spark" or "process". ``master``: Spark master for the session that Clonos starts. ``spark``: an
         existing session or context to use instead, which stays open. ``command_line``: options with the precedence of
         the command line.
+
+        Raises: JobError for options that exclude each other, a job that cannot be compiled or has no output.
         """
         from clonos.job.handle import Handle
 
+        script_exit.start(self._described)
         named = {"master": master, "slots": slots}
-        keywords = self.options | {key: value for key, value in named.items() if value is not None} | options
-        return Handle(self, resolve_settings(keywords, command_line), spark)
+        keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
+        settings = resolve_settings(keywords, command_line)
+        check_results(self._graph)
+        return Handle(self._graph, settings, spark)
 
     def run(
         self,
         master: str | None = None,
-        slots: str | None = None,
+        slots: Slots | None = None,
         spark: Session | None = None,
         *,
         command_line: Mapping[str, object] | None = None,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> Result:
         """Starts the job and waits for its end. The arguments are those of ``start``, the errors those of
         ``Handle.wait``.
@@ -69,3 +141,20 @@ class Job(JobGraph):
         handle = self.start(master, slots, spark, command_line=command_line, **options)
         with handle, handle.handling_signals():
             return handle.wait()
+
+
+def _file_of(code_file: str) -> str:
+    """Returns the absolute path of a file of code; "" for code that is in no file."""
+    path = os.path.abspath(code_file)
+    return path if os.path.isfile(path) else ""
+
+
+def graph_of(job: Job) -> JobGraph:
+    """Returns the graph of a job, which its caller will run or test."""
+    job._described.was_used = True
+    return job._graph
+
+
+def options_of(job: Job) -> dict[str, object]:
+    """Returns the keywords that the job was created with."""
+    return dict(job._options)

@@ -18,19 +18,26 @@ from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
-from clonos.core.coordinator.coordinator_effects import Alarm, JobDone
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
 from clonos.core.model.errors import InternalError
+from clonos.core.model.ids import TaskId
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
-from clonos.job.status_view import build_status
+from clonos.job.run_report import records_out, recovery_sentence, summary_lines, what_a_stop_waits_for
+from clonos.job.status_view import build_status, status_html
+from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
+from clonos_standby.slot.hang_watch import AT_WORK
 
 logger = logging.getLogger("clonos.run")
 
 ALARMS_MAX: Final = 100
 WAIT_SLICE_S: Final = 0.1
+STOP_REPORT_FIRST_S: Final = 2.0
+"""Seconds after a stop until it is said what the stop waits for; each further pause is twice as long."""
+
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -44,10 +51,13 @@ class Handle:
         self._fault_points = settings.run.fault_points
         self._is_closed = False
         self._is_stopping = False
+        self._stop_report_due_s, self._stop_report_every_s = 0.0, STOP_REPORT_FIRST_S
+        self._last_hang = ""
+        self._began_s = time.monotonic()
         try:
             self._metrics = MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
         except BaseException:
-            self._launched.driver.close()
+            self._launched.close()
             self._launched.deployment.close()
             raise
         self._launched.driver.start()
@@ -75,6 +85,8 @@ class Handle:
             raise
         self.close()
         if isinstance(end, JobDone):
+            if end.ending is Ending.FINISHED:
+                finish_output(self._launched.image.sinks.values(), self._launched.job_id)
             return result_of(end, self.status())
         raise error_of(self._name, end)
 
@@ -84,15 +96,26 @@ class Handle:
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while True:
             left_s = WAIT_SLICE_S if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            self._report_stop()
             try:
                 return self._launched.driver.result.result(min(left_s, WAIT_SLICE_S))
             except TimeoutError:
                 if self._launched.driver.result.done() or (deadline_s is not None and time.monotonic() >= deadline_s):
                     raise
 
+    def _report_stop(self) -> None:
+        """Says from time to time what a stop waits for."""
+        if self._is_stopping and time.monotonic() >= self._stop_report_due_s:
+            self._stop_report_every_s *= 2
+            self._stop_report_due_s = time.monotonic() + self._stop_report_every_s
+            waits = self._launched.driver.ask(what_a_stop_waits_for)
+            hang = f" ({self._last_hang})" if self._last_hang else ""
+            logger.warning("waiting for the final checkpoint: %s%s; another signal ends the job at once", waits, hang)
+
     def stop(self, drain: bool = True) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output
         so far."""
+        self._stop_report_due_s = time.monotonic() + STOP_REPORT_FIRST_S
         self._is_stopping = True
         self._launched.driver.stop(drain)
 
@@ -101,12 +124,19 @@ class Handle:
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
 
+    def summary(self) -> list[str]:
+        """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
+        is."""
+        image, status = self._launched.image, self.status()
+        sent = records_out(image.plan, status.tasks)
+        return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
+
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._launched.driver.close()
+        self._launched.close()
         if self._metrics is not None:
             self._metrics.close()
         self._launched.deployment.close()
@@ -150,10 +180,24 @@ class Handle:
         finally:
             _restore(before)
 
+    def __repr__(self) -> str:
+        return f"<Handle of the job {self._name}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the status of the job and its tasks as a table: notebooks call this method."""
+        return status_html(self.status())
+
     def _on_progress(self, progress: Progress) -> None:
+        """Notes an alarm, and reports a recovery that has ended; runs in the coordinator's thread."""
         if isinstance(progress, Alarm):
             fields = " ".join(f"{name}={value}" for name, value in progress.fields)
             self._alarms.append(f"{progress.text} {fields}".rstrip())
+            if AT_WORK in progress.text:
+                self._last_hang = progress.text
+        elif isinstance(progress, RecoveryEvent) and progress.milestone is Milestone.REPLAYED:
+            # An exception that comes back ends the job with a message of its own.
+            level = logging.INFO if progress.cause.startswith("it raised") else logging.WARNING
+            logger.log(level, "%s", self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task))))
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -11,7 +11,7 @@ from clonos.core.wire.recovery_messages import InputRange
 from clonos.status import Status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """Result of a job that ended without a failure. ``checkpoint``: the last completed one; ``status``: its last
     status."""
@@ -20,6 +20,9 @@ class Result:
     checkpoint: int
     job_id: str
     status: Status
+
+    def __repr__(self) -> str:
+        return f"<Result of the job {self.status.job}: {self.ending.value}, checkpoint {self.checkpoint}>"
 
     @property
     def was_aborted(self) -> bool:
@@ -54,6 +57,11 @@ class JobCrashed(JobError):
     def __str__(self) -> str:
         return _description(self.job, self.failed)
 
+    @property
+    def details(self) -> str:
+        """Returns the task, the position, the whole record and the traceback of the failure."""
+        return _details(self.failed)
+
 
 class JobBroke(EnvironmentFault):
     """The job has failed because of slots, disks, networks or stores."""
@@ -64,6 +72,11 @@ class JobBroke(EnvironmentFault):
     def __str__(self) -> str:
         return _description(self.job, self.failed)
 
+    @property
+    def details(self) -> str:
+        """Returns the task, the position, the whole record and the traceback of the failure."""
+        return _details(self.failed)
+
 
 class JobHitBug(InternalError):
     """The job has failed because of a bug of this library."""
@@ -73,7 +86,8 @@ class JobHitBug(InternalError):
 
     def __str__(self) -> str:
         return (
-            f"{_description(self.job, self.failed)}\nThis is a bug of the library: please report it with this message."
+            f"{_description(self.job, self.failed)}\n{_details(self.failed)}\n"
+            "This is a bug of the library: please report it with this message."
         )
 
 
@@ -108,13 +122,18 @@ def result_of(end: JobDone, status: Status) -> Result:
     return Result(end.ending, end.checkpoint, status.job_id, status)
 
 
-def _description(job: str, failed: JobFailed) -> str:
-    lines = [f"job {job} has failed: {failed.reason}"]
+def _details(failed: JobFailed) -> str:
+    lines = [f"task: {failed.task_name}"] if failed.task_name else []
     if failed.at is not None:
         lines.append(f"element: {_element_range(failed.at)} task {failed.task_name}")
     if failed.record:
         lines.append(f"record: {failed.record}")
     return escaped("\n".join([*lines, failed.traceback.rstrip()]).rstrip())
+
+
+def _description(job: str, failed: JobFailed) -> str:
+    lines = [f"job {job} has failed: {failed.reason}", failed.frames, failed.advice]
+    return escaped("\n".join(line for line in lines if line))
 
 
 def _element_range(at: InputRange) -> str:

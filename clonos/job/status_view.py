@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from clonos.connectors.html_table import html_table
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
@@ -81,3 +82,16 @@ def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:
         cause=recovery.cause,
         reached={milestone.value: at_ns for milestone, at_ns in recovery.reached},
     )
+
+
+def status_html(status: Status) -> str:
+    """Returns a table of the tasks for notebooks."""
+    count = len(status.recoveries)
+    recoveries = f", {count} {'recovery' if count == 1 else 'recoveries'}" if count else ""
+    caption = f"{status.job} is {status.phase.value}, checkpoint {status.checkpoint}{recoveries}"
+    hosts = {slot.slot: slot.host for slot in status.slots}
+    rows = (
+        (task.name, task.phase.value, hosts.get(task.slot, ""), task.pid, task.standbys, task.keepers)
+        for task in status.tasks
+    )
+    return html_table(("task", "phase", "host", "pid", "standbys", "keepers"), rows, caption)

@@ -13,10 +13,16 @@ from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import keys_of
-from clonos.core.values.keys import KeyUnsupported, encode_key
+from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.connector_contract import RecordBatch, TransactionalSink, TransactionalWriter, WriterContext
+from clonos.operators.connector_contract import (
+    RecordBatch,
+    TransactionalSink,
+    TransactionalWriter,
+    WriterContext,
+    finish_output,
+)
 from clonos.operators.operator import Operator, Scope
 
 
@@ -208,6 +214,10 @@ class CombinedSinks:
                 raise InternalError(f"{encoded[:80]!r} is not a part of {len(self._sinks)} sinks: {error}") from None
         for sink, parts_of_it in zip(self._sinks, of_sink, strict=True):
             sink.commit(job_id, checkpoint, parts_of_it)
+
+    def finish_output(self, job_id: str) -> None:
+        """Completes the output of each sink."""
+        finish_output(self._sinks, job_id)
 
 
 def _identity(value: Any) -> Any:

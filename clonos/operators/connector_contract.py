@@ -5,7 +5,7 @@ A ``Source`` or a sink is a description that travels to the slots by cloudpickle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class Source(Protocol[AnyRecord]):
 class WatchedSource(Protocol):
     """``Source`` that finds new splits while the job runs. Such a job runs until it is stopped.
 
-    ``look_every_ns`` is the interval of the search in nanoseconds; 0 makes it an ordinary source.
+    ``discovery_interval_ns`` is the interval of the search in nanoseconds; 0 makes it an ordinary source.
     """
 
-    look_every_ns: int
+    discovery_interval_ns: int
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the splits that are not in ``known`` and belong to task ``index`` of ``parallelism``, in the slot.
@@ -77,11 +77,31 @@ class TimedSource(Protocol):
 
     def watermark(self, before_ns: int | None, records: Any) -> int | None:
         """Returns the watermark of a split behind ``records``, rows or a ``pyarrow.RecordBatch`` as its reader gave
-        them, before which it was ``before_ns``: no later record of the split has an earlier timestamp.
+        them but without malformed ones, before which it was ``before_ns``: no later record of the split has an earlier
+        timestamp.
 
         Nanoseconds since the Unix epoch; None while it is not known. It must depend on these arguments alone, not on a
         clock, because a replay asks again. Reads may cut the records anywhere.
         """
+
+
+@runtime_checkable
+class OrderedSource(Protocol):
+    """``Source`` that can read its input in few splits that keep the order of records, or in many that do not."""
+
+    def in_order(self) -> Any:
+        """Returns this source with splits that keep the order, unless its user has decided otherwise.
+
+        Called when a step that follows depends on the order of records.
+        """
+
+    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
+        """Returns a sentence for users if so few splits leave tasks without work, else ""."""
+
+
+def in_order(source: object) -> Any:
+    """Returns the source with splits that keep the order; the source itself if it has no such choice."""
+    return source.in_order() if isinstance(source, OrderedSource) else source
 
 
 @runtime_checkable
@@ -102,9 +122,24 @@ def check_split(source: object, split: bytes) -> None:
         source.check_split(split)
 
 
-def look_every_ns(source: object) -> int:
+def discovery_interval_ns(source: object) -> int:
     """Returns the interval in which a source looks for new splits, in nanoseconds; 0 for never."""
-    return source.look_every_ns if isinstance(source, WatchedSource) else 0
+    return source.discovery_interval_ns if isinstance(source, WatchedSource) else 0
+
+
+class MalformedRecord(NamedTuple):
+    """Record whose bytes a source cannot decode. ``record`` is what the error output of the job gets."""
+
+    record: Any
+    error: Exception
+
+
+class PartlyMalformed(list[Any]):
+    """Records of a ``read`` or ``decode``, some of which are a ``MalformedRecord``.
+
+    Its source has the attribute ``routes_malformed = True``. Such a record goes to the error output of the job; without
+    one it fails the job.
+    """
 
 
 class SplitReader(Protocol[AnyRecord]):
@@ -200,6 +235,32 @@ class TransactionalSink(Protocol):
         """
 
 
+@runtime_checkable
+class RollbackSink(Protocol):
+    """``TransactionalSink`` that can remove what it has committed, for ``--resume --checkpoint N``."""
+
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
+        """Removes the output committed after ``checkpoint``, in the driver; returns the numbers of those checkpoints.
+
+        May be repeated with equal arguments.
+        """
+
+
+@runtime_checkable
+class FinishingSink(Protocol):
+    """``TransactionalSink`` that does something when all sources have ended and all output is committed."""
+
+    def finish_output(self, job_id: str) -> None:
+        """Completes the output, in the driver at the end of the job. A resume of the ended job repeats the call."""
+
+
+def finish_output(sinks: Iterable[object], job_id: str) -> None:
+    """Calls ``finish_output`` of each sink that has it."""
+    for sink in sinks:
+        if isinstance(sink, FinishingSink):
+            sink.finish_output(job_id)
+
+
 class TransactionalWriter(Protocol):
     """Writer of one incarnation of a sink task."""
 
@@ -235,7 +296,7 @@ class WriterIdentity(NamedTuple):
 class ImmediateSink(Protocol):
     """Sink that writes each row as soon as its causes are replicated; repeated rows are dropped by their number.
 
-    If its external system withdraws rows at a registration, the sink has the attribute ``is_withdrawing = True``.
+    If its external system withdraws rows at a registration, the sink has the attribute ``can_roll_back = True``.
     """
 
     def immediate_writer(self) -> ImmediateWriter:

@@ -9,10 +9,7 @@ import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
-from xxhash import xxh3_128_hexdigest
+from typing import Any, NamedTuple
 
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -25,6 +22,20 @@ from clonos.operators.state.keyed_state import StateImage
 logger = logging.getLogger("clonos.slot")
 
 
+class OrderDescription(NamedTuple):
+    """Sentences about the order of records.
+
+    ``few_tasks``: sources that fewer tasks read, because their order matters. ``ends``: the step that ends the order of
+    each source.
+    """
+
+    few_tasks: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+NO_ORDER = OrderDescription((), ())
+
+
 @dataclass(frozen=True)
 class JobImage:
     """Plan of a job with the program of each vertex, in the order of the plan.
@@ -34,6 +45,7 @@ class JobImage:
     - ``pushed``: sources that cannot be replayed, by number of the vertex.
     - ``classes``: classes registered by the modules of the job, by the name under which their values are encoded.
     - ``has_columns``: whether some step gives columns.
+    - ``order``: sentences for users about the order of records.
     """
 
     plan: Plan
@@ -44,6 +56,7 @@ class JobImage:
     classes: Mapping[str, type] = field(default_factory=registered)
     pushed: Mapping[int, PushSource[Any]] = field(default_factory=dict)
     has_columns: bool = False
+    order: OrderDescription = NO_ORDER
 
     def new_chain(self, vertex: int) -> OperatorChain:
         """Creates the chain of one incarnation of a task of the vertex."""
@@ -56,16 +69,6 @@ class JobImage:
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""
         return self.sinks.get(vertex)
-
-    @property
-    def fingerprint(self) -> str:
-        """Returns a hash of step names, parallelism, key groups and edges, which decide whether state fits."""
-        shape = [
-            (image.name, vertex.parallelism, [node.step for node in image.nodes])
-            for image, vertex in zip(self.vertices, self.plan.vertices, strict=True)
-        ]
-        edges = [(edge.source, edge.target, edge.partitioning.value, edge.port) for edge in self.plan.edges]
-        return xxh3_128_hexdigest(msgspec.json.encode([self.plan.max_parallelism, shape, edges]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles each class separately and leaves out those that cannot be pickled.

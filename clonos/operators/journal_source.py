@@ -14,7 +14,7 @@ import msgspec
 from clonos.core.model.errors import InternalError
 from clonos.core.ports.operator_chain import NothingToRead
 from clonos.core.wire.decoding import DECODE_ERRORS
-from clonos.operators.connector_contract import PushSource
+from clonos.operators.connector_contract import PartlyMalformed, PushSource
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import PositionMalformed
 
@@ -80,9 +80,16 @@ class JournalHead(Operator):
         return NothingToRead.ALL_READ if self._has_ended else NothingToRead.NOW
 
     def read(self, number: int, count: int) -> None:
-        """See ``operator_chain.Chain.read``. Raises what ``decode`` of the source raises."""
+        """See ``operator_chain.Chain.read``.
+
+        Raises what ``decode`` of the source raises, and StepFailed for a malformed record without an error output.
+        """
         if number != 0 or count > len(self._records):
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, but has fewer")
         taken = [self._records.popleft() for _ in range(count)]
         self._unread_bytes -= sum(map(len, taken))
-        self.out.rows(list(self._source.decode(taken)))
+        rows = self._source.decode(taken)
+        if type(rows) is not PartlyMalformed:
+            self.out.rows(list(rows))
+        elif decoded := self.guard.decoded(rows):
+            self.out.rows(decoded)

@@ -18,12 +18,13 @@ from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import (
+    PartlyMalformed,
     RecordBatch,
     Source,
     SplitReader,
     WatchedSource,
     check_split,
-    look_every_ns,
+    discovery_interval_ns,
 )
 from clonos.operators.operator import Operator, Scope
 
@@ -45,7 +46,7 @@ class SourceChanged(JobError):
         )
 
 
-class SourceSilent(EnvironmentFault):
+class SourceRecordsMissing(EnvironmentFault):
     """A split has no records at the moment where it had some before."""
 
     step: str
@@ -124,14 +125,14 @@ class OpenSplit:
     def take(self, count: int) -> Any:
         """Takes exactly ``count`` records: rows, or a RecordBatch.
 
-        Raises: SourceChanged, SourceSilent: the split has fewer. StepFailed: its reader raised.
+        Raises: SourceChanged, SourceRecordsMissing: the split has fewer. StepFailed: its reader raised.
         """
         parts: list[Any] = []
         missing = count
         while missing:
             available = self.buffered(missing)
             if available == 0:
-                fault = SourceChanged if self._has_ended else SourceSilent
+                fault = SourceChanged if self._has_ended else SourceRecordsMissing
                 raise fault(self._step, self.number, missing)
             parts.append(_cut(self._chunk, self._taken, available))
             self._taken += available
@@ -198,7 +199,7 @@ class SourceHead(Operator):
         self._all_splits = splits
         self._is_columnar = is_columnar
         self._splits: dict[int, OpenSplit] = {}
-        self._look_every_ns = look_every_ns(source)
+        self._discovery_interval_ns = discovery_interval_ns(source)
         self._look_ns = 0  # time of the next search for new splits
         self._found: list[bytes] = []
         self._scope: tuple[int, int] = (0, 1)  # (index of the task, parallelism)
@@ -243,7 +244,7 @@ class SourceHead(Operator):
         """
         if now_ns < self._look_ns:
             return b""
-        self._look_ns = now_ns + self._look_every_ns
+        self._look_ns = now_ns + self._discovery_interval_ns
         try:
             splits = cast(WatchedSource, self._source).discover([*self._all_splits, *self._found], *self._scope)
         except Exception as error:
@@ -281,7 +282,7 @@ class SourceHead(Operator):
             passed = self._waiting.pop(0)
             if not split.is_done:
                 self._waiting.append(passed)
-        return NothingToRead.NOW if self._waiting or self._look_every_ns else NothingToRead.ALL_READ
+        return NothingToRead.NOW if self._waiting or self._discovery_interval_ns else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``.
@@ -291,7 +292,7 @@ class SourceHead(Operator):
         self._give(number, count)
 
     def _give(self, number: int, count: int) -> RecordBatch | list[Any]:
-        """Passes the records of a read on, and returns them."""
+        """Passes the records of a read on, and returns them as the reader gave them, without malformed ones."""
         split = self._splits.get(number)
         if split is None or split.is_done:
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
@@ -301,8 +302,14 @@ class SourceHead(Operator):
             self.out.columns(batch)
         elif self._is_columnar:
             raise NotColumnar(self._step, type(batch).__qualname__)
+        elif is_columns:
+            self.out.rows(batch.to_pylist())
+        elif type(batch) is not PartlyMalformed:
+            self.out.rows(batch)
         else:
-            self.out.rows(batch.to_pylist() if is_columns else batch)
+            batch = self.guard.decoded(batch)
+            if batch:
+                self.out.rows(batch)
         return batch  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -330,12 +337,14 @@ def _size_of(chunk: Any) -> int:
 def _cut(chunk: Any, start: int, count: int) -> Any:
     if hasattr(chunk, "num_rows"):
         return chunk.slice(start, count)
-    return list(chunk[start : start + count])
+    rows = list(chunk[start : start + count])
+    return PartlyMalformed(rows) if type(chunk) is PartlyMalformed else rows
 
 
 def _joined(parts: list[RecordBatch | list[Any]]) -> Any:
     if not any(hasattr(part, "num_rows") for part in parts):
-        return list(chain.from_iterable(parts))  # type: ignore[arg-type]
+        rows = list(chain.from_iterable(parts))  # type: ignore[arg-type]
+        return PartlyMalformed(rows) if any(type(part) is PartlyMalformed for part in parts) else rows
     import pyarrow  # loaded only if there are columns
 
     return pyarrow.Table.from_batches(parts).combine_chunks().to_batches()[0]

@@ -19,7 +19,7 @@ WATERMARKS_NAME: Final = "watermarks"
 """Table with one entry, the state of ``SourceWatermarks``."""
 
 
-class BadWatermark(JobError):
+class InvalidWatermark(JobError):
     """The watermark of a source is not a point in time."""
 
     step: str
@@ -87,7 +87,7 @@ class TimedHead(SourceHead):
                 return split.number, 0
             self._times.found_empty(split.number)
             waiting.append(waiting.pop(0))
-        return NothingToRead.NOW if waiting or self._look_every_ns else NothingToRead.ALL_READ
+        return NothingToRead.NOW if waiting or self._discovery_interval_ns else NothingToRead.ALL_READ
 
     def read(self, number: int, count: int) -> None:
         """See ``operator_chain.Chain.read``."""
@@ -98,7 +98,8 @@ class TimedHead(SourceHead):
             return
         self._pass(self._times.begin(number))
         batch = self._give(number, count)
-        self._pass(self._times.reach(number, self._watermark_behind(number, batch)))
+        if not isinstance(batch, list) or batch:  # otherwise all records were malformed
+            self._pass(self._times.reach(number, self._watermark_behind(number, batch)))
 
     def _watermark_behind(self, number: int, batch: Any) -> int | None:
         try:
@@ -106,7 +107,7 @@ class TimedHead(SourceHead):
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
         if found is not None and (type(found) is not int or not INSTANT_NS_MIN <= found <= END_OF_TIME_NS):
-            raise BadWatermark(self._step, number, repr(found)[:100])
+            raise InvalidWatermark(self._step, number, repr(found)[:100])
         return found
 
     def _pass(self, watermarks: list[Watermark]) -> None:

@@ -16,6 +16,7 @@ from clonos.core.model.code_location import place_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 RECORD_CHARACTERS_MAX: Final = 500
 FRAMES_MAX: Final = 20
@@ -55,6 +56,11 @@ class Guard:
         self._is_aligned = is_aligned
         self._collector = collector
         self._port = port
+
+    @property
+    def step(self) -> str:
+        """Name of the step."""
+        return self._step
 
     @property
     def routes(self) -> bool:
@@ -106,7 +112,20 @@ class Guard:
         Raises: StepFailed: there is no error output, or the error is one of clonos itself.
         """
         assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
-        if self._port is not None and _is_routable(error):
+        self._route_or_fail(error, record, index, _is_routable(error))
+
+    def decoded(self, rows: PartlyMalformed) -> list[Any]:
+        """Returns the rows of a source without malformed ones, which go to the error output.
+
+        Raises: StepFailed: there is no error output.
+        """
+        for index, row in enumerate(rows):
+            if type(row) is MalformedRecord:
+                self._route_or_fail(row.error, row.record, index, True)
+        return [row for row in rows if type(row) is not MalformedRecord]
+
+    def _route_or_fail(self, error: BaseException, record: object, index: int | None, is_routable: bool) -> None:
+        if self._port is not None and is_routable:
             routed = RoutedError(self._step, _encodable(record), _error_text(error), _frames(error))
             if self._collector.routed_error(f"{self._step}: {routed.error}".encode("utf-8", "backslashreplace")):
                 self._collector.rows(self._port, [routed])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("clonos.spark")
 
 LOG_LINES_SHOWN: Final = 20
+START_TAKES: Final = "10 to 30 s"
 
 # The root logger stays at WARN, because pyspark prints a line about any other level.
 LOGGING: Final = """\
@@ -103,6 +104,7 @@ class OwnContext:
                 " pass its session with job.run(spark=session), or stop it first."
             )
         check_java()
+        logger.warning("starting Spark on %s, which takes %s; --slots process takes about 1 s", master, START_TAKES)
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
         try:
             context = _new_context(name, master, folder)

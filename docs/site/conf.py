@@ -18,11 +18,18 @@ from directives import Mermaid, PublicNames, leave_out_names_of_others, load_mer
 from listings import link_to_listings, make_listings
 
 NAVIGATION = {
-    "Getting started": ["Overview <self>", "docs/quick-start", "All documents <docs/index>", "CHANGELOG"],
-    "Concepts": ["docs/determinism", "Failure model <docs/failure-model>", "docs/services"],
-    "Connectors": ["docs/connectors"],
+    "Getting started": [
+        "Overview <self>",
+        "docs/quick-start",
+        "examples/README",
+        "docs/coming-from",
+        "All documents <docs/index>",
+        "CHANGELOG",
+    ],
+    "Concepts": ["docs/order", "docs/determinism", "docs/state", "Failure model <docs/failure-model>", "docs/services"],
+    "Connectors": ["docs/connectors", "docs/writing-a-source", "docs/writing-a-sink"],
     "Testing": ["docs/testing"],
-    "Operations": ["docs/options", "docs/operations", "docs/security", "docs/chaos"],
+    "Operations": ["docs/options", "docs/operations", "docs/troubleshooting", "docs/security", "docs/chaos"],
     "Internals": [
         "docs/architecture",
         "docs/protocol",
@@ -46,7 +53,7 @@ project = "Clonos"
 version = release = clonos.__version__
 project_copyright = "the authors of Clonos, Apache License 2.0"
 root_doc = "README"
-include_patterns = ["*.md", "docs/**.md"]
+include_patterns = ["*.md", "docs/**.md", "examples/*.md"]
 exclude_patterns = [".*", "build", "docs/site"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 

@@ -21,8 +21,8 @@ class SlotLaunchSpec:
     ``image``: the cloudpickled ``JobImage``, unpickled in the slot. ``folder_root``: root of the slot's local folder;
     empty for the user's default root. ``binding``: where the slot listens; its ``folder`` only selects ipc in the
     slot's local folder. ``address_rewriter``: maps (peer, its address) to the address to connect to. ``log_level``:
-    minimum level of the lines that are sent to the driver's log. ``fault_points``: address of their listener, see
-    ``clonos.io.process.fault_points``.
+    minimum level of the library's lines that are sent to the driver's log, ``root_log_level`` that of all others.
+    ``fault_points``: address of their listener, see ``clonos.io.process.fault_points``.
     ``slot_trace``: folder for a trace of all events (``clonos.core.slot.event_trace``); empty: none is written.
     """
 
@@ -35,6 +35,7 @@ class SlotLaunchSpec:
     folder_root: str = ""
     address_rewriter: Callable[[SlotId, str], str] | None = None
     log_level: int = logging.WARNING
+    root_log_level: int = logging.WARNING
     fault_points: str = ""
     slot_trace: str = ""
 

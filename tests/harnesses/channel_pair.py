@@ -168,7 +168,7 @@ class ChannelPair:
     def consume(self, count: int = 1) -> None:
         """Lets the task process the oldest batches."""
         for _ in range(count):
-            self.receiver.freed(self.unconsumed.popleft())
+            self.receiver.processed(self.receiver.processed_seq, self.unconsumed.popleft())
             if self.receiver.grant():
                 self.state()
 

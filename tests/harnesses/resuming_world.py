@@ -26,7 +26,7 @@ class ResumingWorld(World):
     @property
     def was_above_soft_limit(self) -> bool:
         """Whether a slot has warned that it is above its soft limit."""
-        return any("above its soft limit" in text for text, _ in self.warnings)
+        return any("above a soft limit: " in text for text, _ in self.warnings)
 
     def end(self, ending: JobDone | JobFailed) -> None:
         """Resumes the job instead of ending the world, if a limit was reached and a checkpoint exists."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sqlite3
@@ -23,6 +24,7 @@ from clonos.job import Handle, Job
 from clonos.operators.steps.windows import WindowResult
 from clonos.status import Status, TaskState
 from clonos_services import random
+from clonos_services.logger import logger
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
@@ -57,6 +59,13 @@ class Drawing:
 
 def draw(number: int) -> dict[str, int]:
     return {"n": number, "draw": random.getrandbits(30)}
+
+
+def talk(number: int) -> int:
+    print("printed", number)
+    logging.getLogger("talk").warning("logged %d", number)
+    logger.warning("causal", n=number)
+    return number
 
 
 def flat(window: WindowResult[int, list[tuple[int, int]]]) -> dict[str, Any]:
@@ -95,6 +104,18 @@ def test_a_job_runs_on_the_users_own_session_which_stays_open(context: SparkCont
 
 def _seed(number: int) -> str:
     return os.environ["PYTHONHASHSEED"]
+
+
+def test_printed_and_logged_lines_of_user_code_on_executors_reach_the_terminal_with_its_task(
+    context: SparkContext, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job("talking", store=tmp_path / "store")
+    job.source(values(range(3))).map(talk, name="talk").sink(collect())
+    job.run(spark=context)
+    errors = capsys.readouterr().err.splitlines()
+    assert [line for line in errors if line.startswith("[talk/0]")] == [f"[talk/0] printed {n}" for n in range(3)]
+    assert [m for m in caplog.messages if "logged" in m] == [f"talk/0: logged {n}" for n in range(3)]
+    assert [m for m in caplog.messages if "causal" in m] == [f"talk/0: causal n={n}" for n in range(3)]
 
 
 def test_a_users_own_session_stays_unchanged_and_its_open_ports_are_warned_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CODE_FOLDERS = ("clonos", "services", "standby", "chaos", "tests", "benchmarks", "docs")
+CODE_FOLDERS = ("clonos", "services", "standby", "chaos", "tests", "benchmarks", "docs", "examples")
 PACKAGE_FOLDERS = {
     "clonos": ROOT / "clonos",
     "clonos_chaos": ROOT / "chaos" / "clonos_chaos",

@@ -85,7 +85,9 @@ def _required(text: str) -> set[str]:
 def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.ConfigParser) -> None:
     # pytest loads the plugin itself; hdfs-native is for stores at hdfs:// only; type checkers bring the third.
     others = {"pytest", "hdfs-native", "typing_extensions"}
-    assert _imported_by(*RUNTIME) - others == _required(setup["options"]["install_requires"])
+    spark = _required(setup["options.extras_require"]["spark"])
+    assert spark == {"pyspark"}
+    assert _imported_by(*RUNTIME) - others - spark == _required(setup["options"]["install_requires"])
 
 
 def test_crash_tests_and_failure_injection_require_the_packages_they_import(setup: configparser.ConfigParser) -> None:

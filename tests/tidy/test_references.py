@@ -23,22 +23,31 @@ from tests.tidy.source import PACKAGE_FOLDERS, ROOT, sources, texts
 
 pytestmark = pytest.mark.static
 
-DOCUMENTS = {path: text for path, text in texts() if path.endswith(".md") and path != "CHANGELOG.md"}
+COMPARISON = "docs/coming-from.md"
+"""The first column of its tables has the words of other systems."""
+
+
+def _about_us(path: str, text: str) -> str:
+    return re.sub(r"^\| [^|]*", "", text, flags=re.MULTILINE) if path == COMPARISON else text
+
+
+DOCUMENTS = {path: _about_us(path, text) for path, text in texts() if path.endswith(".md") and path != "CHANGELOG.md"}
 """What is written about the present state; the changelog may name what is gone."""
 FILE_SUFFIXES = ("cfg", "json", "jsonl", "md", "png", "py", "so", "toml", "txt", "yml")
 OBJECTS_OF_EXAMPLES = {
     "context": clonos.Context,
     "datetime": datetime,
     "handle": clonos.Handle,
+    "harness": clonos.testing.Harness,
     "job": clonos.Job,
     "list": list,
     "outputs": clonos.testing.Outputs,
     "stream": clonos.KeyedStream,
 }
 """The class of the object that documents call so."""
-NAMES_OF_OTHERS = re.compile(r"(spark|dfs|SparkSession)(\.\w+)+|self\.seen\.append")
+NAMES_OF_OTHERS = re.compile(r"(spark|dfs|SparkSession|pandas|polars|pyarrow)(\.\w+)+|self\.seen\.append")
 """Settings of Spark and HDFS, and an attribute that a document has an example give itself."""
-FILES_OF_OTHERS = {"clonos.toml": "a user's", "summary.md": "written by a run"}
+FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}
 FOLDERS_OF_RUNS = ("build/", "benchmarks/results/")
 """What commands write; git ignores it."""
 

@@ -1,7 +1,9 @@
 """Names and prose use the terms of the field: no private word in an identifier, a document, a comment or a message."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +15,7 @@ TABLE = tomllib.loads((ROOT / "tests" / "tidy" / "words.toml").read_text("utf-8"
 IDENTIFIERS: dict[str, str] = TABLE["identifiers"]
 STANDARD: dict[str, str] = TABLE["standard"]
 PHRASES = {re.compile(phrase): instead for phrase, instead in TABLE["phrases"].items()}
+MESSAGES = {re.compile(phrase): instead for phrase, instead in TABLE["messages"].items()}
 ABOUT_WORDS = (
     "tests/tidy/words.toml",
     "tests/tidy/test_docstrings.py",
@@ -57,5 +60,25 @@ def test_no_text_has_a_private_phrase() -> None:
         for number, line in enumerate(text.splitlines(), 1)
         for phrase, instead in PHRASES.items()
         if (match := phrase.search(line))
+    ]
+    assert not found, "\n".join(found)
+
+
+def _messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The string literals that are no docstrings."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.lineno, node.value
+
+
+def test_no_message_has_a_word_of_the_protocol_that_users_do_not_know() -> None:
+    found = [
+        f"{source.path}:{number} {match.group()}: {instead}"
+        for source in sources()
+        if source.is_under("clonos", "standby", "services")
+        for number, text in _messages(source.tree)
+        for phrase, instead in MESSAGES.items()
+        if (match := phrase.search(text))
     ]
     assert not found, "\n".join(found)

@@ -72,6 +72,7 @@ PRIVATE_ACCESS: dict[str, dict[str, str]] = tomllib.loads(
 )
 """By file, the private attributes that its tests read, each with the reason; the list may only shrink."""
 API_OF_NAMED_TUPLES = frozenset({"_replace", "_asdict", "_fields", "_make"})
+API_OF_NOTEBOOKS = frozenset({"_render_traceback_", "_repr_html_"})
 
 
 def _private_accesses() -> dict[str, set[str]]:
@@ -84,7 +85,7 @@ def _private_accesses() -> dict[str, set[str]]:
             own = {name for _, name in source.identifiers()} | {
                 name.rpartition(".")[2] for name, _ in source.functions()
             }
-            if private := read - own - API_OF_NAMED_TUPLES:
+            if private := read - own - API_OF_NAMED_TUPLES - API_OF_NOTEBOOKS:
                 found[source.path] = private
     return found
 

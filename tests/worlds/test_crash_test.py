@@ -118,7 +118,7 @@ def test_an_immediate_sink_that_promises_withdrawal_is_checked_for_it() -> None:
     crash_test(with_sink(jobs.WithdrawingTable), seeds=SEEDS, check=lambda outputs: rollbacks.append(outputs.rollbacks))
     assert sum(rollbacks) > 0
     assert "in LeavingTable.rows" in failing(with_sink(jobs.LeavingTable)).complaint
-    assert "but is_withdrawing says that it withdraws output" in failing(with_sink(jobs.BoastingTable)).complaint
+    assert "but can_roll_back says that it withdraws output" in failing(with_sink(jobs.BoastingTable)).complaint
 
 
 def test_a_keyed_sink_requires_a_keyed_stream_in_a_crash_test() -> None:

@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
+from clonos.core.coordinator.failure_policy import ERRORS_ADVICE
 from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
 from clonos_chaos.mutants.all_mutants import MUTANTS, mutated
 from clonos_chaos.swarm.world import World, WorldFailed
@@ -181,7 +182,7 @@ def is_well(scene: str, seed: int) -> bool:
     except Exception:  # noqa: BLE001  an assertion or an error of the core is how a wrong rule shows
         return False
     if world.expects_failure:
-        return isinstance(world.ending, JobFailed) and "poison record" in world.ending.reason
+        return isinstance(world.ending, JobFailed) and world.ending.advice == ERRORS_ADVICE
     return True
 
 

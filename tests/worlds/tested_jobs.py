@@ -39,11 +39,11 @@ def lucky(number: int) -> tuple[int, float, float]:
 
 
 def secretly_lucky(number: int) -> tuple[int, float]:
-    return number, standard.random()
+    return number, standard.random()  # clonos: ok to be detected
 
 
 def secretly_timed(number: int) -> tuple[int, int]:
-    return number, time.time_ns()
+    return number, time.time_ns()  # clonos: ok to be detected
 
 
 def asking(number: int) -> tuple[int, int]:
@@ -91,7 +91,7 @@ class Forgetting:
         self.seen: list[int] = []
 
     def process(self, number: int, context: Any) -> None:
-        self.seen.append(number)
+        self.seen.append(number)  # clonos: ok to be detected
         context.emit((number, len(self.seen)))
 
 
@@ -179,7 +179,7 @@ class TableConnection:
 class WithdrawingTable(Table):
     """Says nothing of what it has taken back, for nothing of it is left."""
 
-    is_withdrawing = True
+    can_roll_back = True
 
     def immediate_writer(self) -> TableConnection:
         return WithdrawingConnection(self)
@@ -230,7 +230,7 @@ class LeavingConnection(WithdrawingConnection):
 class BoastingTable(Table):
     """Says that it withdraws, and when it is registered what it has left."""
 
-    is_withdrawing = True
+    can_roll_back = True
 
 
 class CarelessTable(Table):

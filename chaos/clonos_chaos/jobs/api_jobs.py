@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from enum import IntEnum
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
@@ -15,7 +17,7 @@ from clonos.core.log.call_outcomes import CallInDoubt
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Mirror
-from clonos.core.values import decode_value, encode_rows, encode_value
+from clonos.core.values import decode_value, encode_rows, encode_value, register
 from clonos.operators.connector_contract import Registration, WriterContext, WriterIdentity
 from clonos.operators.state.state_descriptors import ValueState
 from clonos_chaos.jobs.fuzz_chain import KEYS
@@ -119,16 +121,24 @@ class UnusedExternal:
 
 def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
     offset, lineage = row
-    instant = clock.time_ns() if reads_clock else 0
+    timestamp = clock.time_ns() if reads_clock else 0
     rng = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
     answer = ask((stage, offset)) if ask is not None else 0
-    return offset, (*lineage, (stage, 0, seen, instant, rng, answer))
+    return offset, (*lineage, (stage, 0, seen, timestamp, rng, answer))
 
 
 def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
     offset, lineage = row
     came_from = lineage[-1][0] if lineage else 0  # a row may pass twice, on two paths
     return _drawn(stage, offset * 8 + came_from, True, True, ask, row)
+
+
+@register
+class Parity(IntEnum):
+    """Parity of a key, as a part of it."""
+
+    EVEN = 0
+    ODD = 1
 
 
 class CountPerKey:
@@ -151,7 +161,7 @@ class CountPerKey:
         else:
             context.emit(processed)
 
-    def on_timer(self, instant: Any, context: Any) -> None:
+    def on_timer(self, timestamp: Any, context: Any) -> None:
         held = context.state(self.held)
         for row in held.value:
             context.emit(row)
@@ -182,12 +192,13 @@ class ApiJob:
         if rng.random() < 0.5:
             rows = rows.rebalance()
         rows = rows.map(partial(_stage, 1, rng, ask))
-        counted: Stream[Row] = rows.key_by(_key).process(CountPerKey(2, rng.choice((0, 0, 15))))
+        key = KEY_FUNCTIONS[self.records % len(KEY_FUNCTIONS)]  # not drawn, so that a seed still gives its job
+        counted: Stream[Row] = rows.key_by(key).process(CountPerKey(2, rng.choice((0, 0, 15))))
         if rng.random() < 0.5:
             counted = rows.map(partial(_stage, 3, rng, None)).union(counted)
             self.copies = 2
         if rng.random() < 0.5:
-            windowed = counted.key_by(_key).window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(list, _append)
+            windowed = counted.key_by(key).window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(list, _append)
             counted = windowed.flat_map(_value)
         last = counted.map(partial(_stage, 4, rng, order or ask), effects=order is not None)
         kind = rng.choice(("transactional", "immediate", "both"))
@@ -247,6 +258,18 @@ def _or_none(order: Callable[[Any], int], question: Any) -> int:
 
 def _key(row: Row) -> int:
     return row[0] % KEYS
+
+
+def _instant_key(row: Row) -> datetime:
+    """Returns an instant, in a zone that differs between rows with the same key."""
+    return datetime.fromtimestamp(1_700_000_000 + _key(row), timezone(timedelta(hours=row[0] % 3)))
+
+
+def _member_key(row: Row) -> tuple[Parity, int]:
+    return Parity(_key(row) % 2), _key(row)
+
+
+KEY_FUNCTIONS: Final[tuple[Callable[[Row], Any], ...]] = (_key, _instant_key, _member_key)
 
 
 def _append(rows: list[Row], row: Row) -> None:

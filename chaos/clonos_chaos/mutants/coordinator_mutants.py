@@ -307,10 +307,10 @@ def slots_that_come_are_not_used(mutation: Mutation) -> None:
 @mutant("9")
 def fenced_sinks_wait_for_a_view(mutation: Mutation) -> None:
     """A sink that is fenced reports it: no living process may know the incarnation that fenced it."""
-    from clonos.core.slot.slot import MACHINE, Slot
+    from clonos.core.slot import slot
     from clonos.core.slot.slot_events import SinkRefused
 
-    mutation.swap_entry(MACHINE.table, (Slot, SinkRefused), lambda slot, event: None)
+    mutation.swap_entry(slot.HANDLERS, SinkRefused, lambda slot, event: None)
 
 
 @mutant("9")

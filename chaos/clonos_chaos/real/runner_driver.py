@@ -28,6 +28,7 @@ from clonos.core.model.errors import ClonosError
 from clonos.io.net.binding import Binding
 from clonos.io.net.transport import AddressRewriter
 from clonos.job.deployment import Deployment, open_deployment
+from clonos.job.description import graph_of, options_of
 from clonos.job.launch import Launched, launch
 from clonos.job.results import error_of
 from clonos.job.status_view import build_status
@@ -141,7 +142,7 @@ def _shape(launched: Launched) -> dict[str, Any]:
 
 def _drive(spec: DriverSpec, output: TextIO) -> None:
     job = make_job(spec.job, Path(spec.folder), spec.url, spec.job_options)
-    settings = resolve_keywords(job.options | spec.options | {"resume": spec.resume})
+    settings = resolve_keywords(options_of(job) | spec.options | {"resume": spec.resume})
     rewriters: list[AddressRewriter] = []
     if spec.toxiproxy_port:
         rewriters.append(ThroughToxiproxy(spec.toxiproxy_port))
@@ -151,7 +152,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         rewriters.append(Thief(spec.loot))
     made: list[Launched] = []
     reporter = Reporter(lambda: made[0], output)
-    launched = launch(job, settings, None, reporter.on_progress, partial(_open_place, tuple(rewriters)))
+    launched = launch(graph_of(job), settings, None, reporter.on_progress, partial(_open_place, tuple(rewriters)))
     made.append(launched)
     try:
         reporter.write({"shape": _shape(launched)})
@@ -165,7 +166,7 @@ def _drive(spec: DriverSpec, output: TextIO) -> None:
         reporter.look()
         end = launched.driver.result.result()
     finally:
-        launched.driver.close()
+        launched.close()
         launched.deployment.close()
     failure = "" if isinstance(end, JobDone) else str(error_of(job.name, end))
     has_jvm = settings.run.slots is SlotKind.SPARK

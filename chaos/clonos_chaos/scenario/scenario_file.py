@@ -37,7 +37,7 @@ from clonos_chaos.scenario.scenario import (
     ScenarioLimits,
 )
 
-SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
+SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[1] / "scenarios"
 NANOSECONDS_PER_MS: Final = 1_000_000
 SEE: Final = "See docs/chaos.md for an example."
 AT_LEAST_ONE: Final = ("nth", "count", "bytes_per_second", "piece_bytes", "every_bytes", "connections")

@@ -60,9 +60,9 @@ class Findings:
 
 def committed_rows(folder: Path) -> Iterator[Row]:
     """Yields the records that the manifests of an output make visible, in order. Raises ValueError: a part is torn."""
-    for manifest in sorted((folder / "_manifests").glob("[0-9]*.json")):
+    for manifest in sorted((folder.parent / f".{folder.name}.clonos" / "manifests").glob("[0-9]*.manifest")):
         for part in json.loads(manifest.read_text("utf-8"))["parts"]:
-            lines = (folder / ".parts" / part["name"]).read_text("utf-8").splitlines()
+            lines = (folder / part["name"]).read_text("utf-8").splitlines()
             if len(lines) != part["rows"]:
                 raise ValueError(f"{folder}: the part {part['name']} has {len(lines)} rows, not {part['rows']}")
             yield from map(json.loads, lines)

@@ -13,6 +13,7 @@ from clonos.api.graph import JobGraph
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import TaskId
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.job import Job
 from clonos_chaos.sim.random_faults import FaultRng
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS
 from clonos_chaos.swarm.event_log import excerpt_of, with_short_slots
@@ -90,7 +91,7 @@ def crash_test(
     """
     __tracebackhide__ = True  # pytest then shows where the test called, and the message
     worlds = _worlds_of(seeds, records)
-    if not callable(job) and not isinstance(job, JobGraph):
+    if not callable(job) and not isinstance(job, Job | JobGraph):
         raise JobError(f"crash_test takes a Job, or a function that makes one, not {job!r:.100}.")
     return _CrashTest(job, inputs, check, StandIns(http, services or {}), compare).run(
         worlds, None if only_faults is None else tuple(only_faults), records

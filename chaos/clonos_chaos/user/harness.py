@@ -28,9 +28,10 @@ from clonos.core.values import encode_rows, encode_value
 from clonos.core.values.elements import decode_records
 from clonos.io.process.pickling import pack
 from clonos.job import Job
+from clonos.job.description import graph_of
 from clonos.operators.chain import InputShape
 from clonos.operators.job_image import JobImage
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 from clonos_chaos.user.harness_life import HarnessContext, Life
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
 from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
@@ -236,13 +237,13 @@ class Harness:
     @property
     def now(self) -> datetime:
         """Returns the time of the clock."""
-        return from_instant(self._around.now_ns)
+        return from_timestamp_ns(self._around.now_ns)
 
     @property
     def next_timer(self) -> datetime | None:
         """Returns when the earliest timer or end of a window is due."""
         due_ns = None if self._life is None else self._life.waits_until_ns
-        return None if due_ns is None else from_instant(due_ns)
+        return None if due_ns is None else from_timestamp_ns(due_ns)
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -365,7 +366,7 @@ def _compiled(function: Any, key: Callable[[Any], Any] | None, steps: Steps | No
     else:
         results = stream.map(function, name=STEP, effects=effects)
     results.rebalance().sink(collect(), name="seen")
-    image = job.compile(Options())
+    image = graph_of(job).compile(Options())
     if len(image.vertices) != len(("given", STEP, "seen")):
         raise HarnessMisused("__init__", "the steps make more than one task. Use crash_test for them.")
     return image

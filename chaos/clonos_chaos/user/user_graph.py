@@ -11,11 +11,13 @@ from clonos.config import JobSettings, resolve_keywords
 from clonos.connectors.in_memory import ValueList, ValueReader
 from clonos.core.model.errors import JobError
 from clonos.io.process.pickling import pack
+from clonos.job import Job
+from clonos.job.description import graph_of, options_of
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, keyed_sink
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.user_sinks import RecordedExternal, RecordedRows, is_own
 
-JobLike = JobGraph | Callable[[], JobGraph]
+JobLike = Job | JobGraph | Callable[[], Job | JobGraph]
 """A job, or a function that makes one: called for each world."""
 
 Inputs = Mapping[str, Iterable[Any]] | Iterable[Any] | None
@@ -72,17 +74,24 @@ def given_inputs(job: JobLike, inputs: Inputs) -> dict[str, list[Any]]:
 
 
 def made(job: JobLike) -> JobGraph:
-    """Makes the job. Raises JobError: the result is not a Job."""
-    graph = job if isinstance(job, JobGraph) else job()
-    if not isinstance(graph, JobGraph):
-        raise JobError(f"{graph!r:.100} is not a Job: pass a Job, or a function without arguments that makes one.")
-    return graph
+    """Makes the job and returns its graph. Raises JobError: the result is not a Job."""
+    return _made(job)[0]
+
+
+def _made(job: JobLike) -> tuple[JobGraph, dict[str, Any]]:
+    """Makes the job and returns its graph and its options."""
+    found = job if isinstance(job, Job | JobGraph) else job()
+    if isinstance(found, Job):
+        return graph_of(found), options_of(found)
+    if not isinstance(found, JobGraph):
+        raise JobError(f"{found!r:.100} is not a Job: pass a Job, or a function without arguments that makes one.")
+    return found, {}
 
 
 def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
     """Compiles and packs a job whose named sources read these inputs, at most ``records_max`` in all."""
-    graph = made(job)
-    settings = resolve_keywords(getattr(graph, "options", {}))
+    graph, options = _made(job)
+    settings = resolve_keywords(options)
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
     sinks: dict[str, RecordedRows | RecordedExternal] = {}
 
@@ -112,7 +121,8 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
 def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]) -> Source[Any]:
     if records is not None:
         kind = ColumnList if step.emits_columns else ValueList
-        return kind(records[: limits[step.name]], batch=None, splits=None)
+        ordered = getattr(step.source, "ordered", None)
+        return kind(records[: limits[step.name]], batch=None, splits=None, ordered=ordered)
     if isinstance(step.source, PushSource):
         raise JobError(
             f"the source {step.name} cannot be re-read, and a simulated world has no producer for it:"

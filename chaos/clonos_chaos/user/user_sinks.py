@@ -113,7 +113,7 @@ class UserExternalSystem(SimExternalSystem):
     def __init__(self, task_name: str, sink: ImmediateSink) -> None:
         super().__init__(task_name)
         self._sink = sink
-        self.withdraws = bool(getattr(sink, "is_withdrawing", False))
+        self.withdraws = bool(getattr(sink, "can_roll_back", False))
         self._connections: dict[int, ImmediateWriter] = {}  # by incarnation
 
     def register(self, generation: int, incarnation: int, restored_number: int) -> tuple[int, int | None]:
@@ -131,7 +131,7 @@ class UserExternalSystem(SimExternalSystem):
                 )
             if self.withdraws and answer.superseded_next is not None:
                 left = f"it leaves output {expected} to {answer.superseded_next - 1}"
-                self._complain("register", f"{left}, but is_withdrawing says that it withdraws output")
+                self._complain("register", f"{left}, but can_roll_back says that it withdraws output")
         return expected, superseded
 
     def forget(self, incarnation: int, before_number: int) -> None:

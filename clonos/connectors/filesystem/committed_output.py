@@ -1,4 +1,4 @@
-"""Committed output of a folder: its part files, its rows, and the removal of what follows a checkpoint."""
+"""Committed output: its part files, its rows, and the removal of what follows a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import xxhash
 
 from clonos.connectors.connector_errors import InputMissing, OutputCorrupt
 from clonos.connectors.filesystem.output_folder import OutputFolder
+from clonos.connectors.filesystem.output_parts import PREPARED, state_folder
 from clonos.connectors.json_text import parse_json
 
 Path = str | os.PathLike[str]
@@ -18,9 +19,9 @@ CHECKSUM_BYTES = 1 << 20
 
 
 class CommittedPart(NamedTuple):
-    """Visible part file of an output.
+    """Committed part file of an output.
 
-    ``checkpoint`` made it visible. ``xxh3`` is the checksum of the file in hexadecimal.
+    ``checkpoint`` committed it. ``xxh3`` is the checksum of the file in hexadecimal.
     """
 
     path: str
@@ -32,27 +33,25 @@ class CommittedPart(NamedTuple):
 
 
 def committed(path: Path) -> list[CommittedPart]:
-    """Lists the part files that an output folder makes visible, by checkpoint, then by task.
+    """Lists the committed part files of an output, by checkpoint, then by task.
 
     Each call shows complete checkpoints only, also while the job runs.
 
     Raises:
-        InputMissing: there is no such folder.
+        InputMissing: there is no such output.
         OutputCorrupt: a manifest cannot be read.
     """
-    output = OutputFolder(_existing(path))
     return [
-        CommittedPart(output.part_path(part), manifest.checkpoint, part.task, part.rows, part.size_bytes, part.xxh3)
-        for manifest in output.manifests()
-        for part in manifest.parts
+        CommittedPart(found, manifest.checkpoint, part.task, part.rows, part.size_bytes, part.xxh3)
+        for manifest, part, found in OutputFolder(_existing(path)).committed_files()
     ]
 
 
 def read_committed(path: Path) -> Iterator[Any]:
-    """Yields the committed rows of an output folder: JSON values, dicts of str from CSV, or dicts from Parquet.
+    """Yields the committed rows of an output: JSON values, dicts of str from CSV, or dicts from Parquet.
 
     Raises:
-        InputMissing: there is no such folder.
+        InputMissing: there is no such output.
         OutputCorrupt: a part file differs from its manifest.
     """
     for part in committed(path):
@@ -72,20 +71,21 @@ def read_committed(path: Path) -> Iterator[Any]:
             raise OutputCorrupt(part.path, f"{part.rows} rows", f"{rows} rows")
 
 
-def withdraw(path: Path, job_id: str, checkpoint: int) -> list[int]:
+def roll_back(path: Path, job_id: str, checkpoint: int) -> list[int]:
     """Removes the output that the job committed after ``checkpoint``; returns those checkpoints, latest first.
 
     Raises:
-        InputMissing: there is no such folder.
-        OutputTaken: the output belongs to another job.
+        InputMissing: there is no such output.
+        NotOutputOwner: the output belongs to another job.
     """
-    return OutputFolder(_existing(path)).withdraw(job_id, checkpoint)
+    return OutputFolder(_existing(path)).roll_back(job_id, checkpoint)
 
 
 def _existing(path: Path) -> str:
     folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    if not os.path.isdir(folder):
-        raise InputMissing(os.fspath(path), os.getcwd(), "Name the folder of an output.")
+    if not os.path.isdir(state := state_folder(folder)):
+        advice = f"Name the output of a job. Its manifests would be in {state}."
+        raise InputMissing(os.fspath(path), os.getcwd(), advice)
     return folder
 
 
@@ -102,7 +102,8 @@ def _check(part: CommittedPart) -> None:
 
 
 def _rows_of(path: str) -> Iterator[Any]:
-    if path.endswith(".parquet"):
+    kind = os.path.splitext(path.removesuffix(PREPARED))[1]
+    if kind == ".parquet":
         from clonos.connectors.filesystem.parquet_batches import (  # Arrow takes long to load
             ParquetUnreadable,
             read_batches,
@@ -113,7 +114,7 @@ def _rows_of(path: str) -> Iterator[Any]:
                 yield from batch.to_pylist()
         except ParquetUnreadable as error:
             raise ValueError(str(error)) from None
-    elif path.endswith(".csv"):
+    elif kind == ".csv":
         with open(path, encoding="utf-8", newline="") as text:
             yield from csv.DictReader(text)
     else:

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import NoneType
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused, row_not_writable
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.csv"
+COPY_BYTES = 1 << 20
+WRITE_ROWS = 10_000
 _AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
 class CsvFiles(FileSink):
     """Sink that writes rows as CSV."""
 
-    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None) -> None:
-        super().__init__(CONNECTOR, paths)
+    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, single: bool = False) -> None:
+        super().__init__(CONNECTOR, paths, single=single)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
-            raise ConnectorMisused(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
+            raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
         self.columns = None if columns is None else tuple(columns)
 
     def rows_format(self) -> RowsFormat:
@@ -48,6 +51,27 @@ class CsvFormat:
     def start(self, file: DurableFile) -> CsvRows:
         """Begins a part file."""
         return CsvRows(file, self.columns)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the rows of part files into one file with one header, which has the columns of all parts.
+
+        Raises: OutputCorrupt: a part is not CSV.
+        """
+        columns = list(self.columns or dict.fromkeys(name for path in paths for name in next(_rows(path), ())))
+        header = _text([columns])
+        if paths:
+            file.write(header)
+        for path in paths:
+            with output_errors(path, "read"), open(path, "rb") as part:
+                if part.read(len(header)) == header:
+                    while piece := part.read(COPY_BYTES):
+                        file.write(piece)
+                    continue
+            rows = _rows(path)
+            own = next(rows, [])
+            while some := list(islice(rows, WRITE_ROWS)):
+                named = [dict(zip(own, row, strict=False)) for row in some]
+                file.write(_text([[row.get(column, "") for column in columns] for row in named]))
 
 
 class CsvRows:
@@ -87,6 +111,20 @@ class CsvRows:
 
     def abandon(self) -> None:
         """Does nothing: the file is the only resource."""
+
+
+def _rows(path: str) -> Iterator[list[str]]:
+    with output_errors(path, "read"), open(path, encoding="utf-8", newline="") as text:
+        try:
+            yield from csv.reader(text)
+        except (csv.Error, ValueError) as error:
+            raise OutputCorrupt(path, "CSV", str(error)) from None
+
+
+def _text(rows: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
 
 
 def _has_surrogates(row: Any, columns: tuple[str, ...]) -> bool:

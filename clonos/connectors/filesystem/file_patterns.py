@@ -7,8 +7,8 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMissing, InputUnreadable
-from clonos.connectors.filesystem.output_parts import MANIFESTS, PART_NAME, PARTS
+from clonos.connectors.connector_errors import InputMissing, InputUnreadable, InvalidConnector
+from clonos.connectors.filesystem.output_parts import state_folder
 
 HIDDEN = (".", "_")
 """Prefixes of file names that are not read from a folder."""
@@ -21,13 +21,13 @@ def find_files(
 
     ``in_folder`` lists the input files of a folder. With ``may_be_empty`` a pattern without a match is no error.
 
-    Raises: InputMissing: a pattern matches no file. ConnectorMisused: it is a URL. InputUnreadable: a name is not
+    Raises: InputMissing: a pattern matches no file. InvalidConnector: it is a URL. InputUnreadable: a name is not
     UTF-8.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
         if "://" in pattern:
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 connector, f"{pattern!r} is a URL", "Files are read from paths: mount it or copy it."
             )
         path = os.path.expanduser(pattern)
@@ -47,8 +47,8 @@ def find_files(
 
 def _advice(path: str) -> str:
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    if os.path.isdir(os.path.join(folder, MANIFESTS)):
-        return f"{folder!r} holds the output of a job: give the folder itself to read its committed part files."
+    if os.path.isdir(state_folder(folder)):
+        return f"{folder!r} is the output of a job, which has committed nothing yet that matches."
     return ""
 
 
@@ -66,9 +66,8 @@ def could_match(patterns: Sequence[str], path: str) -> bool:
         return False
     for pattern in patterns:
         wanted = os.path.abspath(os.path.expanduser(pattern))
-        is_part = folder == os.path.join(wanted, PARTS) and PART_NAME.fullmatch(name) is not None
         in_folder = folder == wanted and not name.startswith(HIDDEN)
-        if path == wanted or is_part or in_folder or _matches(path.split("/"), wanted.split("/")):
+        if path == wanted or in_folder or _matches(path.split("/"), wanted.split("/")):
             return True
     return False
 

@@ -6,15 +6,16 @@ into blocks of bytes; a compressed file is one split.
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from clonos.connectors.connector_errors import InputChanged, InputForeign, InputUnreadable, SplitMalformed
+from clonos.connectors.connector_errors import InputChanged, InputUnreadable, SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -66,11 +67,11 @@ def decode_split(data: bytes) -> FileSplit:
 def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
     """Checks that a source with these patterns can have made the split.
 
-    Raises: SplitMalformed: it is not a split. InputForeign: no pattern matches its path.
+    Raises: SplitMalformed: it is not a split. UnexpectedInput: no pattern matches its path.
     """
     path = decode_split(data).path
     if not could_match(patterns, path):
-        raise InputForeign(connector, path, tuple(patterns), os.getcwd())
+        raise UnexpectedInput(connector, path, tuple(patterns), os.getcwd())
 
 
 def is_compressed(path: str) -> bool:
@@ -113,8 +114,44 @@ def regular_status(path: str) -> os.stat_result:
     return status
 
 
-def block_splits(paths: Sequence[str], parallelism: int, block_bytes: int | None) -> list[bytes]:
-    """Divides text files into splits; without ``block_bytes`` each task gets about 4 blocks of 64 KiB to 8 MiB."""
+class OrderedFiles:
+    """Base of file sources: reads each file as one split if the order of its records matters.
+
+    ``ordered`` None lets the job decide.
+    """
+
+    ordered: bool | None
+    patterns: tuple[str, ...]
+
+    def in_order(self) -> Self:
+        """See ``connector_contract.OrderedSource``."""
+        if self.ordered is not None:
+            return self
+        source = copy.copy(self)
+        source.ordered = True
+        return source
+
+    def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
+        """See ``connector_contract.OrderedSource``."""
+        count = len(splits)
+        if not 0 < count < parallelism or not any(self.can_cut(decode_split(split)) for split in splits):
+            return ""
+        names = [os.path.basename(pattern) or pattern for pattern in self.patterns]
+        several = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return f"{names[0]}{several} is read by {count} of {parallelism} tasks; ordered=False reads it in blocks"
+
+    def can_cut(self, split: FileSplit) -> bool:
+        """Returns whether the file of a split has more than one block."""
+        return not is_compressed(split.path) and split.end - split.begin > BLOCK_BYTES_MIN
+
+
+def block_splits(
+    paths: Sequence[str], parallelism: int, block_bytes: int | None, is_whole: bool = False
+) -> list[bytes]:
+    """Divides text files into splits; without ``block_bytes`` each task gets about 4 blocks of 64 KiB to 8 MiB.
+
+    With ``is_whole`` each file is one split.
+    """
     statuses = [(path, regular_status(path)) for path in paths]
     if block_bytes is None:
         total_bytes = sum(status.st_size for _, status in statuses)
@@ -123,7 +160,7 @@ def block_splits(paths: Sequence[str], parallelism: int, block_bytes: int | None
     splits = []
     for path, status in statuses:
         size_bytes = status.st_size
-        step = size_bytes if is_compressed(path) else block_bytes
+        step = size_bytes if is_whole or is_compressed(path) else block_bytes
         for begin in range(0, size_bytes, step or 1):
             end = min(begin + step, size_bytes)
             splits.append(encode_split(FileSplit(SPLIT_FORMAT, path, size_bytes, status.st_mtime_ns, begin, end)))

@@ -6,44 +6,58 @@ from collections.abc import Sequence
 from typing import Any
 
 from clonos.connectors.connector_errors import InputMalformed
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
-from clonos.connectors.filesystem.file_splits import block_splits, check_split, new_files
-from clonos.connectors.filesystem.line_files import LineReader, check_line_options
+from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
+from clonos.connectors.filesystem.line_files import LineReader, check_line_options, ordered_of
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 
 CONNECTOR = "files.jsonl"
+COPY_BYTES = 1 << 20
 
 
-class JsonFiles(FileSink):
+class JsonFiles(OrderedFiles, FileSink):
     """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
+    routes_malformed = True
+
     def __init__(
-        self, paths: Sequence[str], *, block_bytes: int | None, line_bytes_max: int, look_every_ns: int = 0
+        self,
+        paths: Sequence[str],
+        *,
+        block_bytes: int | None,
+        line_bytes_max: int,
+        discovery_interval_ns: int = 0,
+        single: bool = False,
+        ordered: bool | None = None,
     ) -> None:
-        super().__init__(CONNECTOR, paths)
-        check_line_options(CONNECTOR, paths, block_bytes)
+        super().__init__(CONNECTOR, paths, single=single)
+        check_line_options(CONNECTOR, paths, block_bytes, ordered)
+        self.patterns = self.paths
+        self.ordered = ordered_of(ordered, block_bytes)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns blocks of the files that exist now."""
-        return block_splits(self._paths(), parallelism, self.block_bytes)
+        """Returns blocks of the files that exist now, or whole files."""
+        return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns blocks of files that have appeared since."""
-        return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+        """Returns the splits of files that have appeared since."""
+        found = new_files(self._paths(), known, index, parallelism)
+        return block_splits(found, 1, self.block_bytes, self.ordered is True)
 
     def check_split(self, split: bytes) -> None:
         """See ``connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def reader(self) -> JsonReader:
         """Creates a reader of values."""
@@ -68,12 +82,9 @@ class JsonReader:
         self._lines.open(split, mark)
 
     def read(self, records_max: int) -> list[Any] | None:
-        """Returns the next values, None at the end.
-
-        Raises: InputMalformed: a line is not JSON.
-        """
+        """Returns the next values, None at the end. A line that is not JSON is a ``MalformedRecord``."""
         while (lines := self._lines.read(records_max)) is not None:
-            values = parse_json_lines(lines)
+            values = parse_json_lines(lines) if type(lines) is list else None
             if values is None:
                 values = self._one_by_one(lines)
             if values:
@@ -88,21 +99,24 @@ class JsonReader:
         """Closes the file."""
         self._lines.close()
 
-    def _one_by_one(self, lines: list[str]) -> list[Any]:
-        values = []
+    def _one_by_one(self, lines: list[Any]) -> list[Any]:
+        values: list[Any] = []
         for index, line in enumerate(lines):
-            if not line or line.isspace():
-                continue
-            try:
-                values.append(parse_json(line))
-            except ValueError as error:
-                raise InputMalformed(
-                    self._lines.path,
-                    self._lines.offset_bytes(index),
-                    f"the line {line[:80]!r} is not JSON: {error}",
-                    "Correct the file, or read it with files.lines and parse the lines in a step of the job.",
-                ) from None
-        return values
+            if type(line) is MalformedRecord:
+                values.append(line)
+            elif line and not line.isspace():
+                try:
+                    values.append(parse_json(line))
+                except ValueError as error:
+                    malformed = InputMalformed(
+                        self._lines.path,
+                        self._lines.offset_bytes(index),
+                        f"the line {line[:80]!r} is not JSON: {error}",
+                        "Correct the file, or give the job errors= to set such lines aside.",
+                    )
+                    values.append(MalformedRecord(line, malformed))
+        has_malformed = any(type(value) is MalformedRecord for value in values)
+        return PartlyMalformed(values) if has_malformed else values
 
 
 class JsonFormat:
@@ -113,6 +127,13 @@ class JsonFormat:
     def start(self, file: DurableFile) -> JsonRows:
         """Begins a part file."""
         return JsonRows(file)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the lines of part files into one file."""
+        for path in paths:
+            with output_errors(path, "read"), open(path, "rb") as part:
+                while piece := part.read(COPY_BYTES):
+                    file.write(piece)
 
 
 class JsonRows:

@@ -12,11 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, SplitMalformed
+from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.byte_feed import ByteReader
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_splits import (
     FileSplit,
+    OrderedFiles,
     block_splits,
     check_split,
     decode_split,
@@ -24,7 +25,7 @@ from clonos.connectors.filesystem.file_splits import (
     new_files,
 )
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.operators.connector_contract import SplitReader
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 READ_BYTES = 1 << 20
 BEYOND_BLOCK_BYTES = 64 << 10
@@ -37,8 +38,10 @@ AnyLine = TypeVar("AnyLine")
 """Record type: str, or (path, offset_bytes, text)."""
 
 
-class LineFiles(Generic[AnyLine]):
+class LineFiles(OrderedFiles, Generic[AnyLine]):
     """Source of the lines of text files."""
+
+    routes_malformed = True
 
     def __init__(
         self,
@@ -49,9 +52,10 @@ class LineFiles(Generic[AnyLine]):
         with_position: bool,
         block_bytes: int | None,
         line_bytes_max: int,
-        look_every_ns: int = 0,
+        discovery_interval_ns: int = 0,
+        ordered: bool | None = None,
     ) -> None:
-        check_line_options("files.lines", patterns, block_bytes)
+        check_line_options("files.lines", patterns, block_bytes, ordered)
         check_encoding(encoding)
         self.patterns = tuple(patterns)
         self.encoding = encoding
@@ -59,50 +63,61 @@ class LineFiles(Generic[AnyLine]):
         self.with_position = with_position
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
+        self.ordered = ordered_of(ordered, block_bytes)
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns blocks of the files that exist now."""
-        return block_splits(self._paths(), parallelism, self.block_bytes)
+        """Returns blocks of the files that exist now, or whole files."""
+        return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns blocks of files that have appeared since."""
-        return block_splits(new_files(self._paths(), known, index, parallelism), 1, self.block_bytes)
+        """Returns the splits of files that have appeared since."""
+        found = new_files(self._paths(), known, index, parallelism)
+        return block_splits(found, 1, self.block_bytes, self.ordered is True)
 
     def check_split(self, split: bytes) -> None:
         """See ``connector_contract.CheckingSource``."""
         check_split("files.lines", self.patterns, split)
 
     def _paths(self) -> list[str]:
-        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files("files.lines", self.patterns, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""
         return LineReader(self.encoding, self.errors, self.line_bytes_max, self.with_position)
 
 
-def check_line_options(connector: str, patterns: Sequence[str], block_bytes: int | None) -> None:
+def ordered_of(ordered: bool | None, block_bytes: int | None) -> bool | None:
+    """Returns whether files are read in order: a size of blocks asks for blocks; None lets the job decide."""
+    return False if ordered is None and block_bytes is not None else ordered
+
+
+def check_line_options(
+    connector: str, patterns: Sequence[str], block_bytes: int | None, ordered: bool | None = None
+) -> None:
     """Checks the options of a source of lines.
 
-    Raises: ConnectorMisused: no path is given, or ``block_bytes`` is below 1.
+    Raises: InvalidConnector: no path is given, ``block_bytes`` is below 1, or files cannot be in order and in blocks.
     """
+    if ordered and block_bytes is not None:
+        raise InvalidConnector(connector, "ordered=True reads whole files, not blocks", "Leave out block_bytes=.")
     if not patterns:
-        raise ConnectorMisused(connector, "no path is given", "Name at least one file, folder or pattern.")
+        raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
     if block_bytes is not None and block_bytes < 1:
-        raise ConnectorMisused(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
+        raise InvalidConnector(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
 
 
 def check_encoding(encoding: str) -> None:
     """Checks that Python knows the encoding and that the byte 10 always ends a line in it.
 
-    Raises: ConnectorMisused: one of these is false.
+    Raises: InvalidConnector: one of these is false.
     """
     try:
         is_usable = encoding_of_text(encoding) != encoding or "a\nb".encode(encoding) == b"a\nb"
     except (LookupError, UnicodeError):
-        raise ConnectorMisused("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
+        raise InvalidConnector("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
     if not is_usable:
-        raise ConnectorMisused(
+        raise InvalidConnector(
             "files.lines",
             f"the byte 10 does not always end a line in {encoding!r}",
             "Convert the files, for example with: iconv -t UTF-8.",
@@ -136,7 +151,7 @@ class LineReader:
         self._begin = 0
         self._data = b""
         self._tail = b""
-        self._lines: list[str] = []
+        self._lines: list[Any] = []
         self._line_offsets: Any = None
         self._first = 0
         self._next = 0
@@ -159,16 +174,23 @@ class LineReader:
     def read(self, records_max: int) -> list[Any] | None:
         """Returns complete lines without their ends; None after the last line that begins in the split.
 
-        Raises: InputMalformed: a line is too long or not in the encoding.
+        A line that is not in the encoding is a ``MalformedRecord``.
+
+        Raises: InputMalformed: a line is too long.
         """
         if self._next == len(self._lines) and not self._fill():
             return None
         self._first = self._next
         self._next = min(self._first + records_max, len(self._lines))
         lines = self._lines[self._first : self._next]
-        if not self._with_position:
-            return lines
-        return list(zip(repeat(self._path), self._offsets()[self._first : self._next].tolist(), lines, strict=False))
+        is_malformed = type(self._lines) is PartlyMalformed
+        if self._with_position:
+            offsets = self._offsets()[self._first : self._next].tolist()
+            positioned = zip(repeat(self._path), offsets, lines, strict=False)
+            if is_malformed:
+                return PartlyMalformed(at if type(at[2]) is not MalformedRecord else at[2] for at in positioned)
+            return list(positioned)
+        return PartlyMalformed(lines) if is_malformed else lines
 
     def mark(self) -> bytes:
         """Returns the offset of the next line."""
@@ -256,16 +278,12 @@ class LineReader:
         self._next = 0
         self._line_offsets = None
 
-    def _decode(self, data: bytes) -> list[str]:
+    def _decode(self, data: bytes) -> list[Any]:
         try:
             text = data.decode(self._encoding, self._errors)
-        except UnicodeDecodeError as error:
-            raise self._malformed(
-                self._begin + error.start,
-                f"{data[error.start : error.end]!r} is not {self._encoding}: {error.reason}",
-                'encoding= (for example "latin-1"), or errors="replace"',
-            ) from None
-        lines = text.replace("\r\n", "\n").split("\n")
+        except UnicodeDecodeError:
+            return self._decode_one_by_one(data)
+        lines: list[Any] = text.replace("\r\n", "\n").split("\n")
         if len(lines) != data.count(b"\n") + 1:  # the encoding merged a line end into a damaged character
             *whole, rest = data.split(b"\n")
             lines = [line.removesuffix(b"\r").decode(self._encoding, self._errors) for line in whole]
@@ -274,6 +292,19 @@ class LineReader:
             lines.pop()
         if self._drops_byte_order_mark and self._begin == 0:
             lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+        return lines
+
+    def _decode_one_by_one(self, data: bytes) -> PartlyMalformed:
+        lines, begin = PartlyMalformed(), self._begin
+        for line in data.removesuffix(b"\n").split(b"\n"):
+            try:
+                text = line.removesuffix(b"\r").decode(self._encoding, self._errors)
+                lines.append(text.removeprefix(BYTE_ORDER_MARK) if self._drops_byte_order_mark and not begin else text)
+            except UnicodeDecodeError as error:
+                reason = f"{line[error.start : error.end]!r} is not {self._encoding}: {error.reason}"
+                option = 'encoding= (for example "latin-1"), or errors="replace"'
+                lines.append(MalformedRecord(line, self._malformed(begin + error.start, reason, option)))
+            begin += len(line) + 1
         return lines
 
     def _malformed(self, offset_bytes: int, reason: str, option: str) -> InputMalformed:

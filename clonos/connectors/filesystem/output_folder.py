@@ -1,29 +1,35 @@
-"""Output folder: hidden part files, and a manifest per checkpoint that makes its part files visible at once.
+"""Output folder: committed part files, and beside it a hidden folder with prepared parts and a manifest per checkpoint.
 
 ::
 
-    .parts/<vertex>-<index>-<generation>-<incarnation>-<checkpoint>.jsonl   prepared; visible if a manifest names it
-    _manifests/<checkpoint, 20 digits>.json                                 created once, never changed
-    _manifests/owner.json                                                   the job that owns the output
+    out/part-<checkpoint>-<vertex>-<index>-<generation>-<incarnation>.jsonl   committed
+    .out.clonos/parts/part-<...>.jsonl.prepared                               not committed, or of a single file
+    .out.clonos/manifests/<checkpoint, 20 digits>.manifest                    created once, never changed
+    .out.clonos/manifests/owner                                               the job that owns the output
 
-A manifest is created atomically. Only ``withdraw`` and a start with overwrite remove what a manifest names. A part file
-that no manifest names may still be committed, until a checkpoint at or after its own is.
+A commit renames the parts of a durable checkpoint into the output folder and then creates the manifest, atomically. So
+all rows in the output folder are committed, and a manifest names only files that are there. The resume of the job
+repeats a commit that was interrupted. Only ``roll_back`` and overwriting remove what a manifest names. A part
+file that no manifest names may still be committed, until a checkpoint at or after its own is.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
+    InvalidConnector,
+    NotOutputOwner,
     OutputConflict,
     OutputCorrupt,
     OutputFailed,
     OutputInUse,
-    OutputTaken,
+    UnexpectedOutput,
 )
 from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, output_errors, sync_folder
 from clonos.connectors.filesystem.output_parts import (
@@ -33,68 +39,98 @@ from clonos.connectors.filesystem.output_parts import (
     OWNER,
     PART_NAME,
     PARTS,
+    PREPARED,
     Manifest,
     Owner,
     Part,
     decode_part,
     decode_record,
     manifest_name,
+    state_folder,
 )
 
 
 class OutputFolder:
-    """Output folder as the driver manages it."""
+    """Output as the driver manages it: a folder, or a single file that appears when the job has ended."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._parts = f"{path}/{PARTS}"
-        self._manifests = f"{path}/{MANIFESTS}"
+        self.state = state_folder(path)
+        self._parts = f"{self.state}/{PARTS}"
+        self._manifests = f"{self.state}/{MANIFESTS}"
 
-    def prepare(self, job_id: str, resume: bool, overwrite: bool) -> None:
-        """Claims the folder at the start of a job.
+    def prepare(self, job_id: str, resume: bool, overwrite: bool, is_single: bool = False) -> bool:
+        """Claims the output at the start of a job; returns whether it is new.
 
-        Raises: OutputInUse: a fresh start finds other content. OutputTaken: it belongs to another job.
-        ConnectorMisused: both ``resume`` and ``overwrite`` are set.
+        Raises: OutputInUse, UnexpectedOutput: a fresh start finds other content. NotOutputOwner: it belongs to another
+        job. InvalidConnector: both ``resume`` and ``overwrite`` are set, or the folder cannot be an output.
         """
         if resume and overwrite:
-            raise ConnectorMisused(self.path, "a start can either resume or overwrite", "Choose one.")
+            raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
+        self._check_place(is_single)
         owner = self._owner()
         if resume and owner is not None:
             self._check_owner(job_id, owner)
+            if owner.is_single != is_single:
+                started = "with" if owner.is_single else "without"
+                raise InvalidConnector(
+                    self.path, f"the job was started {started} single=True", "Resume it with the same option."
+                )
+            self._make_output(is_single)
             self.sweep()
+            return False
+        if not overwrite or (owner is not None and owner.job_id == job_id):
+            self._check_free(job_id, owner, is_single, resume)
+        if not resume:
+            self._clear(owner)
+        for folder in (self._parts, self._manifests):
+            _make_folder(folder)
+        if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id, is_single))):
+            raise NotOutputOwner(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
+        self._make_output(is_single)
+        return True
+
+    def check(self, replaces: str, is_single: bool = False) -> bool:
+        """Checks that a fresh start can claim the folder; returns whether it holds output of the job ``replaces``.
+
+        Raises: OutputInUse, UnexpectedOutput: it holds other content.
+        """
+        owner = self._owner()
+        if owner is not None and owner.job_id == replaces:
+            return True
+        self._check_free("", owner, is_single, resume=False)
+        return False
+
+    def release(self, job_id: str) -> None:
+        """Gives the folder back when the start of the job has failed, if nothing was committed."""
+        owner = self._owner()
+        if owner is None or owner.job_id != job_id or self._numbers():
             return
-        if overwrite:
-            self._clear()
-        elif not resume and (content := self._content(job_id, owner)):
-            raise OutputInUse(self.path, content)
-        with output_errors(self.path, "created"):
-            is_new = not os.path.isdir(self.path)
-            for folder in (self.path, self._parts, self._manifests):
-                os.makedirs(folder, exist_ok=True)
-            sync_folder(self.path)
-            if is_new:
-                sync_folder(os.path.dirname(self.path))
-        if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id))):
-            raise OutputTaken(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
+        self._clear(owner)
+        for folder in (self._parts, self._manifests, self.state, self.path):
+            with suppress(OSError):  # it is not empty
+                os.rmdir(folder)
 
     def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
-        """Makes the parts visible at once; a repeated call with equal parts does nothing.
+        """Makes the parts visible; a repeated call with equal parts does nothing.
 
         Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
-        damaged or missing. OutputTaken: the folder belongs to another job.
+        damaged or missing. NotOutputOwner: the folder belongs to another job.
         """
         found = sorted((decode_part(part, self.path) for part in parts), key=_order)
         if not found:
             return
-        self._check_owner(job_id, self._owner())
+        owner = self._owner()
+        self._check_owner(job_id, owner)
         manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, tuple(found))
         if (earlier := self._manifest(checkpoint)) is not None:
             self._check_equal(manifest, earlier)
             return
         if len({(part.task, part.checkpoint) for part in found}) < len(found):
             raise OutputConflict(self.path, checkpoint, "a task prepared two parts for one barrier")
-        for part in found:
-            self._check_there(part)
+        hidden = [part for part in found if self._check_there(part)]
+        if owner is not None and not owner.is_single:
+            self._show(hidden)
         if not self._create(manifest_name(checkpoint), msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
             created = self._manifest(checkpoint)
             assert created is not None, "a manifest is never removed while its job runs"
@@ -112,48 +148,73 @@ class OutputFolder:
             raise OutputCorrupt(f"{self._manifests}", "each part in one manifest", f"{twice} in two")
         return found
 
-    def withdraw(self, job_id: str, checkpoint: int) -> list[int]:
+    def committed_files(self) -> list[tuple[Manifest, Part, str]]:
+        """Returns the committed part files with their manifests and paths, in order of checkpoints."""
+        owner = self._owner()
+        is_single = owner is not None and owner.is_single
+        return [
+            (manifest, part, self._prepared(part.name) if is_single else f"{self.path}/{part.name}")
+            for manifest in self.manifests()
+            for part in manifest.parts
+        ]
+
+    def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of those checkpoints, latest first.
 
-        The visible output is that of some checkpoint at every moment.
+        The manifests show the output of some checkpoint at every moment.
         """
         owner = self._owner()
         if owner is None:
             return []
         self._check_owner(job_id, owner)
         withdrawn = sorted((number for number in self._numbers() if number > checkpoint), reverse=True)
+        if withdrawn:
+            self._remove_single(owner)
         for number in withdrawn:
-            self._remove(f"{self._manifests}/{manifest_name(number)}")
+            _remove(f"{self._manifests}/{manifest_name(number)}")
         self.sweep(valid_until=checkpoint)
         return withdrawn
 
     def sweep(self, valid_until: int | None = None) -> int:
-        """Removes files that can never become visible; returns their number.
+        """Removes files that can never become committed; returns their number.
 
         These are unfinished files that no process has open, and unnamed part files that were prepared at or before the
         last committed checkpoint or after ``valid_until``. The others may still be committed.
         """
         manifests = self.manifests()
-        visible = {part.name for manifest in manifests for part in manifest.parts}
+        named = {part.name for manifest in manifests for part in manifest.parts}
         last = max((manifest.checkpoint for manifest in manifests), default=-1)
         swept = 0
-        for folder in (self._parts, self._manifests):
-            for name in _names_in(folder):
-                if name.endswith(WRITING):
+        # The output comes last: a commit of a driver that was replaced may meanwhile rename parts into it.
+        for folder in (self._manifests, self._parts, self.path):
+            for name in _names_in(folder) if os.path.isdir(folder) else ():
+                if folder != self.path and name.endswith(WRITING):
                     is_dead = not is_in_use(f"{folder}/{name}")
-                elif folder == self._parts and name not in visible and (match := PART_NAME.fullmatch(name)):
+                elif (match := _part_match(name)) and match[0] not in named:
                     number = int(match["checkpoint"])
                     is_dead = number <= last or (valid_until is not None and number > valid_until)
                 else:
                     continue
                 if is_dead:
-                    self._remove(f"{folder}/{name}")
+                    _remove(f"{folder}/{name}")
                     swept += 1
         return swept
 
-    def part_path(self, part: Part) -> str:
-        """Returns the path of a part file."""
-        return f"{self._parts}/{part.name}"
+    def check_job(self, job_id: str) -> None:
+        """Raises NotOutputOwner unless the output belongs to the job."""
+        self._check_owner(job_id, self._owner())
+
+    def _prepared(self, name: str) -> str:
+        return f"{self._parts}/{name}{PREPARED}"
+
+    def _show(self, parts: list[Part]) -> None:
+        """Renames prepared parts into the output folder."""
+        for part in parts:
+            path = f"{self.path}/{part.name}"
+            with output_errors(path, "created"):
+                os.rename(self._prepared(part.name), path)
+        with output_errors(self.path, "synced"):
+            sync_folder(self.path)
 
     def _owner(self) -> Owner | None:
         path = f"{self._manifests}/{OWNER}"
@@ -162,29 +223,71 @@ class OutputFolder:
         return owner
 
     def _check_owner(self, job_id: str, owner: Owner | None) -> None:
-        actual = "no job (its folder is gone)" if owner is None else owner.job_id
+        actual = f"no job ({self.state} is gone)" if owner is None else owner.job_id
         if actual != job_id:
-            raise OutputTaken(self.path, job_id, actual)
+            raise NotOutputOwner(self.path, job_id, actual)
 
-    def _content(self, job_id: str, owner: Owner | None) -> str:
-        """Describes what occupies the folder; "" if it is free for a fresh start."""
-        if owner is not None:
+    def _check_place(self, is_single: bool) -> None:
+        """Raises InvalidConnector if parts cannot be renamed into the folder, or a file cannot take its place."""
+        path = os.path.realpath(self.path)
+        if not os.path.isdir(path):
+            return
+        with output_errors(self.path, "opened"):
+            is_mount = os.stat(path).st_dev != os.stat(os.path.dirname(path)).st_dev
+        if is_single and not all(map(_part_match, _names_in(path))):
+            raise InvalidConnector(
+                self.path, "it is a folder with files, and single=True writes a file", "Name a file."
+            )
+        if is_mount and not is_single:
+            problem = f"it is the root of a mounted file system, and parts cannot be renamed into it from {self.state}"
+            raise InvalidConnector(self.path, problem, "Name a folder inside it.")
+
+    def _check_free(self, job_id: str, owner: Owner | None, is_single: bool, resume: bool) -> None:
+        """Raises OutputInUse or UnexpectedOutput if the output is not free for a fresh start."""
+        is_there = os.path.lexists(self.path)
+        if owner is not None and (is_there or is_single):
             same = " (this job itself: do two of its sinks write to one folder?)" if owner.job_id == job_id else ""
-            return f"{len(self._numbers())} committed checkpoints of the job {owner.job_id}{same}"
-        visible = [name for name in _names_in(self.path) if not name.startswith(".") and name != MANIFESTS]
-        if visible:
-            return f"{len(visible)} files or folders that are not output of clonos, such as {visible[0]!r}"
-        return "part files without an owner" if _names_in(self._parts) or self._numbers() else ""
+            checkpoints = len(self._numbers())
+            raise OutputInUse(self.path, f"{checkpoints} committed checkpoints of the job {owner.job_id}{same}")
+        if is_single and os.path.isfile(self.path):
+            raise UnexpectedOutput(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
+        names = [] if is_single else _names_in(self.path)
+        parts = [name for name in names if PART_NAME.fullmatch(name)]
+        if resume and (parts or self._numbers()):
+            raise OutputCorrupt(self.state, f"the owner and the manifests of the output {self.path}", "not all of them")
+        if parts:
+            raise OutputInUse(self.path, f"{len(parts)} part files of a job")
+        if visible := [name for name in names if not name.startswith(".")]:
+            count = f"{len(visible)} {'file' if len(visible) == 1 else 'files'}"
+            raise UnexpectedOutput(
+                self.path,
+                f"has {count} that no job wrote, such as {visible[0]!r}",
+                "which leaves them there, among its part files",
+            )
 
-    def _clear(self) -> None:
+    def _make_output(self, is_single: bool) -> None:
+        """Creates the output folder. A single file takes the place of an empty folder when the job ends."""
+        if not is_single:
+            _make_folder(self.path)
+        elif os.path.isdir(self.path):
+            with output_errors(self.path, "replaced by a file"):
+                os.rmdir(self.path)
+
+    def _clear(self, owner: Owner | None) -> None:
         """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
         for number in reversed(self._numbers()):
-            self._remove(f"{self._manifests}/{manifest_name(number)}")
-        self._remove(f"{self._manifests}/{OWNER}")
-        for folder in (self._parts, self._manifests):
-            for name in _names_in(folder):
-                if name.endswith(WRITING) or PART_NAME.fullmatch(name):
-                    self._remove(f"{folder}/{name}")
+            _remove(f"{self._manifests}/{manifest_name(number)}")
+        _remove(f"{self._manifests}/{OWNER}")
+        for folder in (self._manifests, self._parts, self.path):
+            for name in _names_in(folder) if os.path.isdir(folder) else ():
+                if (folder != self.path and name.endswith(WRITING)) or _part_match(name):
+                    _remove(f"{folder}/{name}")
+        if owner is not None:
+            self._remove_single(owner)
+
+    def _remove_single(self, owner: Owner) -> None:
+        if owner.is_single and os.path.isfile(self.path):
+            _remove(self.path)
 
     def _numbers(self) -> list[int]:
         matches = map(MANIFEST_NAME.fullmatch, _names_in(self._manifests))
@@ -203,18 +306,23 @@ class OutputFolder:
             names = ", ".join(sorted({part.name for part in manifest.parts} ^ {part.name for part in earlier.parts}))
             raise OutputConflict(self.path, manifest.checkpoint, f"its manifest exists with other parts ({names})")
 
-    def _check_there(self, part: Part) -> None:
-        path = self.part_path(part)
+    def _check_there(self, part: Part) -> bool:
+        """Checks the size of a part; returns whether it is not yet in the output folder."""
+        path = self._prepared(part.name)
         try:
-            actual_bytes = os.stat(path).st_size
+            try:
+                actual_bytes, is_hidden = os.stat(path).st_size, True
+            except FileNotFoundError:  # an interrupted commit may have renamed it
+                actual_bytes, is_hidden = os.stat(f"{self.path}/{part.name}").st_size, False
         except OSError as error:
             reason = f"the driver does not find it: {error.strerror}; {part.task} wrote it under this path"
             raise OutputFailed(path, "committed", reason) from error
         if actual_bytes != part.size_bytes:
             raise OutputCorrupt(path, f"{part.size_bytes} bytes", f"{actual_bytes} bytes")
+        return is_hidden
 
     def _create(self, name: str, data: bytes) -> bool:
-        """Creates a file in ``_manifests`` atomically; returns False if it exists."""
+        """Creates a file in the folder of manifests atomically; returns False if it exists."""
         file = DurableFile.create_beside(f"{self._manifests}/{name}")
         try:
             file.write(data)
@@ -222,26 +330,38 @@ class OutputFolder:
         finally:
             file.discard()
 
-    def _remove(self, path: str) -> None:
-        with output_errors(path, "removed"):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                return
-            sync_folder(os.path.dirname(path))
-
 
 def readable_files(folder: str) -> list[str]:
     """Lists the input files of a folder: the committed part files of an output, else all files that are not hidden."""
-    if os.path.isdir(f"{folder}/{MANIFESTS}"):
-        output = OutputFolder(folder)
-        return [output.part_path(part) for manifest in output.manifests() for part in manifest.parts]
+    if os.path.isdir(f"{state_folder(folder)}/{MANIFESTS}"):
+        return [path for _, _, path in OutputFolder(folder).committed_files()]
     names = [name for name in _names_in(folder) if not name.startswith((".", "_"))]
     return [f"{folder}/{name}" for name in names if os.path.isfile(f"{folder}/{name}")]
 
 
+def _part_match(name: str) -> re.Match[str] | None:
+    return PART_NAME.fullmatch(name.removesuffix(PREPARED))
+
+
 def _order(part: Part) -> tuple[int, str, str]:
     return part.checkpoint, part.task, part.name
+
+
+def _make_folder(path: str) -> None:
+    """Creates a folder, and those above it, durably."""
+    with output_errors(path, "created"):
+        if not os.path.isdir(path):
+            os.makedirs(path, exist_ok=True)
+            sync_folder(os.path.dirname(path))
+
+
+def _remove(path: str) -> None:
+    with output_errors(path, "removed"):
+        try:
+            os.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        sync_folder(os.path.dirname(path))
 
 
 def _names_in(folder: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -14,20 +16,32 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import WriterContext
 
 OUTPUT_FORMAT = 1
-PARTS = ".parts"
-MANIFESTS = "_manifests"
-OWNER = "owner.json"
-PART_NAME = re.compile(r"[A-Za-z0-9_.]+(-[0-9]+){3}-(?P<checkpoint>[0-9]{20})\.[a-z]+")
-MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.json")
+PARTS = "parts"
+MANIFESTS = "manifests"
+OWNER = "owner"
+PREPARED = ".prepared"
+"""Suffix of part files that are not committed: no pattern of data files, such as ``*.parquet``, matches it."""
+PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3}\.[a-z]+")
+MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.manifest")
 VERTEX_CHARACTERS_MAX = 80
 
 
 PartName = Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{PART_NAME.pattern}\Z")]
-"""File name within ``PARTS``, without any folder."""
+"""File name of a committed part, without any folder. It begins with a letter, because readers skip ``_`` and ``.``."""
+
+
+def state_folder(output: str) -> str:
+    """Returns the hidden folder beside an output. It has what readers of the output must not see."""
+    parent, name = os.path.split(os.path.realpath(output))
+    return os.path.join(parent, f".{name}.clonos")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Prepared part file. ``checkpoint`` is that of the barrier at which it was prepared; a later one may commit it."""
+    """Prepared part file.
+
+    ``name`` is that of the committed file. ``checkpoint`` is that of the barrier at which it was prepared; a later one
+    may commit it.
+    """
 
     format: int
     name: PartName
@@ -50,10 +64,11 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Job that owns an output folder."""
+    """Job that owns an output. ``is_single``: its parts become a single file when the job has ended."""
 
     format: int
     job_id: str
+    is_single: bool = False
 
 
 _part_decoder = msgspec.json.Decoder(Part)
@@ -89,11 +104,16 @@ def decode_record(data: bytes, record_type: Any, path: str) -> Any:
 
 def manifest_name(checkpoint: int) -> str:
     """Returns the name of a manifest; names sort as their checkpoints do."""
-    return f"{checkpoint:020}.json"
+    return f"{checkpoint:020}.manifest"
 
 
-def part_stem(context: WriterContext) -> str:
-    """Returns the prefix of part file names, unique for each incarnation of a task."""
+def part_name(context: WriterContext, checkpoint: int, suffix: str) -> str:
+    """Returns the name of a part file; names sort by checkpoint first, as ``cat *`` reads them."""
+    return f"part-{checkpoint:010}-{_writer_name(context)}.{suffix}"
+
+
+def _writer_name(context: WriterContext) -> str:
+    """Returns the part of file names that is unique for each incarnation of a task."""
     vertex = re.sub(r"[^A-Za-z0-9_.]", "_", context.task_name.removesuffix(f"/{context.index}"))
     return f"{vertex[:VERTEX_CHARACTERS_MAX] or '_'}-{context.index}-{context.generation}-{context.incarnation}"
 
@@ -128,12 +148,18 @@ class RowsFormat(Protocol):
     def start(self, file: DurableFile) -> RowsFile:
         """Begins a part file."""
 
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the rows of part files into one file.
+
+        Raises: OutputCorrupt, OutputFailed: a part file cannot be read. RowNotWritable: the parts do not fit together.
+        """
+
 
 class PartsWriter:
     """Transactional writer of every file sink: one part file per checkpoint with output."""
 
     def __init__(self, folder: str, rows_format: RowsFormat) -> None:
-        self._folder = f"{folder}/{PARTS}"
+        self._folder = f"{state_folder(folder)}/{PARTS}"
         self._format = rows_format
         self._context: WriterContext | None = None
         self._file: DurableFile | None = None
@@ -168,8 +194,8 @@ class PartsWriter:
             return None
         assert self._context is not None, "a writer is opened before it writes"
         self._rows_file.finish()
-        name = f"{part_stem(self._context)}-{checkpoint:020}.{self._format.suffix}"
-        xxh3 = self._file.publish(f"{self._folder}/{name}")
+        name = part_name(self._context, checkpoint, self._format.suffix)
+        xxh3 = self._file.publish(f"{self._folder}/{name}{PREPARED}")
         context, file, rows = self._context, self._file, self._rows
         self._file, self._rows_file, self._rows = None, None, 0
         return msgspec.json.encode(
@@ -197,6 +223,6 @@ class PartsWriter:
     def _part(self) -> RowsFile:
         if self._rows_file is None:
             assert self._context is not None, "a writer is opened before it writes"
-            self._file = DurableFile(f"{self._folder}/{part_stem(self._context)}{WRITING}")
+            self._file = DurableFile(f"{self._folder}/{_writer_name(self._context)}{WRITING}")
             self._rows_file = self._format.start(self._file)
         return self._rows_file

@@ -10,13 +10,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused, InputMalformed, InputUnreadable, SplitMalformed
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.connector_errors import (
+    InputMalformed,
+    InputUnreadable,
+    InvalidConnector,
+    OutputCorrupt,
+    SplitMalformed,
+)
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
+    OrderedFiles,
     check_split,
     check_unchanged,
     decode_split,
@@ -26,41 +33,56 @@ from clonos.connectors.filesystem.file_splits import (
 )
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.connectors.filesystem.parquet_batches import ParquetUnreadable, next_batch, open_file, reading
-from clonos.connectors.filesystem.parquet_rows import ParquetRows
+from clonos.connectors.filesystem.parquet_batches import (
+    ParquetUnreadable,
+    next_batch,
+    open_file,
+    read_batches,
+    reading,
+)
+from clonos.connectors.filesystem.parquet_rows import ParquetRows, unified, widened
 
 CONNECTOR = "files.parquet"
 BATCH_ROWS = 65_536
 MARK_BYTES = 8
 
 
-class ParquetFiles(FileSink):
+class ParquetFiles(OrderedFiles, FileSink):
     """Parquet: as a source, files by path, folder or pattern, and ``columns``; as a sink, one folder and ``schema``."""
 
     is_columnar = True
 
     def __init__(
-        self, paths: Sequence[str], *, columns: Sequence[str] | None, schema: Any, look_every_ns: int = 0
+        self,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None,
+        schema: Any,
+        discovery_interval_ns: int = 0,
+        single: bool = False,
+        ordered: bool | None = None,
     ) -> None:
-        super().__init__(CONNECTOR, paths)
+        super().__init__(CONNECTOR, paths, single=single)
         if not paths:
-            raise ConnectorMisused(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
+            raise InvalidConnector(CONNECTOR, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
         self.schema = schema
-        self.look_every_ns = look_every_ns
+        self.discovery_interval_ns = discovery_interval_ns
+        self.patterns = self.paths
+        self.ordered = ordered
 
     def splits(self, parallelism: int) -> list[bytes]:
-        """Returns the row groups of the files that exist now.
+        """Returns the row groups of the files that exist now, or whole files.
 
-        Raises: ConnectorMisused: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
+        Raises: InvalidConnector: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
         is unusable.
         """
         if self.schema is not None:
-            raise ConnectorMisused(CONNECTOR, "a source takes no schema=", "Select columns with columns=.")
+            raise InvalidConnector(CONNECTOR, "a source takes no schema=", "Select columns with columns=.")
         return self._splits_of(self._paths())
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
-        """Returns the row groups of files that have appeared since."""
+        """Returns the splits of files that have appeared since."""
         return self._splits_of(new_files(self._paths(), known, index, parallelism))
 
     def check_split(self, split: bytes) -> None:
@@ -68,7 +90,7 @@ class ParquetFiles(FileSink):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.look_every_ns > 0)
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
     def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []
@@ -79,10 +101,17 @@ class ParquetFiles(FileSink):
                 groups = [g for g in range(file.num_row_groups) if file.metadata.row_group(g).num_rows]
                 columns = schema.names
             self._check_columns(path, columns)
-            for group in groups:
-                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, group, group + 1)
+            cuts = [(group, group + 1) for group in groups]
+            if self.ordered and groups:
+                cuts = [(groups[0], groups[-1] + 1)]
+            for begin, end in cuts:
+                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, begin, end)
                 splits.append(encode_split(split))
         return splits
+
+    def can_cut(self, split: FileSplit) -> bool:
+        """Returns whether the file has more than one row group."""
+        return split.end - split.begin > 1
 
     def reader(self) -> ParquetReader:
         """Creates a reader of record batches."""
@@ -91,20 +120,20 @@ class ParquetFiles(FileSink):
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
 
-        Raises: ConnectorMisused: ``columns`` is given, which is for sources.
+        Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         if self.columns is not None:
-            raise ConnectorMisused(CONNECTOR, "a sink takes no columns=", "Name columns and types with schema=.")
+            raise InvalidConnector(CONNECTOR, "a sink takes no columns=", "Name columns and types with schema=.")
         return ParquetFormat(self.schema)
 
     def _check_columns(self, path: str, columns: Sequence[str]) -> None:
         missing = [column for column in self.columns or () if column not in columns]
         if missing:
-            raise ConnectorMisused(CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}.")
+            raise InvalidConnector(CONNECTOR, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}.")
 
 
 class ParquetReader:
-    """Reader of one row group, batch by batch. A mark is the number of rows of the group that were read."""
+    """Reader of the row groups of a split, batch by batch. A mark is the number of their rows that were read."""
 
     def __init__(self, columns: list[str] | None, *, batch_rows: int = BATCH_ROWS) -> None:
         self._columns = columns
@@ -130,13 +159,17 @@ class ParquetReader:
         self._split = part
         with _reading(part.path):
             self._file = open_file(part.path)
-        if part.begin >= self._file.num_row_groups:
+        if not part.begin < part.end <= self._file.num_row_groups:
             raise SplitMalformed("split of a file", split, f"{part.path} has {self._file.num_row_groups} row groups")
-        self._batches = self._file.iter_batches(
-            batch_size=self._batch_rows, row_groups=[part.begin], columns=self._columns, use_threads=False
-        )
-        self._batch, self._next, self._rows = None, 0, 0
         wanted = 0 if mark is None else int.from_bytes(mark, "big")
+        groups = list(range(part.begin, part.end))
+        self._batch, self._next, self._rows = None, 0, 0
+        while len(groups) > 1 and self._rows + (rows := self._file.metadata.row_group(groups[0]).num_rows) <= wanted:
+            self._rows += rows
+            groups.pop(0)
+        self._batches = self._file.iter_batches(
+            batch_size=self._batch_rows, row_groups=groups, columns=self._columns, use_threads=False
+        )
         while self._rows < wanted and self._load():
             taken = min(wanted - self._rows, self._batch.num_rows)
             self._next, self._rows = taken, self._rows + taken
@@ -199,3 +232,24 @@ class ParquetFormat:
     def start(self, file: DurableFile) -> ParquetRows:
         """Begins a part file."""
         return ParquetRows(file, self.schema)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
+
+        Raises: OutputCorrupt: a part is not Parquet. RowNotWritable: a column has types that no type can hold.
+        """
+        path = ""
+        try:
+            schemas = []
+            for path in paths:
+                with output_errors(path, "read"), open_file(path) as part:
+                    schemas.append(part.schema_arrow)
+            schema = self.schema or unified(schemas)
+            joined = ParquetRows(file, schema)
+            for path in paths:
+                with output_errors(path, "read"):
+                    for batch in read_batches(path):
+                        joined.columns(widened(batch, schema))
+        except ParquetUnreadable as error:
+            raise OutputCorrupt(path, "Parquet", str(error)) from None
+        joined.finish()

@@ -57,6 +57,8 @@ class ParquetRows:
     def finish(self) -> None:
         """Writes the last row group and the footer."""
         self._write_pending()
+        if self._writer is None:
+            self._write(pyarrow.table({}) if self._schema is None else self._schema.empty_table())
         self._writer.close()
 
     def abandon(self) -> None:
@@ -75,6 +77,31 @@ class ParquetRows:
             self._schema = table.schema
             self._writer = pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(self._sequential, mode="w"), table.schema)
         self._writer.write_table(table)
+
+
+def unified(schemas: Sequence[Any]) -> Any:
+    """Returns the schema that holds the columns of all schemas; None without any.
+
+    Raises: RowNotWritable: a column has types that no type can hold.
+    """
+    if not schemas:
+        return None
+    try:
+        return pyarrow.unify_schemas(schemas, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        reason = f"its types do not fit those of the part files before it: {error}; give the sink schema="
+        raise row_not_writable(CONNECTOR, 0, schemas[-1], reason) from None
+
+
+def widened(batch: Any, schema: Any) -> Any:
+    """Returns a ``pyarrow.RecordBatch`` with the columns of a unified schema: null where the batch has none."""
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pyarrow.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pyarrow.record_batch(columns, schema=schema)
 
 
 class _Sequential:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
+from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_database import Database, TableDescription
 from clonos.connectors.tables.table_statements import NUMBER_COLUMN, TASK_COLUMN
 from clonos.operators.connector_contract import WriterIdentity
@@ -45,11 +45,11 @@ class AppendedRows:
     def check(self, columns: tuple[str, ...]) -> None:
         """Checks the column names of the rows.
 
-        Raises: ConnectorMisused: a field has the name of one of the two columns.
+        Raises: InvalidConnector: a field has the name of one of the two columns.
         """
         if taken := {TASK_COLUMN, NUMBER_COLUMN}.intersection(map(str.lower, columns)):
             advice = "Rename it with a map before the sink: clonos uses a column of this name."
-            raise ConnectorMisused(self._sink.connector, f"the rows have a field {min(taken)}", advice)
+            raise InvalidConnector(self._sink.connector, f"the rows have a field {min(taken)}", advice)
 
     def on_created(self) -> None:
         """Inspects the table, which exists now, unless ``prepare`` has done so."""

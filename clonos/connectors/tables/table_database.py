@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from clonos.connectors.connector_errors import ConnectorMisused, TableRefused, TableUnavailable
+from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.tables.table_statements import Dialect, SqlStatement
 from clonos.core.model.errors import InternalError, JobError
 from clonos.operators.connector_contract import WriterFenced
@@ -130,7 +130,7 @@ class Database:
         connection = self._sink.connect()
         if getattr(connection, "autocommit", False) is True:
             connection.close()
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self._sink.connector,
                 "the connection has autocommit on",
                 "Turn it off: rows and their number must be one transaction.",

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.connectors.tables.table_writer import TableWriter
@@ -34,7 +34,7 @@ class TableSink:
     """
 
     connector = "dbapi"
-    is_withdrawing = True
+    can_roll_back = True
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class TableSink:
         quote: str,
     ) -> None:
         if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self.connector, f"columns is {columns!r}", "Give a list of names, or a dict from name to type."
             )
         self.dialect = Dialect(self.connector, paramstyle, quote)
@@ -66,7 +66,7 @@ class TableSink:
         key = (upsert,) if isinstance(upsert, str) else tuple(upsert)
         unknown = [column for column in key if column not in (self.columns or ())]
         if not key or unknown or len(set(key)) < len(key):
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 self.connector,
                 f"upsert is {upsert!r}, and columns is {None if self.columns is None else list(self.columns)!r}",
                 "Name each key column once in upsert=, and all columns in columns=.",
@@ -158,7 +158,7 @@ def sqlite(
             them. None: rows are appended.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
 
     Example::
 
@@ -192,7 +192,7 @@ def dbapi(
         quote: the character around SQL identifiers.
 
     Raises:
-        ConnectorMisused: an option cannot work.
+        InvalidConnector: an option cannot work.
 
     Example::
 

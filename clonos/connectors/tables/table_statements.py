@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 
 REGISTRATION_TABLE = "clonos_registrations"
 PREVIOUS_TABLE = "clonos_previous"
@@ -64,7 +64,7 @@ class Dialect:
 
     def __init__(self, connector: str, paramstyle: str, quote: str) -> None:
         if paramstyle not in PARAMSTYLES:
-            raise ConnectorMisused(
+            raise InvalidConnector(
                 connector, f"the paramstyle {paramstyle!r} is unknown", f"Give one of {', '.join(PARAMSTYLES)}."
             )
         self.connector = connector
@@ -74,10 +74,10 @@ class Dialect:
     def name(self, name: str) -> str:
         """Quotes an identifier.
 
-        Raises: ConnectorMisused: it cannot be an identifier.
+        Raises: InvalidConnector: it cannot be an identifier.
         """
         if not name or "\0" in name or ":" in name or "%" in name:
-            raise ConnectorMisused(self.connector, f"{name!r} is not a valid SQL identifier", "Choose another name.")
+            raise InvalidConnector(self.connector, f"{name!r} is not a valid SQL identifier", "Choose another name.")
         return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
 
     def table(self, table: str) -> str:

@@ -134,9 +134,10 @@ class InflightLog:
 
     def read(self, seq: int) -> Chunk | None:
         """Returns the chunk that contains element ``seq``; None while it is being loaded from disk."""
+        firsts = self._firsts
+        if firsts and firsts[0] <= seq < self.next_seq:
+            return self._tail[bisect_right(firsts, seq) - 1]
         assert self.start_seq <= seq < self.next_seq, (self.channel, self.start_seq, seq, self.next_seq)
-        if self._firsts and seq >= self._firsts[0]:
-            return self._tail[bisect_right(self._firsts, seq) - 1]
         at = bisect_right(self.segments, seq, key=_first_seq) - 1
         return self.budget.read(self.segments, at, seq)
 

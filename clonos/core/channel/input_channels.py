@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.log.causal_log import CausalLogs, Replica
@@ -15,7 +15,7 @@ from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.channel_messages import Batch, Position
 from clonos.core.wire.control_messages import View
-from clonos.core.wire.log_delta import Delta, Length
+from clonos.core.wire.log_delta import Length
 
 
 class InputChannels:
@@ -112,12 +112,7 @@ class InputChannels:
             self.renew(receiver)
             return False
         receiver.confirm(message)
-        self._receive_deltas(receiver, message.deltas)
-        return True
-
-    def _receive_deltas(self, receiver: ChannelReceiver, deltas: Iterable[Delta]) -> None:
-        """Appends what is new, before anything of the message is processed; it travels on from here."""
-        for delta in deltas:
+        for delta in message.deltas:  # before anything of the message is processed; what is new travels on from here
             if not self.logs.receive(delta):
                 continue
             if self.coverage is not None:
@@ -125,6 +120,7 @@ class InputChannels:
                 if delta.log not in self.coverage.uncovered:
                     continue
             self._on_growth(delta.log)
+        return True
 
     def on_needs(self, channel: ChannelId, next_seq: int) -> None:
         """Grants credit until the elements are there that replay waits for, whatever the window."""
@@ -136,7 +132,8 @@ class InputChannels:
         """Takes over that the task has processed all elements below ``next_seq``."""
         receiver = self.receivers[channel]
         receiver.processed(next_seq, freed_bytes)
-        self.grant(receiver)
+        if receiver.grant():
+            self.send_handshake(receiver)
 
     def grant(self, receiver: ChannelReceiver) -> None:
         """Sends a handshake where the credit has grown enough."""

@@ -49,7 +49,11 @@ class OutputChannels:
     @property
     def budget_bytes(self) -> int:
         """Bytes that the task may produce before the credit of some live session is used up."""
-        return min((each.budget_bytes for each in self.senders.values() if each.session), default=UNLIMITED)
+        least_bytes = UNLIMITED
+        for sender in self.senders.values():
+            if sender.session and (budget_bytes := sender.budget_bytes) < least_bytes:
+                least_bytes = budget_bytes
+        return least_bytes
 
     @property
     def inflight_logs(self) -> list[InflightLog]:
@@ -59,7 +63,7 @@ class OutputChannels:
     def grown(self, log: LogId) -> None:
         """Marks a log that has grown: it travels with what is sent next."""
         for sender in self._sharers.get(log, ()):
-            sender.mark(log)
+            sender.dirty[log] = None
 
     def receive(self, handshake: ChannelHandshake) -> ChannelSender | None:
         """Returns the sender that a handshake is for; keeps what comes before the channels are open."""

@@ -102,12 +102,16 @@ class ChannelReceiver:
 
     def grant(self) -> bool:
         """Brings the credit up to date; returns whether it has grown enough for a handshake at once."""
-        free_bytes = self.window_bytes_max
-        if self.next_seq >= self.needed_seq:
-            free_bytes = max(0, self.window_bytes - self.queued_bytes)
-        self.granted_bytes = max(self.granted_bytes, self.session_bytes + free_bytes)
-        starved = self.announced_credit_bytes <= self.session_bytes < self.granted_bytes
-        return starved or self.granted_bytes - self.announced_credit_bytes >= self.window_bytes // 4
+        session_bytes, announced_bytes = self.session_bytes, self.announced_credit_bytes
+        granted_bytes = self.granted_bytes
+        free_bytes = self.window_bytes - self.queued_bytes
+        if self.next_seq < self.needed_seq:
+            free_bytes = self.window_bytes_max
+        up_to_bytes = session_bytes + free_bytes if free_bytes > 0 else session_bytes  # all that has come is granted
+        if up_to_bytes > granted_bytes:
+            self.granted_bytes = granted_bytes = up_to_bytes
+        starved = announced_bytes <= session_bytes < granted_bytes
+        return starved or granted_bytes - announced_bytes >= self.window_bytes // 4
 
     def need(self, next_seq: int) -> None:
         """Records that a replaying task waits for all elements below ``next_seq``."""
@@ -127,9 +131,17 @@ class ChannelReceiver:
         self.produced_seq = produced_seq
 
     def processed(self, next_seq: int, freed_bytes: int) -> None:
-        """Records that the task has processed all elements below ``next_seq``."""
+        """Records that the task has processed all elements below ``next_seq``, and gives back their credit.
+
+        Doubles the window of a receiver that has nothing left while its sender has no credit: it could have had more.
+        """
         self.processed_seq = next_seq
-        self.freed(freed_bytes)
+        self.queued_bytes -= freed_bytes
+        self.freed_bytes += freed_bytes
+        if not self.queued_bytes:
+            self.was_empty = True
+            if self.announced_credit_bytes <= self.session_bytes:
+                self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
 
     def give(self, next_seq: int, cost: int) -> None:
         """Records that a shadow was given all elements below ``next_seq``, for ``cost`` bytes."""
@@ -140,18 +152,6 @@ class ChannelReceiver:
         """Continues behind what a shadow was given and has processed."""
         self.next_seq, self.queued_bytes = shadows.next_seq, shadows.queued_bytes
         self.processed_seq, self.needed_seq = shadows.processed_seq, needed_seq
-
-    def freed(self, freed_bytes: int) -> None:
-        """Gives back credit of elements that were processed.
-
-        Doubles the window of a receiver that has nothing left while its sender has no credit: it could have had more.
-        """
-        self.queued_bytes -= freed_bytes
-        self.freed_bytes += freed_bytes
-        if not self.queued_bytes:
-            self.was_empty = True
-            if self.announced_credit_bytes <= self.session_bytes:
-                self.window_bytes = min(2 * self.window_bytes, self.window_bytes_max)
 
     def adapt(self, heartbeat_ms: int, delay_ms: int) -> None:
         """Adapts the window at the heartbeat to the work of ``delay_ms``, because a barrier waits behind it."""
@@ -211,7 +211,8 @@ class ChannelReceiver:
     def confirm(self, message: Batch | Position) -> None:
         """Counts a message of this session that has no gap."""
         self.is_confirmed = True
-        self.next_ordinal = max(self.next_ordinal, message.ordinal + 1)
+        if message.ordinal >= self.next_ordinal:
+            self.next_ordinal = message.ordinal + 1
 
     def accept(self, batch: Batch, payload_bytes: int) -> int | None:
         """Moves on behind ``batch``, which has no gap; returns how many of its elements are known (None: all)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clonos.core.channel.credit import cost_bytes
-from clonos.core.channel.inflight_log import Chunk, InflightLog
+from clonos.core.channel.inflight_log import InflightLog
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.log.replication_coverage import Coverage
 from clonos.core.model.element_kind import ElementKind
@@ -66,10 +66,6 @@ class ChannelSender:
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
 
-    def mark(self, log: LogId) -> None:
-        """Marks a shared log that has grown: it travels with the next message."""
-        self.dirty[log] = None
-
     def apply_view(self, receiver: Incarnation) -> None:
         """Takes over the receiver's incarnation that a view names: ends the session of an earlier one, whose high-water
         mark stands until the successor has sent its own."""
@@ -118,7 +114,10 @@ class ChannelSender:
             chunk = log.read(self.cursor)
             if chunk is None:
                 return  # being loaded from disk
-            self._account(chunk)
+            payload_bytes = len(chunk.payload)
+            self.cursor = chunk.first_seq + chunk.count
+            self.sent_bytes += cost_bytes(chunk.count, payload_bytes)
+            self.unsent_bytes = self.unsent_bytes - payload_bytes if self.unsent_bytes > payload_bytes else 0
             send(
                 Batch(
                     self.channel.id,
@@ -136,17 +135,12 @@ class ChannelSender:
             )
             self.ordinal += 1
 
-    def _account(self, chunk: Chunk) -> None:
-        self.cursor = chunk.first_seq + chunk.count
-        self.sent_bytes += cost_bytes(chunk.count, len(chunk.payload))
-        self.unsent_bytes = max(0, self.unsent_bytes - len(chunk.payload))
-
     @property
     def budget_bytes(self) -> int:
         """Bytes that may be produced before credit is exhausted. At least 1 while nothing is queued, so that one step
         is always ready when credit arrives and barriers that take all credit starve nobody."""
         budget_bytes = self.credit_bytes - self.sent_bytes - self.unsent_bytes
-        return budget_bytes if self.unsent_bytes else max(budget_bytes, 1)
+        return budget_bytes if self.unsent_bytes or budget_bytes > 1 else 1
 
     def validate(self, logs: CausalLogs) -> None:
         """Asserts what holds between two events."""

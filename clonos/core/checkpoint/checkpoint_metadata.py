@@ -11,11 +11,15 @@ from typing import Annotated
 
 import msgspec
 
+from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
-from clonos.core.model.plan import Plan
+from clonos.core.model.plan import Partitioning, Plan
 from clonos.core.wire.decoding import DECODE_ERRORS, ObjectName
 from clonos.core.wire.log_delta import NUMBER, Count
+
+DIFFERENCES_MAX = 8
+"""Differences between two plans that a message names."""
 
 METADATA_FORMAT = 1
 """Format number of the metadata. Older formats are read, newer ones are refused with an error that names the format."""
@@ -46,7 +50,10 @@ class VertexParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written."""
+    """Completed checkpoint. ``highest_checkpoint`` is the highest number in use when the metadata was written.
+
+    ``plan`` is None in metadata of versions that stored only the fingerprint.
+    """
 
     format: int
     job_id: str
@@ -57,6 +64,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     highest_checkpoint: Annotated[CheckpointId, NUMBER]
     plan_fingerprint: str
     tasks: tuple[TaskEntry, ...]  # index = task
+    plan: PlanShape | None = None
 
     @property
     def is_final(self) -> bool:
@@ -82,29 +90,44 @@ class MetadataMalformed(EnvironmentFault):
 
 
 class PlanChanged(JobError):
-    """Error for a stored checkpoint that belongs to another plan."""
+    """Error for a stored checkpoint that does not fit the job.
+
+    ``differences`` says in words what has changed; it is empty if the checkpoint does not tell.
+    """
 
     job_name: str
     checkpoint: int
-    stored: str
-    current: str
+    differences: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        what = "; ".join(self.differences[:DIFFERENCES_MAX])
+        if len(self.differences) > DIFFERENCES_MAX:
+            what += f"; and {len(self.differences) - DIFFERENCES_MAX} more"
         return (
-            f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}: plan {self.stored} wrote it, and"
-            f" this is plan {self.current}. Steps, names or parallelism have changed: resume with the original job,"
-            " or start afresh with --overwrite."
+            f"job {self.job_name} cannot resume from checkpoint {self.checkpoint}, because the job has changed:"
+            f" {what or 'steps, names or parallelism differ (an older version wrote it, which did not store which)'}."
+            " Resume with the job as it was, or start afresh with --overwrite."
         )
 
 
 def plan_fingerprint(plan: Plan) -> str:
     """Returns 32 hex digits that are equal in every process and change with everything that stored state depends on."""
+    return _digest(msgspec.msgpack.encode(shape_of(plan)))
+
+
+def _fingerprint_without_steps(plan: Plan) -> str:
+    """Returns the fingerprint that versions computed which did not store the plan."""
+    partitionings = {Partitioning.EXTERNAL: "outside"}
     shape = (
         plan.max_parallelism,
         [(v.name, v.parallelism, v.is_source, v.has_effects, v.is_transactional) for v in plan.vertices],
-        [(e.source, e.target, str(e.partitioning), e.port) for e in plan.edges],
+        [(e.source, e.target, partitionings.get(e.partitioning, str(e.partitioning)), e.port) for e in plan.edges],
     )
-    return blake2b(msgspec.msgpack.encode(shape), digest_size=16).hexdigest()
+    return _digest(msgspec.msgpack.encode(shape))
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
@@ -119,17 +142,23 @@ def metadata_of_start(plan: Plan, job_id: str, term: int) -> CheckpointMetadata:
         highest_checkpoint=CheckpointId(0),
         plan_fingerprint=plan_fingerprint(plan),
         tasks=tuple(TaskEntry(task, Incarnation(0), CheckpointId(0), (), 0, False, ()) for task in plan.tasks),
+        plan=shape_of(plan),
     )
 
 
 def check_resumable(plan: Plan, metadata: CheckpointMetadata) -> None:
-    """Checks that a checkpoint belongs to this plan.
+    """Checks that the state of a checkpoint fits this plan.
 
-    Raises: PlanChanged, if it belongs to another one.
+    Raises: PlanChanged, if it does not; its text names each difference.
     """
-    current = plan_fingerprint(plan)
-    if metadata.plan_fingerprint != current or len(metadata.tasks) != len(plan.tasks):
-        raise PlanChanged(plan.job_name, metadata.checkpoint, metadata.plan_fingerprint, current)
+    if metadata.plan is not None:
+        found = differences(metadata.plan, shape_of(plan))
+        is_changed = bool(found)
+    else:
+        found = ()
+        is_changed = metadata.plan_fingerprint != _fingerprint_without_steps(plan)
+    if is_changed or len(metadata.tasks) != len(plan.tasks):
+        raise PlanChanged(plan.job_name, metadata.checkpoint, found)
 
 
 def parts_by_vertex(plan: Plan, metadata: CheckpointMetadata) -> tuple[VertexParts, ...]:

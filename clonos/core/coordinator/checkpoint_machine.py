@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.coordinator.checkpoint_ledger import (
     Ledger,
+    Pending,
     collect_garbage,
     metadata_of,
     with_counted,
@@ -33,6 +34,7 @@ from clonos.core.coordinator.coordinator_effects import (
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
+from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.machine import Machine, Table
@@ -314,12 +316,17 @@ def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting]:
         return state, ()
     alarms = tuple(
         Alarm(
-            f"checkpoint {p.number} did not complete in time; a later one replaces it",
-            (("checkpoint", p.number), ("missing", len(ledger.plan.tasks) - len(p.acknowledged))),
+            f"checkpoint {p.number} did not complete in {event.timeout_ns // 1_000_000_000} s, because"
+            f" {_missing(ledger, p)}; a later one replaces it",
         )
         for p in old
     )
     return replace(state, ledger=without_pending(ledger, lambda p: p in old)), alarms
+
+
+def _missing(ledger: Ledger, pending: Pending) -> str:
+    missing = [task for task in ledger.plan.tasks if task not in pending.acknowledged]
+    return f"{names_of(ledger.plan, missing)} {'has' if len(missing) == 1 else 'have'} not taken it"
 
 
 def _write_again(state: Committing, event: TimePassed) -> Next[Committing | Deposed]:

@@ -43,7 +43,7 @@ from clonos.core.coordinator.coordinator_state import (
 )
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.coordinator.view_machine import Standing
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
 from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
@@ -199,6 +199,8 @@ class Coordinator:
     def check(self, sender: SlotId, message: Message) -> None:
         """Checks that a slot may send a message to the coordinator, before it is handled as an event.
 
+        A keeper may report that a limit was exceeded for the task whose logs it keeps: its slot may have no task.
+
         Raises: MessageMalformed, if no slot may send it, or only the slot that hosts the task named in it.
         """
         if not isinstance(message, MESSAGES):
@@ -206,7 +208,9 @@ class Coordinator:
         if isinstance(message, Register):
             check_itself(sender, message.slot)
         elif isinstance(message, OF_ONE_INCARNATION) and self.view is not None:
-            check_life(sender, message.task, message.incarnation, self.view)
+            is_of_keeper = isinstance(message, TaskFailed) and message.at is None and message.blame is Blame.ENVIRONMENT
+            if not (is_of_keeper and self._state.has_keeper(sender, message.task)):
+                check_life(sender, message.task, message.incarnation, self.view)
 
     def validate(self) -> None:
         """Asserts what holds between two events: simulated worlds call it after each."""
@@ -306,10 +310,21 @@ class Coordinator:
         """Timelines of all recoveries, oldest first, those in progress last."""
         return (*self._state.recoveries, *self._state.open_recoveries.values())
 
+    def describe_slot(self, slot: SlotId) -> str:
+        """Returns the name of a living slot for messages: its tasks, its process and its domain."""
+        return self._state.describe_slot(slot)
+
     @property
     def plan(self) -> Plan:
         """Plan of the job."""
         return self._state.plan
+
+    @property
+    def awaited_by_drain(self) -> tuple[TaskId, ...]:
+        """Tasks that have not taken the final checkpoint of a job that is being stopped."""
+        ledger = self._state.ledger
+        pending = ledger.drain or (ledger.pending[-1] if ledger.pending else None)  # those before it may hold it up
+        return () if pending is None else tuple(task for task in self.plan.tasks if task not in pending.acknowledged)
 
     def standbys_ready(self, task: TaskId) -> int:
         """Returns how many standbys could take the task over now, from some checkpoint."""

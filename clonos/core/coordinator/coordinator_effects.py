@@ -63,10 +63,14 @@ class DeleteObjects:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Report a problem to the operator, with its numbers. The job goes on."""
+    """Report a problem to the operator, with its numbers. The job goes on.
+
+    ``is_routine``: another report follows or was made, which says more.
+    """
 
     text: str
     fields: tuple[tuple[str, str | int], ...] = ()
+    is_routine: bool = False
 
 
 class Milestone(StrEnum):
@@ -108,7 +112,10 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The job has failed. Step, record, position and traceback are set for errors of user code only."""
+    """The job has failed. Step, record, position and traceback are set for errors of user code only.
+
+    ``frames`` are the frames of user code, ``advice`` says what to do.
+    """
 
     blame: Blame
     reason: str
@@ -118,6 +125,8 @@ class JobFailed:
     at: InputRange | None = None
     error: str = ""
     traceback: str = ""
+    frames: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from clonos.core.coordinator.coordinator_effects import (
     Send,
 )
 from clonos.core.coordinator.placement import Assignment, replication_targets
+from clonos.core.coordinator.survivability import StandingAlarms, names_of
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -179,7 +180,7 @@ class CoordinatorState:
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
-        self.standing_alarms: dict[str, str] = {}  # current alarms about the placement, so that each is raised once
+        self.standing_alarms = StandingAlarms()  # about the placement
 
     # ------------------------------------------------------------------ short names
 
@@ -217,6 +218,13 @@ class CoordinatorState:
         """Returns the host of each domain, as far as it is known."""
         return {register.domain: register.host for _, register in sorted(self.registers.items())}
 
+    def describe_slot(self, slot: SlotId) -> str:
+        """Returns the name of a living slot for messages: its tasks, its process and its domain."""
+        tasks = self.hosted.get(slot, ())
+        register = self.registers.get(slot)
+        where = "" if register is None else f" (pid {register.pid}, {register.domain})"
+        return f"the process of {names_of(self.plan, tasks)}{where}" if tasks else f"a spare process{where}"
+
     def is_current(self, task: TaskId, incarnation: Incarnation) -> bool:
         """Returns whether this is the living incarnation of the task."""
         return 0 <= task < len(self.plan.tasks) and self.ledger.incarnations[task] == incarnation
@@ -224,6 +232,10 @@ class CoordinatorState:
     def is_placed_in(self, slot: SlotId, task: TaskId) -> bool:
         """Returns whether the view in force places the task in this slot."""
         return 0 <= task < len(self.plan.tasks) and self.view.placements[task].slot == slot
+
+    def has_keeper(self, slot: SlotId, task: TaskId) -> bool:
+        """Returns whether the view in force names this slot as a keeper of the task."""
+        return 0 <= task < len(self.view.placements) and slot in self.view.placements[task].keepers
 
     # ------------------------------------------------------------------ effects
 

@@ -234,6 +234,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     elif has_begun:
         _trigger(state)
     _request_slots_again(state)
+    state.emit(*map(Alarm, state.standing_alarms.due(state.awake_ns)))
 
 
 def on_tick_closing(state: CoordinatorState, _event: Ticked) -> None:
@@ -284,8 +285,8 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
             return False
     state.postponed_ns = None
     if state.over_soft_limit and not pending:
-        slots = ", ".join(str(slot) for slot in state.over_soft_limit)
-        state.emit(Alarm(f"slots above a soft limit: {slots}. Sources pause, and a checkpoint begins"))
+        names = ", ".join(state.describe_slot(slot) for slot in state.over_soft_limit)
+        state.emit(Alarm(f"above a soft limit: {names}. Sources pause, and a checkpoint begins", is_routine=True))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))

@@ -37,11 +37,11 @@ def update_life(state: CoordinatorState, slot: SlotId, event: failure_detector.E
 
 
 def _lose_slot(state: CoordinatorState, slot: SlotId, reason: str, is_certain: bool) -> None:
-    domain = state.addresses[slot].domain
+    name = state.describe_slot(slot)
     state.forget_slot(slot)
     if not is_certain:  # a paused or disconnected process must not run on for ever
         state.emit(ReleaseSlot(slot, reason))
-    state.emit(Alarm(f"slot {slot} is gone: {reason}", (("slot", slot), ("domain", domain))))
+    state.emit(Alarm(f"{name} is gone: {reason}", is_routine=True))
     if state.is_running:
         fail_tasks(state, state.hosted.pop(slot, ()), reason)
     state.is_rebalance_due = True
@@ -89,8 +89,7 @@ def _leave_to_standby(state: CoordinatorState, failed: TaskFailed) -> bool:
     holders = [slot for slot, standbys in reported if any(known == task and at > 0 for known, at in standbys)]
     if not holders:
         return False
-    slots = ", ".join(map(str, holders))
-    state.emit(Alarm(f"task {state.plan.task_name(task)} continues on a standby (of slots {slots}): {failed.error}"))
+    state.emit(Alarm(f"task {state.plan.task_name(task)} continues on a standby: {failed.error}"))
     state.assignment = (*state.assignment[:task], assigned._replace(slot=None), *state.assignment[task + 1 :])
     return True
 
@@ -307,17 +306,10 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     for slot in domains:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
-    _alarm_once(state, "depth", depth_problem(state.plan, assignment, domains) or "")
+    state.standing_alarms.note("depth", depth_problem(state.plan, assignment, domains) or "", state.awake_ns)
     is_survived = state.is_balanced and others_exist
     cost = "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains)
-    _alarm_once(state, "survival", cost)
-
-
-def _alarm_once(state: CoordinatorState, subject: str, text: str) -> None:
-    if state.standing_alarms.get(subject, "") != text:
-        state.standing_alarms[subject] = text
-        if text:
-            state.emit(Alarm(text, (("view", view_name(state.view.number)),)))
+    state.standing_alarms.note("survival", cost, state.awake_ns)
 
 
 # ------------------------------------------------------------------ timeline

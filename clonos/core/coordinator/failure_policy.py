@@ -123,7 +123,7 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
     if record.incarnations > event.incarnations_max:
         return record, JobFailed(
             Blame.ENVIRONMENT,
-            f"task {event.task_name} has lost {record.incarnations} incarnations since the last completed checkpoint"
+            f"task {event.task_name} has failed {record.incarnations} times since the last completed checkpoint"
             f" (failures_per_epoch_max is {event.incarnations_max}), most recently because {event.reason}.",
             task_name=event.task_name,
         )
@@ -134,8 +134,7 @@ def _replace_dead(state: RecoveryRecord, event: ProcessDied) -> Step:
 def _poisoned(event: ProcessDied, place: AnnouncedElement) -> JobFailed:
     return JobFailed(
         Blame.JOB,
-        f"the process of task {event.task_name} died {DEATHS_OF_POISON} times when the task took the same input"
-        f" element: a poison record ({event.reason}).",
+        f"the process of task {event.task_name} died {DEATHS_OF_POISON} times at the same record ({event.reason}).",
         task_name=event.task_name,
         at=InputRange(place.channel, place.first_seq, 1),
     )
@@ -145,7 +144,11 @@ def _announce(state: RecoveryRecord, event: AnnouncedElement) -> Step:
     return replace(state, announced=event), Replace(False)
 
 
-POISON = "at the same input element in two incarnations: a poison record"
+ERRORS_ADVICE = "To set such records aside and go on, give the job an error output: Job(..., errors=sink)."
+
+ERROR_LINES_MAX = 3
+ERROR_CHARACTERS_MAX = 600
+RECORD_CHARACTERS_MAX = 200
 
 
 def _judge(state: RecoveryRecord, event: Raised) -> Step:
@@ -153,14 +156,15 @@ def _judge(state: RecoveryRecord, event: Raised) -> Step:
     raised = (*state.raised, failed)[-RAISED_MAX:]
     record = replace(state, incarnations=state.incarnations + 1, raised=raised)
     if failed.recourse is not Recourse.RETRY:
-        return record, _failure(event, "and a retry cannot succeed")
+        return record, _failure(event)
     if any(is_same_element(earlier, failed) for earlier in state.raised):
-        return record, _failure(
-            event, POISON if failed.at is not None else "in two incarnations, outside any input element"
-        )
+        return record, _failure(event, ERRORS_ADVICE if failed.record else "")
     if record.incarnations > event.incarnations_max:
-        count = record.incarnations
-        return record, _failure(event, f"the end of {count} incarnations since the last completed checkpoint")
+        return record, _failure(
+            event,
+            f"The task has failed {record.incarnations} times since the last completed checkpoint"
+            f" (failures_per_epoch_max is {event.incarnations_max}).",
+        )
     return record, Replace(True)
 
 
@@ -173,20 +177,28 @@ def is_same_element(one: TaskFailed, other: TaskFailed) -> bool:
     return one.at.overlaps(other.at)
 
 
-def _failure(event: Raised, why: str) -> JobFailed:
+def _failure(event: Raised, advice: str = "") -> JobFailed:
     failed = event.failed
-    step = f" in step {failed.step}" if failed.step else ""
-    record = f", record {failed.record}" if failed.record else ""
+    where = f"step {failed.step}" if failed.step else f"task {event.task_name}"
+    record = f", at the record {_shortened(failed.record, RECORD_CHARACTERS_MAX)}," if failed.record else ""
     return JobFailed(
         blame=failed.blame,
-        reason=f"task {event.task_name} raised {failed.error}{step}{record}, {why}.",
+        reason=f"{where}{record} raised {_shortened(failed.error, ERROR_CHARACTERS_MAX, ERROR_LINES_MAX)}",
         task_name=event.task_name,
         step=failed.step,
         record=failed.record,
         at=failed.at,
         error=failed.error,
         traceback=failed.traceback,
+        frames=failed.frames,
+        advice=advice,
     )
+
+
+def _shortened(text: str, characters_max: int, lines_max: int = 1) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    short = "\n".join(lines[:lines_max])[:characters_max]
+    return short if len(short) == len(text.strip()) else f"{short} ..."
 
 
 def _begin_epoch(state: RecoveryRecord, _event: EpochOver) -> Step:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from clonos.core.checkpoint.checkpoint_metadata import PlanChanged, check_resumable, metadata_of_start, parts_by_vertex
 from clonos.core.coordinator import checkpoint_machine, failure_detector, view_machine
 from clonos.core.coordinator.checkpoint_ledger import Ledger
@@ -52,6 +54,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     except PlanChanged as error:
         state.fail(JobFailed(error.blame, str(error)))
         return
+    completed = msgspec.structs.replace(completed, plan=start.plan, plan_fingerprint=start.plan_fingerprint)
     generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
     no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint
@@ -94,7 +97,7 @@ def register(state: CoordinatorState, event: Received) -> None:
         return
     reason = _why_refused(state, message)
     if reason:
-        state.emit(Alarm(reason, (("slot", message.slot), ("host", message.host))))
+        state.emit(Alarm(reason))
         state.emit(Send(message.slot, Release(message.slot, reason)), ReleaseSlot(message.slot, reason))
         state.lives[message.slot] = failure_detector.Dead(reason)
         if isinstance(state.phase, Starting):  # the other slots will differ too
@@ -122,8 +125,9 @@ def _why_refused(state: CoordinatorState, message: Register) -> str:
     if not wrong:
         return ""
     return (
-        f"slot {message.slot} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need the"
-        " driver's: ship an environment to the executors (spark.archives or a container image) and set PYSPARK_PYTHON."
+        f"process {message.pid} on {message.host} is refused: it has {', '.join(wrong)}. All processes of a job need"
+        " the driver's: ship an environment to the executors (spark.archives or a container image), and set"
+        " PYSPARK_PYTHON."
     )
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from clonos.core.coordinator.placement import Assignment, ReplicationTargets
 from clonos.core.model.ids import SlotId
 from clonos.core.model.plan import Partitioning, Plan
+
+LASTING_MS = 10_000
+"""Time after which a problem of the placement is raised: until then another slot may come and be seeded."""
+
+NANOSECONDS_PER_MS = 1_000_000
 
 
 def what_is_not_survived(
@@ -31,22 +37,22 @@ def what_is_not_survived(
     sentences = []
     if without_standby:
         sentences.append(
-            f"{len(without_standby)} tasks ({_names(plan, without_standby)}) have too few standbys in another domain:"
+            f"{len(without_standby)} tasks ({names_of(plan, without_standby)}) have too few standbys in another domain:"
             " after the loss of their domain they restore from the store, which takes longer"
         )
     if without_keeper:
         sentences.append(
-            f"{len(without_keeper)} tasks ({_names(plan, without_keeper)}) have too few keepers in another domain:"
+            f"{len(without_keeper)} tasks ({names_of(plan, without_keeper)}) have too few keepers in another domain:"
             " if a task dies together with its keepers, external effects may be repeated with other content"
         )
     if held_back:
         sentences.append(
-            f"{len(held_back)} tasks ({_names(plan, held_back)}) have no keeper: their external output waits, and"
+            f"{len(held_back)} tasks ({names_of(plan, held_back)}) have no keeper: their external output waits, and"
             " with it every checkpoint, until there is another slot"
         )
     if without_replicas:
         sentences.append(
-            f"{len(without_replicas)} tasks ({_names(plan, without_replicas)}) have keepers in fewer than {replicas}"
+            f"{len(without_replicas)} tasks ({names_of(plan, without_replicas)}) have keepers in fewer than {replicas}"
             " other domains: their logs are shared with all tasks downstream, as without replicas"
         )
     return "; ".join(sentences)
@@ -56,7 +62,8 @@ def _domain_of(assigned: Assignment, domains: Mapping[SlotId, str]) -> str:
     return "" if assigned.slot is None else domains.get(assigned.slot, "")
 
 
-def _names(plan: Plan, tasks: list[int]) -> str:
+def names_of(plan: Plan, tasks: Sequence[int]) -> str:
+    """Returns the names of the first five tasks, for a message."""
     shown = ", ".join(plan.task_name(task) for task in tasks[:5])
     return shown + (", ..." if len(tasks) > 5 else "")
 
@@ -116,3 +123,36 @@ def _runs_that_feed_other_domains(
 
 def _tasks_of(plan: Plan, vertex: int) -> range:
     return range(plan.first_task[vertex], plan.first_task[vertex] + plan.vertices[vertex].parallelism)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Problem that stands since ``since_ns``."""
+
+    text: str
+    since_ns: int
+    is_raised: bool = False
+
+
+class StandingAlarms:
+    """Problems of the placement. Most pass as soon as another slot has come, so only lasting ones are raised."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, _Problem] = {}  # by subject
+
+    def note(self, subject: str, text: str, now_ns: int) -> None:
+        """Notes the present problem of a subject; "" if it has none."""
+        known = self._problems.get(subject)
+        if not text:
+            self._problems.pop(subject, None)
+        elif known is None or known.text != text:
+            self._problems[subject] = _Problem(text, now_ns if known is None else known.since_ns)
+
+    def due(self, now_ns: int) -> list[str]:
+        """Returns the problems that have lasted for ``LASTING_MS``, each once."""
+        due = []
+        for subject, problem in self._problems.items():
+            if not problem.is_raised and now_ns - problem.since_ns >= LASTING_MS * NANOSECONDS_PER_MS:
+                self._problems[subject] = replace(problem, is_raised=True)
+                due.append(problem.text)
+        return due

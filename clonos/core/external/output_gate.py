@@ -230,16 +230,6 @@ class OutputGate:
         if self.journal is not None:
             self.journal.adopt(snapshot.journal_offset_bytes if snapshot is not None else 0, found, left, lost_since)
 
-    def read_journal(self, read_bytes: int) -> None:
-        """Takes over up to where the task has read its journal."""
-        if self.journal is not None:
-            self.journal.read(read_bytes)
-
-    def set_out_of_budget(self, is_out: bool) -> None:
-        """Takes in nothing from a producer while the task may produce nothing."""
-        if self.journal is not None:
-            self.journal.set_out_of_budget(is_out)
-
     def on_journal_data(self, data: bytes) -> None:
         """Takes in whole records that have come from a producer; they are released when keepers hold them."""
         assert self.journal is not None, self.task

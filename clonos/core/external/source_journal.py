@@ -231,6 +231,10 @@ class SourceJournal:
         patience_ns = PRODUCER_TIMEOUT_MS * 1_000_000
         if self._failing_ns is None or now_ns - self._opened_ns > patience_ns:
             self._failing_ns = now_ns
+            seconds = PRODUCER_TIMEOUT_MS // 1_000
+            self.shell.warn(
+                f"the source {self.name} has no connection, and tries for {seconds} s: {error}", task=self.task
+            )
         if now_ns - self._failing_ns <= patience_ns:
             return None
         fault = ProducerConnectionFailed(self.name, PRODUCER_TIMEOUT_MS, error)

@@ -174,7 +174,7 @@ def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
         return None
     try:
         reduced = exception.__reduce__()  # the arguments of some classes differ from ``args``, for example OSError's
-        if not isinstance(reduced, tuple) or reduced[0] is not found:
+        if not isinstance(reduced, tuple):
             return None
         arguments = decode_value(encode_value(reduced[1]))
         assert isinstance(arguments, tuple)

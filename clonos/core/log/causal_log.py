@@ -92,7 +92,7 @@ class CausalLogs:
         if replica is None:
             self.begin(delta.log, delta.offset_bytes, delta.data)
             return bool(delta.data)
-        end = replica.end_bytes
+        end = replica.start_bytes + len(replica.data)
         if delta.offset_bytes > end:
             assert delta.restart, delta
             self.size_bytes += len(delta.data) - len(replica.data)
@@ -125,9 +125,10 @@ class CausalLogs:
 
     def take_unshipped(self, dirty: dict[LogId, None], shipped: dict[LogId, int]) -> list[Delta]:
         """Returns what a peer lacks of the logs in ``dirty``, which have grown, and marks it as shipped."""
-        found = []
+        found, replicas = [], self.replicas
         for log in dirty:
-            end, sent = self.end_bytes(log), shipped.get(log, -1)
+            replica, sent = replicas.get(log), shipped.get(log, -1)
+            end = 0 if replica is None else replica.start_bytes + len(replica.data)
             if end > sent:
                 found.append(self.delta(log, max(sent, 0)))
                 shipped[log] = end

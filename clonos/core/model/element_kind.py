@@ -20,6 +20,7 @@ class ElementKind(Enum):
 
     is_data: bool  # records; a batch has one or more
     is_control: bool  # a protocol element; always alone in its batch
+    has_checkpoint: bool  # belongs to a checkpoint, which its batch names
 
 
 def _is_data(kind: ElementKind) -> bool:
@@ -32,6 +33,17 @@ def _is_data(kind: ElementKind) -> bool:
             assert_never(kind)
 
 
+def _has_checkpoint(kind: ElementKind) -> bool:
+    match kind:
+        case ElementKind.BARRIER:
+            return True
+        case ElementKind.ROWS | ElementKind.COLUMNS | ElementKind.END | ElementKind.WATERMARK:
+            return False
+        case _:
+            assert_never(kind)
+
+
 for _kind in ElementKind:  # computed once, because every batch reads it
     _kind.is_data = _is_data(_kind)
     _kind.is_control = not _kind.is_data
+    _kind.has_checkpoint = _has_checkpoint(_kind)

@@ -47,6 +47,12 @@ class ClonosError(Exception):
             cls._fields = Signature([*cls._fields.parameters.values(), *own])
             setattr(cls, "__init__", _take_fields)  # noqa: B010  to mypy it is that of a dataclass
 
+    def _render_traceback_(self) -> list[str]:
+        """Returns what a notebook shows: IPython calls this method."""
+        from clonos.core.model.error_report import short_report
+
+        return short_report(self).splitlines()
+
 
 def _take_fields(self: ClonosError, *values: Any, **named: Any) -> None:
     given = self._fields.bind(*values, **named)
@@ -117,7 +123,7 @@ class LogDiverged(InternalError):
     def __str__(self) -> str:
         return (
             f"two copies of {self.log} differ at byte {self.offset_bytes}."
-            " Two incarnations wrote to one log: this is a bug of the runtime, please report it."
+            " Two lives of a task wrote to one log: this is a bug of the runtime, please report it."
         )
 
 

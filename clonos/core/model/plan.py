@@ -25,6 +25,15 @@ class Partitioning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StatefulStep:
+    """Step with state, by what stored state has to fit: its kind, and properties such as ``("window", "5s")``."""
+
+    name: str
+    kind: str
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Vertex:
     """Operator, or chain of fused operators, of the job graph."""
 
@@ -38,6 +47,7 @@ class Vertex:
     )
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_hot: bool = False  # its standbys run a shadow
+    steps: tuple[StatefulStep, ...] = ()  # those that keep state
 
     @property
     def may_be_hot(self) -> bool:

@@ -27,6 +27,9 @@ class TaskCounter(StrEnum):
     """Counter of a task. Unless the comment says otherwise, it is an amount at the time of the status."""
 
     RECORDS_IN = "records_in"  # since the job's start
+    RECORDS_OUT = "records_out"  # to other tasks, since the incarnation began, with those that it replayed
+    REPLAYED_RECORDS = "replayed_records"  # by the incarnation, when it recovered; absent if there were none
+    BUSY_US = "busy_us"  # time in which the incarnation did not wait for input, microseconds
     DETERMINANT_BYTES = "determinant_bytes"  # since the job's start
     LOG_MEMORY_BYTES = "log_memory_bytes"
     INFLIGHT_MEMORY_BYTES = "inflight_memory_bytes"

@@ -95,8 +95,9 @@ class EffectCollector:
 
     def take(self) -> list[Effect]:
         """Returns the effects since it was called last."""
-        taken = self._effects[:]
-        self._effects.clear()
+        effects = self._effects
+        taken = effects[:]
+        effects.clear()
         return taken
 
     def put_back(self, effects: list[Effect]) -> None:

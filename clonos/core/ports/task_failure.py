@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import NamedTuple
 
+from clonos.core.model.code_location import user_frames
 from clonos.core.model.errors import Blame, ClonosError, blame_of
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.wire.recovery_messages import InputRange, Recourse, TaskFailed
@@ -67,4 +68,5 @@ def failure_of(
         traceback=encodable("".join(lines))[-TRACEBACK_CHARACTERS_MAX:],
         blame=blame,
         recourse=recourse,
+        frames=encodable(user_frames(error)) if with_traceback else "",
     )

@@ -56,7 +56,7 @@ class Pressure:
         self.is_over_soft_limit = use is not None
         if use is not None:
             self.shell.warn(
-                f"slot {self.slot} is above its soft limit: {use}. Sources pause, a checkpoint is asked for",
+                f"above a soft limit: {use}. Sources pause, and a checkpoint begins",
                 option=use.option,
                 used_bytes=use.used_bytes,
             )
@@ -70,7 +70,6 @@ class Pressure:
         """Counts a segment that is on disk; a segment that cannot be written stays in memory for now."""
         if self.budget.spilled(number, stored_bytes, error):
             self.shell.warn(
-                f"slot {self.slot} cannot write its in-flight logs to disk: {error}. They stay in memory;"
+                f"cannot write its in-flight logs to disk: {error}. They stay in memory;"
                 " beyond inflight_memory_bytes sources pause",
-                slot=self.slot,
             )

@@ -144,9 +144,8 @@ class HostedTask:
         assert own is None or own.offset_bytes <= base, (self.task, own, base)
         self._begin_log(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
         copies = found.pop(journal_of(self.task), None), self._left_journal
-        self.output_gate.adopt_journal(
-            self.snapshot, *copies, None if self.placement.is_first else self.view.generation
-        )
+        lost_since = None if self.placement.is_first else self.view.generation
+        self.output_gate.adopt_journal(self.snapshot, *copies, lost_since)
         for log, delta in found.items():
             self._begin_log(log, delta.offset_bytes, delta.data)
 
@@ -195,21 +194,18 @@ class HostedTask:
 
     def check_handshakes(self) -> None:
         """Lets the table decide, because a handshake has arrived or a receiver has been replaced."""
-        self.advance(
-            recovery_machine.HandshakesReceived(self.outputs.lacks_handshake or self.output_gate.is_unregistered)
-        )
+        is_missing = self.outputs.lacks_handshake or self.output_gate.is_unregistered
+        self.advance(recovery_machine.HandshakesReceived(is_missing))
 
     def end_log(self, positions: dict[ChannelId, int]) -> None:
         """Applies the lost-log rule: no new determinant while a receiver or a holder has more than is here."""
         end_bytes = self.logs.end_bytes(self.own_log)
-        behind, is_awaiting = self.outputs.compare(
-            positions, self.output_gate.received_up_to, end_bytes, self.found_bytes
-        )
+        external_seq = self.output_gate.received_up_to
+        behind, is_awaiting = self.outputs.compare(positions, external_seq, end_bytes, self.found_bytes)
         if not self.context.options.causal_logging:
             behind, is_awaiting = None, False
-        self.advance(
-            recovery_machine.LogEnded(tuple(sorted(positions.items())), None if is_awaiting else behind, is_awaiting)
-        )
+        ends, lost = tuple(sorted(positions.items())), None if is_awaiting else behind
+        self.advance(recovery_machine.LogEnded(ends, lost, is_awaiting))
 
     # ------------------------------------------------------------------ shadows
 
@@ -249,14 +245,18 @@ class HostedTask:
         skip = receiver.accept(batch, len(payload))
         if skip is not None:
             self.running.put(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
-            self.shadow_feeds.took(batch, skip, payload)
-        self.inputs.grant(receiver)
+            if self.shadow_feeds.is_hot:
+                self.shadow_feeds.took(batch, skip, payload)
+        if receiver.grant():
+            self.inputs.send_handshake(receiver)
 
     def grown(self, log: LogId) -> None:
         """Marks a log that is held here and has grown: it travels with what is sent next."""
         self.outputs.grown(log)
-        self.output_gate.grown(log)
-        self.shadow_feeds.grown(log)
+        if self.output_gate.keepers:
+            self.output_gate.grown(log)
+        if self.shadow_feeds.feeds:
+            self.shadow_feeds.grown(log)
 
     # ------------------------------------------------------------------ sending
 
@@ -294,7 +294,8 @@ class HostedTask:
         if self.shadow_feeds.is_hot:
             may_begin = emission.snapshot is not None and isinstance(self.state, recovery_machine.Live)
             self.shadow_feeds.on_emission(emission, self.inputs.received if may_begin else None)
-        self.output_gate.read_journal(emission.journal_read_bytes)
+        if self.output_gate.journal is not None:
+            self.output_gate.journal.read(emission.journal_read_bytes)
         self.running.on_emission(emission)
         self.update_output_budget()
 
@@ -303,8 +304,9 @@ class HostedTask:
         budget_bytes = self.outputs.budget_bytes
         if self.is_paused and not self.plan.inputs[self.task]:
             budget_bytes = 0
-        self.shell.set_output_budget(self.task, self.thread, budget_bytes, self.running.handled_bytes)
-        self.output_gate.set_out_of_budget(budget_bytes <= 0)
+        self.shell.set_output_budget(self.task, self.running.number, budget_bytes, self.running.handled_bytes)
+        if self.output_gate.journal is not None:
+            self.output_gate.journal.set_out_of_budget(budget_bytes <= 0)
 
     def pause_sources(self, is_paused: bool) -> None:
         """Takes over whether sources of this slot may read."""
@@ -336,8 +338,7 @@ class HostedTask:
 
     def on_snapshot_written(self, name: str, payload: bytes) -> None:
         """Sends a snapshot that is durable to the standbys, and acknowledges it."""
-        entry = self.pending.written(name)
-        if entry is not None:
+        if (entry := self.pending.written(name)) is not None:
             for slot in self.placement.standbys:
                 self.shell.send(slot, entry.update, payload)
         self.acknowledge_snapshots()
@@ -351,8 +352,7 @@ class HostedTask:
         """Truncates logs, replicas and in-flight logs up to a completed checkpoint."""
         for task, _, offset_bytes in completed.tasks:
             self.logs.truncate(log_of(task), offset_bytes)
-        snapshot = self.pending.complete(completed.checkpoint)
-        if snapshot is not None:
+        if (snapshot := self.pending.complete(completed.checkpoint)) is not None:
             self.outputs.truncate(snapshot.outputs)
             self.output_gate.on_completed(snapshot)
 

@@ -16,7 +16,18 @@ from clonos.core.wire.control_messages import Placement, View
 class HostedThread(CommandQueue):
     """Thread of its own, or that of the shadow from which the incarnation continues."""
 
-    __slots__ = ("asked", "fed_bytes", "handled_bytes", "number", "records_in", "shell", "task")
+    __slots__ = (
+        "asked",
+        "fed_bytes",
+        "first_record",
+        "handled_bytes",
+        "number",
+        "records_in",
+        "records_out",
+        "replayed",
+        "shell",
+        "task",
+    )
 
     def __init__(self, task: TaskId, number: ThreadId, shell: EffectCollector) -> None:
         super().__init__()
@@ -25,6 +36,8 @@ class HostedThread(CommandQueue):
         #: Invariant: fed_bytes <= end of the own log
         self.handled_bytes = 0  # of what the task has emitted, as credit counts
         self.records_in: int | None = None  # since the job's start; None before the first step
+        self.records_out = 0  # to other tasks, since the thread began
+        self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.asked: Triggered | None = None  # the highest barrier asked of a source
 
     def take_over(self, shadow: Shadow) -> None:
@@ -33,7 +46,7 @@ class HostedThread(CommandQueue):
         self.number = shadow.thread
         self.attach(shadow.handle)
         self.handled_bytes, self.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
-        self.records_in = shadow.records_in
+        self.records_in = self.first_record = shadow.records_in
 
     def start(
         self,
@@ -46,6 +59,7 @@ class HostedThread(CommandQueue):
         external_seq: int,
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
+        self.first_record = snapshot.records_in if snapshot else 0
         activation = Activation(
             placement.incarnation,
             snapshot,
@@ -81,6 +95,10 @@ class HostedThread(CommandQueue):
         if self.is_attached:
             self.put(message)
 
+    def on_log_end(self) -> None:
+        """Counts what the task has replayed: its log has ended."""
+        self.replayed = max(0, (self.records_in or self.first_record) - self.first_record)
+
     def validate(self, own_end_bytes: int) -> None:
         """Asserts what holds between two events."""
         assert self.fed_bytes <= own_end_bytes, (self.task, self.fed_bytes, own_end_bytes)
@@ -91,3 +109,6 @@ class HostedThread(CommandQueue):
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in
         self.handled_bytes += emission.cost_bytes
+        for output in emission.outputs:
+            if output.kind.is_data:
+                self.records_out += output.count

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
 from clonos.core.model.machine import Machine
@@ -34,7 +35,7 @@ from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
-from clonos.core.wire.admission import check_for_slot
+from clonos.core.wire.admission import check_for_slot, check_watermark
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Hold, Release, SlotStatus, Suspicion, Trigger, View
@@ -72,7 +73,10 @@ class Slot(StorageEvents, LocalEvents):
         """
         self.story.note(event)
         try:
-            MACHINE.step(self, event)
+            handler = HANDLERS.get(type(event))
+            if handler is None:
+                raise MACHINE.no_row(self, type(event), event)
+            handler(self, event)
         except Exception as bug:
             bug.add_note(str(self.story))
             raise
@@ -81,21 +85,19 @@ class Slot(StorageEvents, LocalEvents):
     # ------------------------------------------------------------------ messages
 
     def on_message(self, event: MessageReceived) -> None:
-        """Handles a message, or refuses it, if this sender may not send it or if it names what there is not."""
+        """Handles a message, or refuses it: MessageMalformed of a check, or because this sender may not send it."""
+        sender, message = event.sender, event.message
+        handlers = FROM_SLOTS if sender != COORDINATOR else FROM_COORDINATOR
         try:
-            self._on_message(event.sender, event.message, event.payload)
+            handler = handlers.get(type(message))
+            if handler is None:
+                raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
+            check_for_slot(self.plan, sender, message)
+            handler(self, sender, message, event.payload)
+            if self.status_is_due:
+                self.send_status()
         except MessageMalformed as error:
             self.shell.refuse(error)
-
-    def _on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
-        handlers = FROM_SLOTS if sender != COORDINATOR else FROM_COORDINATOR
-        handler = handlers.get(type(message))
-        if handler is None:
-            raise MessageMalformed(sender_name(sender), f"it may not send {type(message).__name__} to a slot")
-        check_for_slot(self.plan, sender, message)
-        handler(self, sender, message, payload)
-        if self.status_is_due:
-            self.send_status()
 
     def send_to_coordinator(self, message: Message) -> None:
         """Sends to the coordinator."""
@@ -108,10 +110,11 @@ class Slot(StorageEvents, LocalEvents):
 
     def thread(self, task: TaskId, number: ThreadId) -> HostedTask | Shadow | None:
         """Returns the hosted task, or the shadow, whose thread has this number."""
-        for life in (self.hosted.get(task), self.backups.shadows.get(task)):
-            if life is not None and life.thread == number:
-                return life
-        return None
+        hosted = self.hosted.get(task)
+        if hosted is not None and hosted.running.number == number:
+            return hosted
+        shadow = self.backups.shadows.get(task)
+        return shadow if shadow is not None and shadow.thread == number else None
 
     def mark_status(self) -> None:
         """Sends the status soon, because something has changed that others wait for."""
@@ -120,10 +123,11 @@ class Slot(StorageEvents, LocalEvents):
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
-        if not batch.is_well_formed(payload):
-            what = f"a batch of {batch.count} elements of kind {batch.kind.name} with checkpoint {batch.checkpoint}"
-            raise MessageMalformed(sender_name(sender), what)
-        hosted = self.hosted.get(channel.receiving_task)
+        if batch.kind is ElementKind.WATERMARK:
+            check_watermark(sender, payload)
+        receiver = channel.receiver
+        assert receiver is not None, channel
+        hosted = self.hosted.get(receiver)
         if hosted is not None:
             hosted.on_batch(batch, payload)
 
@@ -154,13 +158,10 @@ class Slot(StorageEvents, LocalEvents):
             return
         replicas: tuple[Delta, ...] | None = None
         if request.is_keeper:
-            keeper = self.backups.keepers.get(request.holder)
-            if keeper is not None:
+            if (keeper := self.backups.keepers.get(request.holder)) is not None:
                 replicas = keeper.reply(request.task, self.plan)
-        else:
-            holder = self.hosted.get(request.holder)
-            if holder is not None:
-                replicas = holder.logs_for(request.task)
+        elif (holder := self.hosted.get(request.holder)) is not None:
+            replicas = holder.logs_for(request.task)
         if replicas is not None:
             head = request.task, request.incarnation, request.view, request.holder, request.is_keeper
             self.shell.send(placement.slot, LogReply(*head, self.id, replicas))
@@ -231,7 +232,8 @@ class Slot(StorageEvents, LocalEvents):
                 hosted.check_handshakes()
         for speaker, message in self.early_messages.take():
             with suppress(MessageMalformed):  # its connection has done nothing wrong since
-                self._on_message(speaker, message, b"")
+                FROM_SLOTS[type(message)](self, speaker, message, b"")
+                self.send_status_if_due()
 
     def fence(self, view: View) -> dict[TaskId, Delta]:
         """Ends incarnations that the view does not have here; returns the journals that they leave."""
@@ -343,34 +345,33 @@ class Slot(StorageEvents, LocalEvents):
         self.backups.close()
 
 
-MACHINE: Machine[Slot, Event, None] = Machine(
-    "slot",
-    {
-        (Slot, event.MessageReceived): Slot.on_message,
-        (Slot, event.StepEmitted): Slot.on_emission,
-        (Slot, event.LogEndReached): Slot.on_log_end,
-        (Slot, event.ElementsNeeded): Slot.on_needs,
-        (Slot, event.ReplicationAwaited): Slot.on_await_replicated,
-        (Slot, event.StepAnnounced): Slot.on_announce_step,
-        (Slot, event.ThreadRaised): Slot.on_raised,
-        (Slot, event.PartFailed): Slot.on_failed,
-        (Slot, event.JournalWanted): Slot.on_open_journal,
-        (Slot, event.JournalMissed): Slot.on_journal_lost,
-        (Slot, event.ProducerDataRead): Slot.on_journal,
-        (Slot, event.ProducerFailed): Slot.on_producer_failed,
-        (Slot, event.SinkOpened): Slot.on_external_opened,
-        (Slot, event.SinkRefused): Slot.on_external_fenced,
-        (Slot, event.SinkConfirmed): Slot.on_external_confirmed,
-        (Slot, event.SnapshotWritten): Slot.on_snapshot_written,
-        (Slot, event.WholeStateWritten): Slot.on_whole_written,
-        (Slot, event.SnapshotsRead): Slot.on_objects_read,
-        (Slot, event.SegmentSpilled): Slot.on_spilled,
-        (Slot, event.SegmentLoaded): Slot.on_segment_loaded,
-        (Slot, event.PeerGone): Slot.on_peer_gone,
-        (Slot, event.PeerBack): Slot.on_peer_back,
-        (Slot, event.HeartbeatDue): Slot.on_heartbeat,
-    },
-)
+HANDLERS: dict[type, Callable[[Slot, Any], None]] = {
+    event.MessageReceived: Slot.on_message,
+    event.StepEmitted: Slot.on_emission,
+    event.LogEndReached: Slot.on_log_end,
+    event.ElementsNeeded: Slot.on_needs,
+    event.ReplicationAwaited: Slot.on_await_replicated,
+    event.StepAnnounced: Slot.on_announce_step,
+    event.ThreadRaised: Slot.on_raised,
+    event.PartFailed: Slot.on_failed,
+    event.JournalWanted: Slot.on_open_journal,
+    event.JournalMissed: Slot.on_journal_lost,
+    event.ProducerDataRead: Slot.on_journal,
+    event.ProducerFailed: Slot.on_producer_failed,
+    event.SinkOpened: Slot.on_external_opened,
+    event.SinkRefused: Slot.on_external_fenced,
+    event.SinkConfirmed: Slot.on_external_confirmed,
+    event.SnapshotWritten: Slot.on_snapshot_written,
+    event.WholeStateWritten: Slot.on_whole_written,
+    event.SnapshotsRead: Slot.on_objects_read,
+    event.SegmentSpilled: Slot.on_spilled,
+    event.SegmentLoaded: Slot.on_segment_loaded,
+    event.PeerGone: Slot.on_peer_gone,
+    event.PeerBack: Slot.on_peer_back,
+    event.HeartbeatDue: Slot.on_heartbeat,
+}
+
+MACHINE: Machine[Slot, Event, None] = Machine("slot", {(Slot, kind): handle for kind, handle in HANDLERS.items()})
 
 Handlers = dict[type, Callable[[Slot, SlotId, Any, Any], None]]
 

@@ -46,6 +46,10 @@ class StorageEvents(ABC):
         """Sends the status soon, because something has changed that others wait for."""
 
     @abstractmethod
+    def send_status(self) -> None:
+        """Reports what is installed here, so that the coordinator repeats only what is missing."""
+
+    @abstractmethod
     def send_status_if_due(self) -> None:
         """Sends the status at once if something has changed that others wait for."""
 
@@ -87,6 +91,7 @@ class StorageEvents(ABC):
         if event.error:
             self.failed_writes[event.name] = hosted.pending.unwritten[event.name]
         else:
+            self.send_status()  # so that the counters are those of the checkpoint, also of the job's last one
             hosted.on_snapshot_written(event.name, event.payload)
 
     def on_whole_written(self, event: WholeStateWritten) -> None:

@@ -15,6 +15,8 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
     logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
     counters = (
         *(((TaskCounter.RECORDS_IN, hosted.running.records_in),) if hosted.running.records_in is not None else ()),
+        (TaskCounter.RECORDS_OUT, hosted.running.records_out),
+        *(((TaskCounter.REPLAYED_RECORDS, hosted.running.replayed),) if hosted.running.replayed else ()),
         (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.own_log)),
         (TaskCounter.LOG_MEMORY_BYTES, hosted.logs.size_bytes),
         (TaskCounter.INFLIGHT_MEMORY_BYTES, sum([log.memory_bytes for log in logs])),

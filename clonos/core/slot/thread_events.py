@@ -75,6 +75,7 @@ class LocalEvents(ABC):
         """Lets a task go live, unless its log is shorter than what others have seen of it."""
         hosted = self.thread(event.task, event.thread)
         if isinstance(hosted, HostedTask):
+            hosted.running.on_log_end()
             hosted.end_log(event.positions)
             self.send_status_if_due()
 

@@ -95,10 +95,8 @@ class InputQueue:
                 return limit
         return total
 
-    def take_freed(self) -> tuple[ChannelId, int, int] | None:
-        """Returns (channel, next sequence number, bytes freed) if elements were processed since the last call."""
-        if not self.freed_bytes:
-            return None
+    def take_freed(self) -> tuple[ChannelId, int, int]:
+        """Returns (channel, next sequence number, bytes freed) since the last call."""
         freed_bytes, self.freed_bytes = self.freed_bytes, 0
         return self.channel, self.next_seq, freed_bytes
 
@@ -113,6 +111,10 @@ class InputQueue:
             self._drop(head)
             is_watermark = head.kind is ElementKind.WATERMARK
             return head.kind, decode_watermark(head.payload) if is_watermark else head.checkpoint
+        if head.left == count:
+            self.next_seq += count
+            self._drop(head)
+            return head.kind, head.take(count)
         parts = []
         missing = count
         while missing:

@@ -142,7 +142,7 @@ class TaskOutputs:
 
     __slots__ = ("_by_port", "_ports", "_positions", "are_columnar")
 
-    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, external_seq: int = 0) -> None:
+    def __init__(self, plan: Plan, task: TaskId, snapshot: Snapshot | None, external_seq: int) -> None:
         restored = dict(snapshot.outputs) if snapshot else {}
         by_edge: dict[int, list[Channel]] = {}
         for channel in plan.outputs[task]:

@@ -43,9 +43,9 @@ class StepSize:
         self._last = 0  # limit of the last step
         self.is_columnar = False  # whether the task receives or sends columns
 
-    def expect_columns(self, are_columns: bool) -> None:
-        """Notes that the task takes or gives columns, if it does."""
-        self.is_columnar = self.is_columnar or are_columns
+    def expect_columns(self) -> None:
+        """Notes that the task takes or gives columns."""
+        self.is_columnar = True
 
     def limit(self, budget_bytes: int, calls_room: int) -> int:
         """Returns how many elements the next step may take.

@@ -226,7 +226,7 @@ class Task:
             case ElementKind.ROWS:
                 self.chain.process_rows(queue.port, batch)
             case ElementKind.COLUMNS:
-                self.pace.expect_columns(True)
+                self.pace.expect_columns()
                 self.chain.process_columns(queue.port, batch)
             case ElementKind.BARRIER:
                 self._align(queue, batch)
@@ -238,13 +238,15 @@ class Task:
                 return
             case ElementKind.WATERMARK:
                 advance(self.chain, self.watermarks.take(queue.channel, batch))
+                self._cross_watermarks(queue, end_seq)
+                return
             case _:
                 assert_never(kind)
-        if kind is ElementKind.WATERMARK or queue.next_seq != end_seq:
-            self.records_in += (queue.next_seq - self.at.first_seq) * kind.is_data
-            self._cross_watermarks(queue, end_seq)
-        else:
+        if queue.next_seq == end_seq:
             self.finish_step(count, began_ns)
+        else:
+            self.records_in += queue.next_seq - self.at.first_seq
+            self._cross_watermarks(queue, end_seq)
 
     def _cross_watermarks(self, queue: InputQueue, end_seq: int) -> None:
         """Processes the rest of a step that spans watermarks, and emits it. It does not change the size of later steps,
@@ -263,15 +265,12 @@ class Task:
         self.at = InputRange(None, self.records_in, count) if count else None
 
     def finish_step(self, count: int, began_ns: int) -> None:
-        """Counts the elements of a step that the chain has processed, and emits it."""
+        """Ends a step over ``count`` elements and emits it, in replay with the complete steps behind it in the log."""
         self.pace.measure(count, began_ns)
         self.records_in += count
-        self.end_step(count)
-
-    def end_step(self, count: int) -> None:
-        """Ends a step over ``count`` elements and emits it, in replay with the complete steps behind it in the log."""
         self._held_count += count
-        self.pace.expect_columns(self.outputs.are_columnar)
+        if self.outputs.are_columnar:
+            self.pace.expect_columns()
         if not self.log.begins_with_whole_step or self._held_count >= self.options.step_records_max:
             self.pace.produced(self._held_count, self.emit())
 
@@ -385,8 +384,10 @@ class Task:
         """Emits the step, with the snapshot at a barrier. Returns the credit used on the channel that receives most."""
         self._held_count = 0
         outputs = self.outputs.drain()
-        cost = max((cost_bytes(output.count, len(output.payload)) for output in outputs), default=0)
-        consumed = tuple(freed for queue in self.inputs if (freed := queue.take_freed()) is not None)
+        cost = 0
+        for output in outputs:
+            cost = max(cost, cost_bytes(output.count, len(output.payload)))
+        consumed = tuple([queue.take_freed() for queue in self.inputs if queue.freed_bytes])
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)

@@ -1,28 +1,32 @@
 """Keys, by which streams are partitioned and under which state is stored.
 
 A key is identified by its encoded bytes, because 1, 1.0 and True are one key in a dict but different keys to a user.
-Allowed are str, bytes, int, bool, None, UUID, date and tuples of them. ``key -> bytes -> key group -> task`` is the
-same in every process for the whole life of the job; the number of key groups never changes, the number of tasks may.
+Allowed are str, bytes, int, bool, None, UUID, date, datetimes with a time zone, members of registered enums, and tuples
+of them. ``key -> bytes -> key group -> task`` is the same in every process for the whole life of the job; the number of
+key groups never changes, the number of tasks may.
 
-In memory a key represents itself where that is safe. Only keys that are or contain a bool are wrapped (``state_key``),
-because True and False equal 1 and 0.
+In memory a key represents itself where that is safe (``state_key``). A datetime is represented by the same instant in
+UTC, because two datetimes of one instant are one key in any zones. Keys that are or contain a bool or a member of an
+enum are wrapped: True equals 1, and a member may equal a str or an int.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from enum import Enum
 from itertools import chain, repeat
+from operator import attrgetter, is_
 from types import NoneType
 from typing import Any, Final
 from uuid import UUID
 
 from xxhash import xxh3_64_intdigest
 
-from clonos.core.model.errors import JobError
-from clonos.core.values import ValueBeyondLimit, ValueMalformed
-from clonos.core.values.value_limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
+from clonos.core.values.key_encoding import EncodedKey, check_depth, decode_key, encode_key, instant_of, unsupported
+from clonos.core.values.numpy_scalars import python_scalar
+from clonos.core.values.type_registry import Choice, by_type
+from clonos.core.values.value_limits import KEY_DEPTH_MAX
 
 SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
 """Types whose keys are equal exactly when their bytes are."""
@@ -31,52 +35,6 @@ SAFE_OR_TUPLE: Final = SAFE | {tuple}
 
 CACHED_KEYS_MAX: Final = 1 << 16
 """Maximum number of keys whose target a router remembers."""
-
-
-class KeyUnsupported(JobError):
-    """Error for a value of a type that cannot be a key."""
-
-    type_name: str
-    advice: str
-
-    def __str__(self) -> str:
-        return (
-            f"a key is or contains a {self.type_name}, which cannot be a key. {self.advice}"
-            " Keys are str, bytes, int, bool, None, UUID, date and tuples of them."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedKey:
-    """Key in encoded form, in place of a key that would equal a different one."""
-
-    encoded: bytes
-
-
-def encode_key(key: object) -> bytes:
-    """Returns the bytes of a key or of its ``state_key``.
-
-    Raises: KeyUnsupported, if the type cannot be a key; ValueBeyondLimit, if the key is too large or too deep.
-    """
-    if type(key) is EncodedKey:
-        return key.encoded
-    data = _encode(key, 0)
-    if len(data) > KEY_BYTES_MAX:
-        raise ValueBeyondLimit("bytes of a key", len(data), KEY_BYTES_MAX, "Use a digest of it as the key.")
-    return data
-
-
-def decode_key(data: bytes | memoryview) -> object:
-    """Returns the key that was encoded.
-
-    Raises: ValueMalformed, if the bytes are no encoded key.
-    """
-    if len(data) > KEY_BYTES_MAX:
-        raise ValueMalformed("key", f"{len(data)} bytes, and the limit is {KEY_BYTES_MAX}")
-    try:
-        return _decode(bytes(data), 0)
-    except (ValueError, OverflowError, IndexError) as error:
-        raise ValueMalformed("key", str(error) or type(error).__name__) from error
 
 
 def key_group(encoded: bytes, max_parallelism: int) -> int:
@@ -117,6 +75,8 @@ def state_keys(keys: list[Any]) -> list[Any]:
         return keys
     first = type(keys[0])
     if first in SAFE and [*map(type, keys)].count(first) == len(keys):  # faster than building the set of their types
+        return keys
+    if first is datetime and _are_in_utc(keys):
         return keys
     level = keys
     for _ in range(KEY_DEPTH_MAX + 1):
@@ -215,121 +175,38 @@ class Router:
 
 
 def _state_key(key: object) -> object:
-    return EncodedKey(encode_key(key)) if _holds_bool(key, 0) else key
+    key = _canonical(key, 0)
+    return EncodedKey(encode_key(key)) if _is_ambiguous(key) else key
 
 
-def _holds_bool(key: object, depth: int) -> bool:
-    """Returns whether the key is or contains a bool.
+def _are_in_utc(keys: list[Any]) -> bool:
+    """Returns whether all keys are datetimes in UTC, and so represent themselves."""
+    if [*map(type, keys)].count(datetime) != len(keys):
+        return False
+    return all(map(is_, map(attrgetter("tzinfo"), keys), repeat(UTC))) and not any(map(attrgetter("fold"), keys))
+
+
+def _canonical(key: Any, depth: int) -> Any:
+    """Returns the key with each datetime in UTC and each numpy scalar as a Python one.
 
     Raises: KeyUnsupported, if the type cannot be a key; ValueBeyondLimit, if the key is too deep.
     """
-    if type(key) is tuple:
-        _check_depth(depth)
-        return any(_holds_bool(cell, depth + 1) for cell in key)
-    if type(key) not in SAFE and type(key) is not bool:
-        raise _unsupported(key)
-    return type(key) is bool
-
-
-def _check_depth(depth: int) -> None:
-    if depth >= KEY_DEPTH_MAX:
-        raise ValueBeyondLimit("nested tuples in a key", depth + 1, KEY_DEPTH_MAX, "Use a flat tuple.")
-
-
-def _unsupported(key: object) -> KeyUnsupported:
     cls = type(key)
-    if issubclass(cls, float):
-        advice = (
-            "Floats that should be equal often differ in their last bit:"
-            " use round(x), int(x * 100), or x.hex() where exact equality is meant."
-        )
-    elif cls in (list, set, frozenset, dict, bytearray):
-        advice = "Use a tuple, with the items of a set or dict sorted."
-    else:
-        parent = next((parent for parent in (str, bytes, int, tuple, UUID) if issubclass(cls, parent)), None)
-        advice = (
-            f"A subclass of {parent.__name__} cannot be one either: convert it with {parent.__name__}(...)."
-            if parent is not None
-            else "Use an identifying value instead: an id, a name, .isoformat() of a time, a tuple of its fields."
-        )
-    return KeyUnsupported(cls.__qualname__, advice)
+    if cls in SAFE or cls is bool or isinstance(by_type.get(cls), Choice):
+        return key
+    if cls is tuple:
+        check_depth(depth)
+        return tuple([_canonical(cell, depth + 1) for cell in key])
+    if cls is datetime:
+        return instant_of(key)
+    scalar = python_scalar(key)
+    if type(scalar) not in SAFE and type(scalar) is not bool:
+        raise unsupported(key)
+    return scalar
 
 
-def _encode(key: object, depth: int) -> bytes:
-    encoder = _ENCODERS.get(type(key))
-    if encoder is not None:
-        return encoder(key)
-    if type(key) is not tuple:
-        raise _unsupported(key)
-    _check_depth(depth)
-    parts = [b"t"]
-    for cell in key:
-        encoder = _ENCODERS.get(type(cell))
-        data = encoder(cell) if encoder is not None else _encode(cell, depth + 1)
-        parts.append(_length(len(data)))
-        parts.append(data)
-    return b"".join(parts)
-
-
-def _length(size: int) -> bytes:
-    """Encodes the length of a tuple's part: one byte, or 255 and four bytes."""
-    return _SHORT[size] if size < 255 else b"\xff" + min(size, _LONGEST).to_bytes(4, "big")
-
-
-_SHORT: Final = [bytes((size,)) for size in range(255)]
-_LONGEST: Final = (1 << 32) - 1
-"""Largest length that fits, far above the limit of a key, which is checked once the key is complete."""
-
-
-_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
-    str: lambda key: b"s" + key.encode("utf-8", "surrogatepass"),
-    bytes: lambda key: b"b" + key,
-    int: lambda key: b"i" + key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True),
-    bool: lambda key: b"T" if key else b"F",
-    NoneType: lambda key: b"N",
-    UUID: lambda key: b"u" + key.bytes,
-    date: lambda key: b"d" + key.toordinal().to_bytes(3, "big"),
-}
-
-
-def _decode(data: bytes, depth: int) -> object:
-    tag, body = data[:1], data[1:]
-    if tag == b"t":
-        return _decode_tuple(body, depth)
-    decoder = _DECODERS.get(tag)
-    if decoder is None:
-        raise ValueError(f"it begins with {tag!r}, as no key does")
-    key = decoder(body)
-    if _encode(key, depth) != data:
-        raise ValueError("it is not the canonical encoding of its key")
-    return key
-
-
-def _decode_tuple(body: bytes, depth: int) -> tuple[object, ...]:
-    if depth >= KEY_DEPTH_MAX:
-        raise ValueError(f"more than {KEY_DEPTH_MAX} nested tuples")
-    cells = []
-    at = 0
-    while at < len(body):
-        size, at = body[at], at + 1
-        if size == 255:
-            size, at = int.from_bytes(body[at : at + 4], "big"), at + 4
-            if size < 255:
-                raise ValueError("it is not the canonical encoding of its key")
-        if at + size > len(body):
-            raise ValueError("a tuple ends early")
-        cells.append(_decode(body[at : at + size], depth + 1))
-        at += size
-    return tuple(cells)
-
-
-_DECODERS: Final[dict[bytes, Callable[[bytes], object]]] = {
-    b"s": lambda body: body.decode("utf-8", "surrogatepass"),
-    b"b": lambda body: body,
-    b"i": lambda body: int.from_bytes(body, "big", signed=True),
-    b"T": lambda body: True,
-    b"F": lambda body: False,
-    b"N": lambda body: None,
-    b"u": lambda body: UUID(int=int.from_bytes(body, "big")),
-    b"d": lambda body: date.fromordinal(int.from_bytes(body, "big")),
-}
+def _is_ambiguous(key: object) -> bool:
+    """Returns whether a canonical key is or contains a bool or a member of an enum."""
+    if type(key) is tuple:
+        return any(map(_is_ambiguous, key))
+    return type(key) is bool or isinstance(key, Enum)

@@ -111,7 +111,7 @@ def column_of(rows: list[Any], *, rows_max: int = value_limits.BATCH_ROWS_MAX) -
         is_sole = len(rows) == 1 and type(rows[0]) in CONTAINERS
         return _exact(rows, 0) if is_sole else _column(rows, 0)
     except Refused as refused:
-        raise unsupported("rows", rows, refused) from refused
+        raise unsupported("rows", rows, refused) from None
 
 
 def rows_of(column: Column) -> list[Any]:

@@ -21,6 +21,7 @@ from uuid import UUID, SafeUUID
 import msgspec
 
 from clonos.core.values import type_registry, value_limits
+from clonos.core.values.numpy_scalars import python_scalar
 from clonos.core.values.value_advice import advice
 from clonos.core.values.value_errors import ValueBeyondLimit
 
@@ -88,6 +89,8 @@ def lower(value: object, plain: Plain, depth: int) -> object:
         return _lower_record(value, entry, plain, depth)
     if isinstance(entry, type_registry.Choice):
         return _lower_choice(value, entry, plain, depth)
+    if (scalar := python_scalar(value)) is not value:
+        return lower(scalar, plain, depth)
     raise Refused(type_registry.class_name(cls), advice(cls))
 
 

@@ -19,7 +19,7 @@ def encode_value(value: object, *, bytes_max: int = value_limits.VALUE_BYTES_MAX
     try:
         data = pack(lower, value, 0)
     except Refused as refused:
-        raise unsupported("value", value, refused) from refused
+        raise unsupported("value", value, refused) from None
     if len(data) > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded value", len(data), bytes_max)
     return data

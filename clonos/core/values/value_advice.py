@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import types
 import uuid
 
 from clonos.core.values import type_registry
@@ -20,8 +21,16 @@ BY_MODULE = {
 }
 
 
+NOT_RUN_YET: dict[type, str] = {
+    types.GeneratorType: "Use flat_map, which gives every item that the function yields, or return a list.",
+    types.CoroutineType: "Write the function with def: steps await nothing. map_async makes several calls at once.",
+}
+
+
 def advice(cls: type) -> str:
     """Returns one or two sentences on how to make a value of this type encodable."""
+    if cls in NOT_RUN_YET:
+        return NOT_RUN_YET[cls]
     library = cls.__module__.partition(".")[0]
     if library in BY_MODULE:
         return BY_MODULE[library]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from clonos.core.model.errors import JobError, PeerError
+
+ROW: Final = re.compile(r"^rows\[\d+\]")
+"""Beginning of the path to a part of a batch. Messages leave the row's number out, because they show the record."""
 
 
 class ValueUnsupported(JobError):
     """Error for a value of a type that can neither travel between tasks nor be kept in state.
 
-    ``path`` leads from the whole value to the unsupported part: ``value[3].name``.
+    ``path`` leads from the whole value to the unsupported part: ``value[3].name``, or ``rows[7].name`` in a batch.
     """
 
     type_name: str
@@ -16,9 +22,8 @@ class ValueUnsupported(JobError):
     advice: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.path} is a {self.type_name}, which cannot travel between tasks or be kept in state. {self.advice}"
-        )
+        path = ROW.sub("record", self.path, count=1)
+        return f"{path} is a {self.type_name}, which cannot travel between tasks or be kept in state. {self.advice}"
 
 
 class ValueBeyondLimit(JobError):

@@ -12,6 +12,7 @@ from typing import Any, Final
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, LogId, SlotId, TaskId, journal_of, log_name, log_of
 from clonos.core.model.plan import Channel, Plan
+from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
@@ -37,8 +38,21 @@ def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
     Raises: MessageMalformed, if it names something that this job does not have.
     """
     check = _FOR_SLOTS.get(type(message))
-    if check is not None:
-        _run(check, plan, sender, message)
+    if check is None:
+        return
+    try:
+        check(plan, message)
+    except _Wrong as wrong:
+        raise _malformed(sender, message, wrong) from None
+
+
+def check_watermark(sender: SlotId, payload: bytes | memoryview) -> None:
+    """Checks the payload of a batch of a watermark.
+
+    Raises: MessageMalformed, if it is none.
+    """
+    if not is_watermark(payload):
+        raise MessageMalformed(sender_name(sender), f"a watermark of {len(payload)} bytes, {bytes(payload[:16]).hex()}")
 
 
 def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
@@ -49,7 +63,10 @@ def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:
     check = _FOR_COORDINATORS.get(type(message))
     if check is None or sender <= COORDINATOR:
         raise MessageMalformed(sender_name(sender), f"{type(message).__name__} is not for a coordinator")
-    _run(check, plan, sender, message)
+    try:
+        check(plan, message)
+    except _Wrong as wrong:
+        raise _malformed(sender, message, wrong) from None
     if isinstance(message, _NAMES_ITS_SENDER) and message.slot != sender:
         raise MessageMalformed(sender_name(sender), f"{type(message).__name__} in the name of slot {message.slot}")
 
@@ -58,11 +75,8 @@ class _Wrong(Exception):
     """Violation that a check found."""
 
 
-def _run(check: Callable[[Plan, Any], None], plan: Plan, sender: SlotId, message: Message) -> None:
-    try:
-        check(plan, message)
-    except _Wrong as wrong:
-        raise MessageMalformed(sender_name(sender), f"{type(message).__name__} names {wrong}") from None
+def _malformed(sender: SlotId, message: Message, wrong: _Wrong) -> MessageMalformed:
+    return MessageMalformed(sender_name(sender), f"{type(message).__name__} names {wrong}")
 
 
 def _channel(plan: Plan, number: int) -> Channel:
@@ -109,21 +123,30 @@ def _deltas(
 
 def _elements(first_seq: int, count: int) -> None:
     if first_seq + count > COUNT_MAX:
-        raise _Wrong(f"an element above number {COUNT_MAX}, the limit")
+        raise _Wrong(_ABOVE_LIMIT)
+
+
+_ABOVE_LIMIT: Final = f"an element above number {COUNT_MAX}, the limit"
 
 
 # ------------------------------------------------------------------ for slots
 
 
 def _batch(plan: Plan, batch: Batch) -> None:
-    _elements(batch.first_seq, batch.count)
-    _position(plan, batch)
+    kind, count, checkpoint = batch.kind, batch.count, batch.checkpoint
+    if batch.first_seq + count > COUNT_MAX:
+        raise _Wrong(_ABOVE_LIMIT)
+    if count < 1 or (count > 1 and kind.is_control) or not (checkpoint > 0 if kind.has_checkpoint else not checkpoint):
+        raise _Wrong(f"{count} elements of kind {kind.name} with checkpoint {checkpoint}")
+    receiver = _channel(plan, batch.channel).receiver
+    if batch.deltas:
+        _deltas(plan, batch.deltas, receiver=receiver)
 
 
-def _position(plan: Plan, message: Position | Batch) -> None:
-    receiver = _channel(plan, message.channel).receiver
-    if message.deltas:
-        _deltas(plan, message.deltas, receiver=receiver)
+def _position(plan: Plan, position: Position) -> None:
+    receiver = _channel(plan, position.channel).receiver
+    if position.deltas:
+        _deltas(plan, position.deltas, receiver=receiver)
 
 
 def _check_view(view: int) -> None:

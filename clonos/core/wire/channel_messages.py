@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import msgspec
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ViewNumber
-from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.log_delta import Count
 from clonos.core.wire.log_delta import Delta as Delta
 from clonos.core.wire.log_delta import Length as Length
@@ -33,22 +30,6 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     count: Count
     checkpoint: CheckpointId
     deltas: tuple[Delta, ...]
-
-    def is_well_formed(self, payload: bytes | memoryview) -> bool:
-        """Returns whether ``count`` is possible for ``kind``, ``checkpoint`` is set for barriers only, and the payload
-        of a watermark is one.
-        """
-        match self.kind:
-            case ElementKind.ROWS | ElementKind.COLUMNS:
-                return self.count > 0 and not self.checkpoint
-            case ElementKind.BARRIER:
-                return self.count == 1 and self.checkpoint > 0
-            case ElementKind.END:
-                return self.count == 1 and not self.checkpoint
-            case ElementKind.WATERMARK:
-                return self.count == 1 and not self.checkpoint and is_watermark(payload)
-            case _:
-                assert_never(self.kind)
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
@@ -91,13 +93,25 @@ class Warned(msgspec.Struct, frozen=True, array_like=True, tag="warned"):
     fields: tuple[tuple[Name, Text], ...]
 
 
+PRINTED: Final = "print"
+"""Name in place of a logger's for a line that user code printed."""
+
+
+ONCE_PER_STEP: Final = "clonos.job.step."
+"""Beginning of the name of a logger, before the name of a step, whose first line of all its tasks is logged."""
+
+
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
-    """Slot to the coordinator's process: a line that the runtime or user code logged. Sent once, so it may be lost."""
+    """Slot to the coordinator's process: a line that the runtime or user code logged or printed.
+
+    Sent once, so it may be lost.
+    """
 
     slot: SlotId
     level: Count  # as in the standard library's logging
     logger: Name
     text: Text
+    task: Name = ""  # whose code wrote the line, if any
 
 
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):

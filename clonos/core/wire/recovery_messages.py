@@ -111,7 +111,7 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     """Slot to coordinator: user code raised in a task. Repeated until a view ends the incarnation.
 
     ``at`` is the input of the failed step, a single element if the record is known. It is None for timers, for the end
-    of the stream and for everything else that is no step.
+    of the stream and for everything else that is no step. ``frames`` are the frames of user code in ``traceback``.
     """
 
     task: TaskId
@@ -123,6 +123,7 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="task_failed"
     traceback: Text
     blame: Blame
     recourse: Recourse
+    frames: Text = ""
 
 
 class AnnounceStep(msgspec.Struct, frozen=True, array_like=True, tag="announce_step"):

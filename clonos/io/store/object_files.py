@@ -142,6 +142,12 @@ class LocalFiles:
             found += [(relative / name).as_posix() for name in names if not name.startswith(".")]
         return sorted(found)
 
+    def remove_empty_folders(self) -> None:
+        """Removes the root and the folders below it that are empty."""
+        for path, _, _ in os.walk(self.root, topdown=False):
+            with suppress(OSError):
+                os.rmdir(path)
+
 
 def _write_part(path: Path, parts: Iterable[bytes]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)

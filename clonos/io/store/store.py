@@ -18,7 +18,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.store.cloud_files import CloudFiles
 from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, unseal_pieces
 from clonos.io.store.hadoop_files import HadoopFiles
-from clonos.io.store.metadata_chain import CHAIN_FORMAT, AppendOutcome, ChainEntry, EntryKind, StoreChain
+from clonos.io.store.metadata_chain import CHAIN_FORMAT, FOLDER, AppendOutcome, ChainEntry, EntryKind, StoreChain
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.system.entropy import random_bytes, random_hash_seed
 
@@ -34,6 +34,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     """Identity of a job, created at its first start. ``splits``: the splits of its sources at that time.
 
     ``hash_seed``: PYTHONHASHSEED of its slots, which is secret; "0" in the records of older jobs, before it was drawn.
+    ``file`` and ``plan``: the file that describes the job and the fingerprint of its plan; empty in older records.
     """
 
     format: int
@@ -41,18 +42,36 @@ class JobRecord(msgspec.Struct, frozen=True):
     job_id: str
     splits: dict[str, tuple[bytes, ...]] = {}
     hash_seed: HashSeed = "0"
+    file: str = ""
+    plan: str = ""
 
 
 class StoreInUse(JobError):
-    """A fresh start would use a store that holds another job."""
+    """A fresh start would use the store of an unfinished job. ``checkpoint``: its last one, or 0."""
 
     url: str
     job_id: str
+    checkpoint: int = 0
+
+    def __str__(self) -> str:
+        progress = f"stopped after checkpoint {self.checkpoint}" if self.checkpoint else "stopped before a checkpoint"
+        return (
+            f"the checkpoint store {self.url} holds the state of job {self.job_id}, which is unfinished: it {progress}."
+            " Resume it with --resume, discard it with --overwrite, or set another store."
+        )
+
+
+class StoreOfAnotherJob(JobError):
+    """The store holds another job. ``stored`` and ``own``: names of both jobs, with their files where those differ."""
+
+    url: str
+    stored: str
+    own: str
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint store {self.url} holds the state of job {self.job_id}."
-            " Resume it with --resume, discard it with --overwrite, or set another store."
+            f"the checkpoint store {self.url} holds another job: {self.stored}, but this is {self.own}."
+            " Give this job another name, or set another store; --overwrite discards the state of the other job."
         )
 
 
@@ -131,6 +150,8 @@ class CheckpointStore:
         overwrite: bool = False,
         splits: Mapping[str, tuple[bytes, ...]] | None = None,
         hash_seed: str = "",
+        file: str = "",
+        plan: str = "",
     ) -> JobRecord:
         """Finds the job (``resume``), or creates it in a store that is empty or may be overwritten; then begins a term.
 
@@ -143,15 +164,16 @@ class CheckpointStore:
             record = self.find_job()
             self.acquire_term()
             return record
-        found = self._read_record()
+        found = self.read_job()
         if found is not None and not overwrite:
             raise StoreInUse(self.url, found.job_id)
         job_id = f"{name}-{random_bytes(8).hex()}"
-        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), hash_seed or random_hash_seed())
+        seed = hash_seed or random_hash_seed()
+        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan)
         if found is None:
             made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
             # An existing record may be our own, if a library has retried the call after a lost reply.
-            if not made and (other := self._read_record()) != record:
+            if not made and (other := self.read_job()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
             self._open_chain(record)
             self.acquire_term()
@@ -170,13 +192,25 @@ class CheckpointStore:
 
         Raises: NothingToResume when the store holds no job.
         """
-        found = self._read_record()
+        found = self.read_job()
         if found is None:
             raise NothingToResume(self.url, "job")
         self._open_chain(found)
         return found
 
-    def _read_record(self) -> JobRecord | None:
+    def discard_job(self, record: JobRecord) -> None:
+        """Removes a job that has just been created, with everything of it, if the store still holds this job."""
+        if self.read_job() != record:
+            return
+        for folder in (OBJECTS, FOLDER):
+            for name in self.files.list(folder):
+                self.files.delete(name)
+        self.files.delete(JOB_NAME)
+        if isinstance(self.files, LocalFiles):
+            self.files.remove_empty_folders()
+
+    def read_job(self) -> JobRecord | None:
+        """Returns the record of the job in the store; None when the store is empty. Raises: ObjectCorrupt."""
         try:
             content = unseal(self.files.read(JOB_NAME), JOB_NAME)
         except ObjectMissing:

@@ -13,7 +13,9 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.values import Column, column_of, decode_rows, rows_of
-from clonos.core.values.keys import EncodedKey, key_of, state_keys
+from clonos.core.values.key_encoding import EncodedKey
+from clonos.core.values.keys import key_of, state_keys
+from clonos.core.values.numpy_scalars import keeping_types
 from clonos.core.wire.decoding import DECODE_ERRORS
 
 CHANGES_FORMAT: Final = 2
@@ -138,7 +140,8 @@ def encode_sections(name: str, entries: Entries, wanted: Iterable[Any] | None = 
     while keys := list(islice(rest, count)):
         values = [entries[key] for key in keys] if rest_values is None else list(islice(rest_values, count))
         try:
-            section = Section(name, _NOTHING, column_of(_user_keys(keys)), column_of(values))
+            with keeping_types():
+                section = Section(name, _NOTHING, column_of(_user_keys(keys)), column_of(values))
         except JobError as problem:
             raise StateUnsupported(name, str(problem)) from problem
         yield section

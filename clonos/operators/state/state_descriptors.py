@@ -79,7 +79,7 @@ class State:
 
     def __init__(self, name: str) -> None:
         if not name or "/" in name:
-            raise BadStateName(name)
+            raise InvalidStateName(name)
         self.name = name
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
@@ -109,7 +109,7 @@ class ValueState(State, Generic[T]):
         ``default`` is the value of a key that has none; each key gets a copy of a mutable default.
 
         Raises:
-            BadStateName: the name is empty or contains "/".
+            InvalidStateName: the name is empty or contains "/".
         """
         super().__init__(name)
         self.default = default
@@ -173,7 +173,7 @@ class _ContainerCell:
         return container
 
 
-class BadStateName(JobError):
+class InvalidStateName(JobError):
     """The name of a descriptor cannot be used."""
 
     name: str

@@ -32,7 +32,7 @@ class Timers:
         if entry not in self._registered:
             self._registered[entry] = self._next_number
             self._table.set(entry, None)
-            heappush(self._heap, (instant_ns, self._next_number, key))
+            heappush(self._heap, (instant_ns, self._next_number, _timer_of(entry)[1]))  # the key as a restore has it
             self._next_number += 1
 
     def delete(self, instant_ns: int, key: Any) -> None:

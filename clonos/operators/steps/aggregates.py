@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from clonos.core.values.keys import state_keys
 from clonos.operators.state.keyed_state import Table
@@ -17,6 +17,9 @@ from clonos.operators.user_errors import Guard
 
 class Aggregate:
     """Base of all aggregates. Rows are (key, value)."""
+
+    ignores_order: ClassVar[bool] = False
+    """True if the result is the same in whatever order values arrive."""
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         """Adds a batch."""
@@ -43,6 +46,8 @@ class Aggregate:
 class CountAggregate(Aggregate):
     """Number of records."""
 
+    ignores_order = True
+
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         self.add_keys(table, [key for key, _ in rows], guard)
 
@@ -57,6 +62,8 @@ class CountAggregate(Aggregate):
 
 class Sum(Aggregate):
     """Sum of the values, or of a function or a field of each."""
+
+    ignores_order = True
 
     def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
         self._of = of

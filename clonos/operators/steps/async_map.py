@@ -14,6 +14,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
+from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import RAISED
@@ -70,7 +71,8 @@ class AsyncMap(Operator):
     def rows(self, rows: list[Any]) -> None:
         for record in rows:
             try:
-                request = encode_value(record)
+                with keeping_types():  # the record is state until its call is complete
+                    request = encode_value(record)
             except JobError as problem:
                 self.guard.caught(problem, record)
                 continue

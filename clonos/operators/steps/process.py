@@ -17,7 +17,9 @@ from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
-from clonos.operators.timestamps import from_instant, to_instant
+from clonos.operators.steps.past_timers import PastTimers
+from clonos.operators.steps.results import emit_yielded, returns_nothing
+from clonos.operators.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.user_errors import RAISED
 
 K = TypeVar("K")
@@ -33,18 +35,19 @@ class Context(Generic[K, U]):
     """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
 
     ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
-    next step; it must not be changed afterwards, so emit a copy of mutable state.
+    next step; it must not be changed afterwards, so emit a copy of mutable state. A method may also yield its results.
     """
 
-    __slots__ = ("key", "emit", "_step", "_state", "_timers", "_cells")
+    __slots__ = ("key", "emit", "_step", "_state", "_timers", "_past_timers", "_cells")
 
     key: K
     emit: Callable[[U], None]
 
-    def __init__(self, step: str, state: StateBackend, timers: Timers) -> None:
+    def __init__(self, step: str, state: StateBackend, timers: Timers, past_timers: PastTimers) -> None:
         self._step = step
         self._state = state
         self._timers = timers
+        self._past_timers = past_timers
         self._cells: dict[str, tuple[State, Cell]] = {}
 
     @overload
@@ -69,23 +72,26 @@ class Context(Generic[K, U]):
             found = self._cell(descriptor)
         return found[1].current()
 
-    def set_timer(self, instant: datetime | float) -> None:
+    def set_timer(self, timestamp: datetime | float) -> None:
         """Sets a timer for the current key: ``on_timer`` is called at that time, or at once if it has passed.
 
-        ``instant`` is an aware datetime, or seconds since the Unix epoch. Setting the same timer twice has no effect.
+        ``timestamp`` is an aware datetime, or seconds since the Unix epoch, such as ``clock.time() + 5``. Setting the
+        same timer twice has no effect. The first timer that ``process`` sets in the past is logged as a warning.
 
         Raises:
-            BadInstant: ``instant`` is neither.
+            InvalidTimestamp: ``timestamp`` is neither; a number below 1,000,000,000 is a length of time.
         """
-        self._timers.set(to_instant(instant), self.key)
+        timestamp_ns = to_timestamp_ns(timestamp)
+        self._past_timers.check(timestamp_ns)
+        self._timers.set(timestamp_ns, self.key)
 
-    def delete_timer(self, instant: datetime | float) -> None:
+    def delete_timer(self, timestamp: datetime | float) -> None:
         """Deletes the timer of the current key for this time, if it is set.
 
         Raises:
-            BadInstant: ``instant`` is neither an aware datetime nor seconds since the Unix epoch.
+            InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
-        self._timers.delete(to_instant(instant), self.key)
+        self._timers.delete(to_timestamp_ns(timestamp), self.key)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
         if descriptor.name == TIMERS_NAME or (
@@ -112,7 +118,9 @@ class Process(Operator):
 
     def open(self, scope: Scope) -> None:
         self._timers = Timers(f"{self._step}/{TIMERS_NAME}", scope.state)
-        self._context: Context[Any, Any] = Context(self._step, scope.state, self._timers)
+        self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
+        self._context: Context[Any, Any] = Context(self._step, scope.state, self._timers, self._past_timers)
+        self._returns_nothing = returns_nothing(self._function.process)
         self._is_open = True
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
@@ -121,24 +129,31 @@ class Process(Operator):
     def rows(self, rows: list[Any]) -> None:
         results: list[Any] = []
         self._context.emit = results.append
-        if self._is_keyed:
-            self.guard.run(lambda records: self._consume(records, results), rows, pairs=rows)
-        else:
-            pairs = [(None, row) for row in rows]
-            self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
+        pairs = self._pairs = rows if self._is_keyed else [(None, row) for row in rows]
+        self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
         if results:
             self.out.rows(results)
 
+    def _current_record(self) -> Any:
+        records: Any = self._records
+        return self._pairs[len(self._pairs) - records.__length_hint__() - 1][1]
+
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        self._records = records
         context, process = self._context, self._function.process
         if not self.guard.routes:
+            if self._returns_nothing:
+                for context.key, value in records:
+                    process(value, context)
             for context.key, value in records:
-                process(value, context)
+                if (returned := process(value, context)) is not None:
+                    emit_yielded("process", returned, context.emit)
             return
         for context.key, value in records:
             emitted = len(results)
             try:
-                process(value, context)
+                if (returned := process(value, context)) is not None:
+                    emit_yielded("process", returned, context.emit)
             except RAISED:
                 del results[emitted:]
                 raise
@@ -152,16 +167,20 @@ class Process(Operator):
     def fire(self, due: Sequence[DueTimer]) -> None:
         results: list[Any] = []
         self._context.emit = results.append
+        self._past_timers.is_firing = True
         for timer in due:
             if not self._timers.take(timer):
                 continue
-            instant_ns, _, self._context.key = timer.token
+            timestamp_ns, _, self._context.key = timer.token
             emitted = len(results)
             try:
-                self._function.on_timer(from_instant(instant_ns), self._context)
+                returned = self._function.on_timer(from_timestamp_ns(timestamp_ns), self._context)
+                if returned is not None:
+                    emit_yielded("on_timer", returned, self._context.emit)
             except RAISED as error:  # user code may raise anything
                 del results[emitted:]
                 self.guard.caught(error, None)
+        self._past_timers.is_firing = False
         if results:
             self.out.rows(results)
 

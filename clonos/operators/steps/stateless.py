@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from clonos.core.model.errors import JobError
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator
+from clonos.operators.steps.frames import as_batch, as_wanted
+from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, refusal
 from clonos.operators.user_errors import RAISED
 
 
@@ -19,9 +20,18 @@ class Map(Operator):
         self._function = function
 
     def rows(self, rows: list[Any]) -> None:
-        results, _ = self.guard.each(self._function, rows)
-        if results:
-            self.out.rows(results)
+        results, failed = self.guard.each(self._function, rows)
+        if not results:
+            return
+        if type(results[0]) in NEVER_RESULTS:
+            self._refuse(results, rows, failed)
+        self.out.rows(results)
+
+    def _refuse(self, results: list[Any], rows: list[Any], failed: list[int]) -> None:
+        for result in results[1:]:
+            close_call(result)
+        index = next(index for index in range(len(rows)) if index not in failed)
+        self.guard.caught(refusal("map", results[0]), rows[index], index)
 
 
 class Consuming(Operator, ABC):
@@ -46,8 +56,12 @@ class Filter(Consuming):
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         predicate = self._predicate
+        for record in records:
+            if checked("filter", predicate(record)):
+                results.append(record)
+            break
         if not self.guard.routes:
-            results[:] = [record for record in records if predicate(record)]
+            results += [record for record in records if predicate(record)]
             return
         for record in records:
             if predicate(record):
@@ -62,6 +76,9 @@ class FlatMap(Consuming):
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend
+        for record in records:
+            results += list(checked_items(function(record)))
+            break
         if not self.guard.routes:
             for record in records:
                 extend(function(record))
@@ -75,23 +92,13 @@ class FlatMap(Consuming):
                 raise
 
 
-class NoRecordBatch(JobError):
-    """A function of ``map_batches`` returned something other than a batch."""
-
-    type_name: str
-
-    def __str__(self) -> str:
-        return (
-            f"a function of map_batches returned a {self.type_name}, not a pyarrow.RecordBatch."
-            " Return one batch per batch, an empty one (batch.slice(0, 0)) if no record is left."
-        )
-
-
 class MapBatches(Operator):
     """One batch per batch. If the function raises, the whole batch fails or is routed."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[[Any], Any], wanted: str) -> None:
+        """Creates the operator; ``wanted`` is the frame that the function gets (``frame_wanted``)."""
         self._function = function
+        self._wanted = wanted
 
     def rows(self, rows: list[Any]) -> None:
         raise AssertionError("rows reached map_batches: the compiler should have refused the job")
@@ -103,9 +110,4 @@ class MapBatches(Operator):
                 self.out.columns(result)
 
     def _one(self, batch: RecordBatch) -> Any:
-        import pyarrow  # loaded only if there are columns
-
-        result = self._function(batch)
-        if not isinstance(result, pyarrow.RecordBatch):
-            raise NoRecordBatch(type(result).__qualname__)
-        return result
+        return as_batch(self._function(as_wanted(batch, self._wanted)))

@@ -18,7 +18,7 @@ from clonos.core.values.keys import key_of
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.steps.aggregates import Aggregate
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -77,7 +77,7 @@ class Window(Operator):
             entries = self._open_windows.pop(start_ns).contents()
             self._state.drop(self._name(start_ns))
             keys, values = self._aggregate.results(list(map(key_of, entries)), list(entries.values()), self.guard)
-            start, end = from_instant(start_ns), from_instant(start_ns + self._size_ns)
+            start, end = from_timestamp_ns(start_ns), from_timestamp_ns(start_ns + self._size_ns)
             results = list(map(WindowResult, keys, repeat(start), repeat(end), values))
             if results:
                 self.out.rows(results)

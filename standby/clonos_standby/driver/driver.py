@@ -47,7 +47,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
-from clonos.core.wire.control_messages import Logged, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
 from clonos.io.net.binding import Binding
@@ -65,6 +65,7 @@ from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.background_io import BackgroundIo
+from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SlotLaunchSpec
 from clonos_standby.slot.host import SWITCH_INTERVAL_S, run_slot
@@ -75,6 +76,9 @@ logger = logging.getLogger("clonos.coordinator")
 LINES_OF_SLOT_MAX = 1_000
 """Lines of one slot in the driver's log in ten seconds. A slot limits itself too, so only a faulty slot reaches
 this."""
+
+PRINTED_OF_TASK_MAX = 10_000
+"""Lines that the code of one task prints on the driver's terminal in ten seconds."""
 
 ALARMS_MAX = 100
 """Alarms in the driver's log in ten seconds."""
@@ -140,6 +144,8 @@ class Driver:
         self._log = RateLimitedLog(logger)
         self._alarms = RateLimitedLog(logger, ALARMS_MAX)
         self._slots_log = RateLimitedLog(logger, LINES_OF_SLOT_MAX)
+        self._printed = RateLimitedLog(logger, PRINTED_OF_TASK_MAX)
+        self._steps_to_warn_of = {node.step for vertex in plan.image.vertices for node in vertex.nodes}
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
@@ -228,7 +234,7 @@ class Driver:
             if now_s >= due_s:
                 due_s = now_s + tick_s
                 self._transport.tick()
-                for log in (self._log, self._alarms, self._slots_log):
+                for log in (self._log, self._alarms, self._slots_log, self._printed):
                     log.tick()
                 self._events.append(Ticked(self._clock.now_ns()))
             self._transport.poll(0 if is_busy else (due_s - now_s) * 1e3, self)
@@ -245,7 +251,7 @@ class Driver:
         self._background_io.close()
         self._inbox.close()
         self._transport.close()
-        for log in (self._log, self._alarms, self._slots_log):
+        for log in (self._log, self._alarms, self._slots_log, self._printed):
             log.close()
         if not self.result.done():
             self.result.cancel()
@@ -255,17 +261,31 @@ class Driver:
     def on_message(self, sender: SlotId, message: Message, payload: bytes | memoryview) -> None:
         """Handles a message of a slot. Raises: MessageMalformed when no slot may send it to a coordinator."""
         if isinstance(message, Logged):
-            line, level = f"{slot_name(sender)}: {message.text}", min(message.level, logging.CRITICAL)
-            self._slots_log.log(f"lines of {slot_name(sender)}", level, line, _logger_of(message.logger))
+            self._log_line(sender, message)
         elif isinstance(message, Warned):
-            line = f"{slot_name(sender)}: {message.text} {dict(message.fields) or ''}"
-            if self._slots_log.warning(f"warnings of {slot_name(sender)}", line):
-                self._plan.listener(Alarm(escaped(message.text), (("slot", sender), *message.fields)))
+            fields = dict(message.fields)
+            line = message.text if "task" in fields else f"{self._coordinator.describe_slot(sender)}: {message.text}"
+            rest = {name: value for name, value in fields.items() if name != "task"}
+            if self._slots_log.warning(f"warnings of {slot_name(sender)}", f"{line} {rest or ''}".rstrip()):
+                self._plan.listener(Alarm(escaped(line), message.fields))
         else:
             self._coordinator.check(sender, message)
             check_for_coordinator(self._plan.image.plan, sender, message)
             if not isinstance(message, Register) or self._admit(message):
                 self._events.append(Received(sender, message, self._clock.now_ns()))  # type: ignore[arg-type]
+
+    def _log_line(self, sender: SlotId, message: Logged) -> None:
+        writer = message.task or self._coordinator.describe_slot(sender)
+        if message.logger == PRINTED:
+            self._printed.log(f"printed lines of {writer}", message.level, f"[{writer}] {message.text}", PRINTED_LINES)
+            return
+        if message.logger.startswith(ONCE_PER_STEP):  # each of its tasks may have sent the warning
+            step = message.logger.removeprefix(ONCE_PER_STEP)
+            if step not in self._steps_to_warn_of:
+                return
+            self._steps_to_warn_of.remove(step)
+        level = min(message.level, logging.CRITICAL)
+        self._slots_log.log(f"lines of {writer}", level, f"{writer}: {message.text}", _logger_of(message.logger))
 
     def _admit(self, register: Register) -> bool:
         """Returns True when this driver launched the slot: a token is valid for the first slot that registers with
@@ -346,8 +366,9 @@ class Driver:
                 self._background_io.commit_output(effect)
             case DeleteObjects():
                 self._background_io.delete_objects(effect)
-            case Alarm(text, fields):
-                self._alarms.warning("alarms", f"{text} {dict(fields) or ''}")
+            case Alarm(text, fields, is_routine):
+                level = logging.INFO if is_routine else logging.WARNING
+                self._alarms.log("alarms", level, f"{text} {dict(fields) or ''}".rstrip())
                 self._plan.listener(effect)
             case RecoveryEvent() | SlotsRefused():
                 self._plan.listener(effect)
@@ -357,6 +378,7 @@ class Driver:
 
 
 def _logger_of(name: str) -> logging.Logger:
-    """Returns the library's logger of this name, else the root of the library: a peer must not create loggers."""
-    is_known = name.startswith(f"{ROOT}.") and name in logging.Logger.manager.loggerDict
-    return logging.getLogger(name if is_known else ROOT)
+    """Returns the logger of this name, else the library's or the root: a peer must not create loggers."""
+    if name in logging.Logger.manager.loggerDict:
+        return logging.getLogger(name)
+    return logging.getLogger(ROOT if name.startswith(ROOT) else None)

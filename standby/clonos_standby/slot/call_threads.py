@@ -9,6 +9,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
+from clonos_standby.slot.log_forwarding import THREAD_OF_CALL
+
 THREADS_MAX = 256
 """Threads of one task, whatever capacities its steps have."""
 
@@ -25,7 +27,7 @@ class CallThreads:
     def run(self, call: Callable[[], None]) -> None:
         """Runs ``call`` in one of the threads; ``call`` must not raise."""
         if self._idle.empty() and len(self._threads) < THREADS_MAX:
-            name = f"call {self._name} {len(self._threads)}"
+            name = f"{THREAD_OF_CALL}{self._name} {len(self._threads)}"
             self._threads.append(Thread(target=self._serve, name=name, daemon=True))
             self._threads[-1].start()
         elif not self._idle.empty():

@@ -11,16 +11,20 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
+from msgspec.structs import replace
+
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
+from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
-from clonos.core.wire.control_messages import Warned
+from clonos.core.wire.control_messages import SlotStatus, TaskStatus, Warned
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.frames import slot_name
 from clonos.io.net.transport import Transport
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.connector_contract import ImmediateSink, WriterIdentity
+from clonos_standby.slot.hang_watch import HangWatch
 from clonos_standby.slot.journal_thread import JournalThreads
 from clonos_standby.slot.sink_thread import SinkThread
 from clonos_standby.slot.surroundings import SlotSurroundings
@@ -49,6 +53,7 @@ class EffectExecutor:
         self._tasks: dict[tuple[TaskId, ThreadId], TaskThread] = {}
         self._sinks: dict[tuple[TaskId, Incarnation], SinkThread] = {}
         self._threads: list[Thread] = []
+        self._hangs = HangWatch(self._warn)
         self._producers = JournalThreads(context)
         self._snapshots = SnapshotStore(store, context, context.new_mirror)
         self._spill = SpillFolder(
@@ -102,8 +107,23 @@ class EffectExecutor:
 
     # ------------------------------------------------------------------ messages and the process
 
+    def look_for_hangs(self, now_ns: int) -> None:
+        """Warns of tasks that have been in one step for too long."""
+        self._hangs.look(self._tasks.values(), now_ns)
+
     def _send(self, asked: effect.SendMessage) -> None:
-        self._transport.send(asked.slot, asked.message, asked.payload)
+        message = asked.message
+        if type(message) is SlotStatus:
+            message = replace(message, tasks=tuple([self._with_busy_time(status) for status in message.tasks]))
+        self._transport.send(asked.slot, message, asked.payload)
+
+    def _with_busy_time(self, status: TaskStatus) -> TaskStatus:
+        found = [
+            t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
+        ]
+        if not found:
+            return status
+        return replace(status, counters=(*status.counters, (TaskCounter.BUSY_US, found[-1].busy_us())))
 
     def _warn(self, asked: effect.Warn) -> None:
         """Sends a warning of the job, which is also a line in the driver's log."""

@@ -127,6 +127,7 @@ class SlotHost:
             self._register()
         self._transport.tick()
         self.handle(HeartbeatDue(now_ns))
+        self._executor.look_for_hangs(now_ns)
         self._end_if_orphan(now_ns)
 
     def _end_if_orphan(self, now_ns: int) -> None:
@@ -227,7 +228,10 @@ def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
     folder = LocalFolder(root, f"{slot_id:016x}")
     try:
         host = SlotHost(launch_spec, domain, slot_id, folder)
-        with forwarded(launch_spec.log_level, slot_id, host.log), confined_services():
+        with (
+            forwarded(launch_spec.log_level, slot_id, host.log, launch_spec.root_log_level),
+            confined_services(),
+        ):
             reason = host.run()
         logger.info("%s has ended: %s", slot_name(slot_id), reason or "released")
     finally:

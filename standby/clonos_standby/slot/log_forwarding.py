@@ -1,24 +1,49 @@
-"""Forwarding of a slot's log lines to the driver's log, because users do not see the output of slot processes.
+"""Forwarding of what a slot logs and prints to the driver, because users do not see the output of slot processes.
 
-Lines of ``clonos.logger`` in user code are forwarded too. More than 100 lines in a second are suppressed, and their
-number is logged.
+Lines of ``clonos.logger``, of other loggers and of ``print`` in user code are forwarded with the name of their task.
+More than 100 log lines or 1,000 printed lines in a second are suppressed, and their number is logged.
 """
 
 from __future__ import annotations
 
+import io
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from typing import Final
 
 from clonos.core.model.ids import SlotId
 from clonos.core.ports.task_failure import encodable
-from clonos.core.wire.control_messages import Logged
+from clonos.core.wire.control_messages import PRINTED, Logged
 
-LINES_PER_SECOND_MAX = 100
-TEXT_CHARACTERS_MAX = 20_000
-ROOT = "clonos"
-"""Logger whose lines are forwarded, with all loggers below it."""
+LINES_PER_SECOND_MAX: Final = 100
+PRINTED_PER_SECOND_MAX: Final = 1_000
+TEXT_CHARACTERS_MAX: Final = 20_000
+ROOT: Final = "clonos"
+"""Logger of the library. Its lines, and those of all loggers below it, appear nowhere but in the driver."""
+
+THREAD_OF_TASK: Final = "task "
+THREAD_OF_CALL: Final = "call "
+"""Beginnings of the names of threads that run user code; the name of the task follows."""
+
+
+class RateLimit:
+    """Limit of lines in a second, with the number of those beyond it."""
+
+    def __init__(self, lines_max: int) -> None:
+        self._lines_max = lines_max
+        self._second = self._lines = 0
+
+    def take(self) -> tuple[bool, int]:
+        """Counts a line; returns whether it is within the limit, and how many were not in a second that has ended."""
+        second, left_out = int(time.monotonic()), 0
+        if second != self._second:
+            left_out = max(0, self._lines - self._lines_max)
+            self._second, self._lines = second, 0
+        self._lines += 1
+        return self._lines <= self._lines_max, left_out
 
 
 class Forwarder(logging.Handler):
@@ -27,37 +52,95 @@ class Forwarder(logging.Handler):
     def __init__(self, slot: SlotId, send: Callable[[Logged], None]) -> None:
         super().__init__()
         self._slot, self._send = slot, send
-        self._second = 0
-        self._lines = 0
+        self._limit = RateLimit(LINES_PER_SECOND_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Forwards one record; called with the handler's lock held."""
-        second = int(time.monotonic())
-        if second != self._second:
-            left_out = self._lines - LINES_PER_SECOND_MAX
-            self._second, self._lines = second, 0
-            if left_out > 0:
-                self._forward(logging.WARNING, ROOT, f"{left_out} more lines were suppressed")
-        self._lines += 1
-        if self._lines <= LINES_PER_SECOND_MAX:
-            self._forward(record.levelno, record.name, self.format(record))
+        is_within, left_out = self._limit.take()
+        if left_out:
+            self._forward(logging.WARNING, ROOT, f"{left_out} more lines were suppressed")
+        if is_within:
+            self._forward(record.levelno, record.name, self.format(record), task_of(record.threadName or ""))
 
-    def _forward(self, level: int, name: str, text: str) -> None:
-        self._send(Logged(self._slot, level, name, encodable(text[:TEXT_CHARACTERS_MAX])))
+    def _forward(self, level: int, name: str, text: str, task: str = "") -> None:
+        self._send(Logged(self._slot, level, name, encodable(text[:TEXT_CHARACTERS_MAX]), task))
+
+
+class PrintForwarder(io.TextIOBase):
+    """Standard output or standard error of a slot: forwards each complete line that a thread writes."""
+
+    def __init__(self, slot: SlotId, send: Callable[[Logged], None], level: int) -> None:
+        self._slot, self._send, self._level = slot, send, level
+        self._limit = RateLimit(PRINTED_PER_SECOND_MAX)
+        self._lock = threading.Lock()
+        self._begun: dict[str, str] = {}  # by thread, what it has written since its last line
+
+    def writable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Takes text; returns its length."""
+        thread = threading.current_thread().name
+        with self._lock:
+            *lines, begun = (self._begun.pop(thread, "") + text).split("\n")
+            if begun:
+                self._begun[thread] = begun
+            for line in lines:
+                self._forward(line, task_of(thread))
+        return len(text)
+
+    def _forward(self, line: str, task: str) -> None:
+        is_within, left_out = self._limit.take()
+        if left_out:
+            self._send(Logged(self._slot, logging.WARNING, ROOT, f"{left_out} more printed lines were suppressed"))
+        if is_within:
+            self._send(Logged(self._slot, self._level, PRINTED, encodable(line[:TEXT_CHARACTERS_MAX]), task))
+
+    def end(self) -> None:
+        """Forwards the lines that were begun."""
+        with self._lock:
+            for thread, begun in self._begun.items():
+                self._forward(begun, task_of(thread))
+            self._begun.clear()
+
+
+def task_of(thread: str) -> str:
+    """Returns the name of the task whose code runs in a thread of this name; "" for other threads."""
+    if not thread.startswith((THREAD_OF_TASK, THREAD_OF_CALL)):
+        return ""
+    return thread.split(" ")[1]
 
 
 @contextmanager
-def forwarded(level: int, slot: SlotId, send: Callable[[Logged], None]) -> Iterator[None]:
-    """Forwards log lines of at least ``level`` inside the context; they appear nowhere else."""
-    logger, handler = logging.getLogger(ROOT), Forwarder(slot, send)
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
+def forwarded(
+    level: int, slot: SlotId, send: Callable[[Logged], None], root_level: int = logging.WARNING
+) -> Iterator[None]:
+    """Forwards log lines and printed lines inside the context; they appear nowhere else.
+
+    ``level``: of the library's loggers. ``root_level``: of all others.
+    """
+    handler = Forwarder(slot, send)
+    outputs = [PrintForwarder(slot, send, logging.INFO), PrintForwarder(slot, send, logging.WARNING)]
+    with ExitStack() as stack:
+        stack.callback(handler.close)
+        for name, wanted in ((ROOT, level), (None, root_level)):
+            stack.enter_context(_handled(logging.getLogger(name), handler, wanted))
+        for output, redirect in zip(outputs, (redirect_stdout, redirect_stderr), strict=True):
+            stack.callback(output.end)
+            stack.enter_context(redirect(output))
+        yield
+
+
+@contextmanager
+def _handled(logger: logging.Logger, handler: logging.Handler, level: int) -> Iterator[None]:
+    """Makes ``handler`` the only handler of a logger that gets its lines."""
+    before = logger.level, logger.propagate, logger.handlers
+    logger.handlers, logger.propagate = [handler], False
     logger.setLevel(level)
-    logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
+        logger.handlers = before[2]
         logger.propagate = before[1]
-        handler.close()
+        logger.setLevel(before[0])

@@ -7,6 +7,7 @@ does no harm, because its output is discarded by incarnation.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,6 +35,7 @@ from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
 from clonos_standby.slot.call_threads import CallThreads
+from clonos_standby.slot.log_forwarding import THREAD_OF_TASK
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -42,7 +44,7 @@ WAIT_S_MAX = 3600.0
 
 
 class TaskThread:
-    """``TaskPort`` for the task and ``TaskHandle`` for the slot."""
+    """``TaskPort`` for the task and ``TaskHandle`` for the slot. ``put`` enqueues a command and never blocks."""
 
     def __init__(
         self,
@@ -52,31 +54,34 @@ class TaskThread:
         activation: Activation,
         folder: Path,
     ) -> None:
-        self._post, self._inbox, self._image = context.post, context.inbox, context.image
+        self._post, self._handle, self._inbox = context.post, context.handle, context.inbox
+        self._image = context.image
         self._clock, self._faults = context.clock, context.faults
-        self._task, self._thread_id, self._incarnation = task, thread, activation.incarnation
+        self._task, self._thread_id, self.incarnation = task, thread, activation.incarnation
         self._activation: Activation | None = activation
         self._folder = folder
         self._commands: SimpleQueue[Command] = SimpleQueue()
+        self.put: Callable[[Command], None] = self._commands.put
         self._is_stopped = False
         self._live = Event()
         self._replicated_moved = Event()
         self._announced = Event()
         self._replicated_bytes = -1
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
+        self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
         self._running: Task | None = None
         self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
-        self.name = f"{context.image.plan.task_name(task)} {life}"
+        self.task_name = context.image.plan.task_name(task)
+        self.name = f"{self.task_name} {life}"
+        self.turns = 0  # grows with each call of the task's code for input or with output
+        self._began_ns = time.monotonic_ns()
+        self._idle_ns = self._idle_since_ns = 0  # time without input; since when it waits for some, 0 while it works
         self._calls = CallThreads(self.name)
         self._cost_clock: CostClock | None = None
-        self.thread = Thread(target=self._run_and_report, name=f"task {self.name}", daemon=True)
+        self.thread = Thread(target=self._run_and_report, name=f"{THREAD_OF_TASK}{self.name}", daemon=True)
 
     # ------------------------------------------------------------------ the slot's side
-
-    def put(self, command: Command) -> None:
-        """Enqueues a command; never blocks."""
-        self._commands.put(command)
 
     def stop(self) -> None:
         """Ends the incarnation at its next call."""
@@ -98,6 +103,12 @@ class TaskThread:
         """Lets ``await_replicated`` return for log ends up to ``end_bytes``."""
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._replicated_moved.set()
+
+    def busy_us(self) -> int:
+        """Returns the time in which the task did not wait for input, in microseconds."""
+        now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns
+        idle_ns = self._idle_ns + (now_ns - since_ns if since_ns else 0)
+        return max(0, now_ns - self._began_ns - idle_ns) // 1_000
 
     # ------------------------------------------------------------------ the thread
 
@@ -135,7 +146,7 @@ class TaskThread:
                 self._cost_clock.close()
 
     def _describe_start_failure(self, error: BaseException) -> TaskFailed:
-        return failure_of(self._task, self._incarnation, error, Recourse.NONE)
+        return failure_of(self._task, self.incarnation, error, Recourse.NONE)
 
     # ------------------------------------------------------------------ TaskPort
 
@@ -147,31 +158,37 @@ class TaskThread:
         """
         if self._is_stopped:
             raise TaskStopped
+        self.turns += 1
         try:
-            if until_ns is None:
-                command = self._commands.get()
-            elif until_ns == 0:
-                command = self._commands.get_nowait()
-            else:
-                wait_s = (until_ns - self._clock.now_ns()) / 1e9
-                command = self._commands.get(timeout=min(max(wait_s, 0.0), WAIT_S_MAX))
+            command = self._commands.get_nowait() if until_ns == 0 else self._wait_for_command(until_ns)
         except Empty:
             return None
+        finally:
+            self.turns += 1
         if type(command) is Stopped:
             raise TaskStopped
         return command
 
+    def _wait_for_command(self, until_ns: int | None) -> Command:
+        """Waits for the next command. Raises: Empty when ``until_ns`` has come first."""
+        since_ns = self._idle_since_ns = time.monotonic_ns()
+        try:
+            if until_ns is None:
+                return self._commands.get()
+            wait_s = (until_ns - self._clock.now_ns()) / 1e9
+            return self._commands.get(timeout=min(max(wait_s, 0.0), WAIT_S_MAX))
+        finally:
+            self._idle_since_ns = 0
+            self._idle_ns += time.monotonic_ns() - since_ns
+
     def emit(self, emission: Emission) -> None:
         """Passes the emission to the I/O thread; blocks only while that is overloaded."""
+        self.turns += 1
         if self._faults is not None:
             self._reach(self._point_of(emission), str(emission.records_in))
         self.output_budget.spend(emission.cost_bytes)
-        self._post(StepEmitted(self._task, self._thread_id, emission))
+        self._inbox.put(self._handle, StepEmitted(self._task, self._thread_id, emission))
         self._inbox.wait_for_space()
-
-    def budget_bytes(self) -> int:
-        """Returns the bytes that the next step may produce."""
-        return self.output_budget.left_bytes()
 
     def needs(self, channel: ChannelId, next_seq: int) -> None:
         """Requests credit up to ``next_seq``."""

@@ -20,14 +20,14 @@ from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputChanged,
-    InputForeign,
     InputMalformed,
     InputUnreadable,
+    InvalidConnector,
+    NotOutputOwner,
     OutputCorrupt,
-    OutputTaken,
     SplitMalformed,
+    UnexpectedInput,
 )
 from clonos.connectors.filesystem.file_splits import FileSplit, encode_split
 from clonos.connectors.filesystem.output_parts import (
@@ -38,6 +38,7 @@ from clonos.connectors.filesystem.output_parts import (
     Owner,
     Part,
     decode_part,
+    state_folder,
 )
 from clonos.connectors.in_memory import values
 from clonos.core.model.errors import InternalError
@@ -232,7 +233,7 @@ def _splits() -> list[Target]:
         finally:
             reader.close()
 
-    return [Target("splits", make, read, (SplitMalformed, ConnectorMisused, InputForeign, *READ_ERRORS), share=5)]
+    return [Target("splits", make, read, (SplitMalformed, InvalidConnector, UnexpectedInput, *READ_ERRORS), share=5)]
 
 
 def _placed(split: bytes, folder: Path) -> bytes:
@@ -244,13 +245,15 @@ def _placed(split: bytes, folder: Path) -> bytes:
 
 
 def _outputs() -> list[Target]:
-    folder = new_folder()
+    folder = new_folder() / "out"
+    folder.mkdir()
+    state = Path(state_folder(str(folder)))
     for name in (PARTS, MANIFESTS):
-        (folder / name).mkdir()
-    part = Part(OUTPUT_FORMAT, f"count-0-1-1-{3:020}.jsonl", "count/0", 1, 1, 3, 1, 8, "0")
-    csv = msgspec.structs.replace(part, name=f"count-1-1-1-{3:020}.csv", task="count/1")
-    (folder / PARTS / part.name).write_bytes(b'{"a": 1}')
-    (folder / PARTS / csv.name).write_bytes(b"a,b\n1,2\n")
+        (state / name).mkdir(parents=True)
+    part = Part(OUTPUT_FORMAT, f"part-{3:010}-count-0-1-1.jsonl", "count/0", 1, 1, 3, 1, 8, "0")
+    csv = msgspec.structs.replace(part, name=f"part-{3:010}-count-1-1-1.csv", task="count/1")
+    (folder / part.name).write_bytes(b'{"a": 1}')
+    (folder / csv.name).write_bytes(b"a,b\n1,2\n")
     foreign = folder / "outside"
     foreign.write_bytes(b"not to be touched")
     encode = msgspec.json.encode
@@ -262,16 +265,16 @@ def _outputs() -> list[Target]:
     words = (*WORDS, b"../../outside", b"/etc/passwd", b"..", b"true", b"null", b"1e400", b"-1")
 
     def show(manifest: bytes, owner: bytes) -> None:
-        (folder / MANIFESTS / f"{3:020}.json").write_bytes(manifest)
-        (folder / MANIFESTS / "owner.json").write_bytes(owner)
+        (state / MANIFESTS / f"{3:020}.manifest").write_bytes(manifest)
+        (state / MANIFESTS / "owner").write_bytes(owner)
         for each in files.committed(folder):
-            assert Path(os.path.normpath(each.path)).parent == folder / PARTS, each.path
-        files.withdraw(folder, "job-1", 2)
+            assert Path(os.path.normpath(each.path)).parent in (folder, state / PARTS), each.path
+        files.roll_back(folder, "job-1", 2)
         assert foreign.exists()
         for made in (part, csv):
-            (folder / PARTS / made.name).write_bytes(b'{"a": 1}')
+            (folder / made.name).write_bytes(b'{"a": 1}')
 
-    declared = (OutputCorrupt, OutputTaken)
+    declared = (OutputCorrupt, NotOutputOwner)
     return [
         Target("manifests", of_json(manifests, words), partial(show, owner=owners[0]), declared, share=3),
         Target("owners of outputs", of_json(owners, words), partial(show, manifests[0]), declared, share=2),
@@ -299,8 +302,8 @@ def _shown(suffix: str) -> Target:
     writer.close()
     made = decode_part(prepared, "out")
     sink.commit("job-1", 1, [prepared])
-    path = Path(sink.folder()) / PARTS / made.name
-    manifest = Path(sink.folder()) / MANIFESTS / f"{1:020}.json"
+    path = Path(sink.folder()) / made.name
+    manifest = Path(state_folder(sink.folder())) / MANIFESTS / f"{1:020}.manifest"
     sample = path.read_bytes()
 
     def read(data: bytes) -> None:

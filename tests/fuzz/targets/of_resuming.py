@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clonos.connectors.connector_errors import ConnectorMisused, SplitMalformed
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
 from clonos.connectors.driver_outputs import collect
 from clonos.connectors.in_memory import values
 from clonos.core.channel.segment import Chunk, Segment
@@ -107,7 +107,7 @@ def _positions() -> Target:
         finally:
             made.close()
 
-    declared = (PositionMalformed, SplitMalformed, ConnectorMisused, SourceChanged)
+    declared = (PositionMalformed, SplitMalformed, InvalidConnector, SourceChanged)
     return Target("positions", of_msgpack(samples), restore, declared)
 
 

@@ -37,7 +37,7 @@ from clonos.core.values import (
     encode_rows,
     encode_value,
 )
-from clonos.core.values.keys import decode_key, encode_key
+from clonos.core.values.key_encoding import decode_key, encode_key
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import StateMalformed
 from tests.fuzz.target import Target, of_bytes, of_msgpack

@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tidy.source import PACKAGE_FOLDERS, ROOT
+from tests.processes.harness.running_program import run_job, run_program
+from tests.tidy.source import ROOT
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 50.0
 ENDED = "has finished, all its output is committed"
 
 
-def _example(document: str, name: str) -> str:
+def _example(document: str, name: str, language: str = "python") -> str:
     """The block whose fence names this file."""
-    found = re.search(rf"^```python {name}\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^```{language} {name}\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert found is not None, f"{document} has no example {name}"
     return found[1]
 
 
-def _run(folder: Path, *arguments: str, **variables: str) -> tuple[str, str]:
-    """Runs Python there; what it said on standard output and standard error."""
-    path = os.pathsep.join(str(package.parent) for package in PACKAGE_FOLDERS.values())
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": path} | variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
-
-
 def _run_job(folder: Path, document: str, name: str, *options: str) -> tuple[str, str]:
     (folder / name).write_text(_example(document, name), "utf-8")
-    return _run(folder, "-m", "clonos.cli", "run", name, "--slots", "process", *options)
+    return run_job(folder, name, *options)
 
 
 def test_the_readme_example_counts_the_accepted_words(tmp_path: Path) -> None:
@@ -60,9 +42,22 @@ def test_the_readme_example_counts_the_accepted_words(tmp_path: Path) -> None:
     assert f"wordcount {ENDED}" in reported
 
 
+def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_drink(tmp_path: Path) -> None:
+    (tmp_path / "visits.txt").write_text(_example("docs/quick-start.md", "visits.txt", "text"), "utf-8")
+    output, _ = _run_job(tmp_path, "docs/quick-start.md", "job.py")
+    assert sorted(output.splitlines()) == ['["Berlin",1]', '["Berlin",2]', '["Paris",1]']
+    drinks = [
+        json.loads(line)
+        for file in (tmp_path / "drinks").glob("*")
+        for line in file.read_text("utf-8").split("\n")[:-1]
+    ]
+    assert sorted(row["name"] for row in drinks) == ["ann", "bob", "eve"]
+    assert {row["drink"] for row in drinks} <= {"tea", "coffee"}
+
+
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(_example("docs/quick-start.md", "coins.py"), "utf-8")
-    output, reported = _run(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
+    output, reported = run_program(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
     killing, summary, counted, tossed = output.splitlines()
     assert killing == "killing numbers-toss/0"
     assert summary.startswith(f"coins {ENDED}")
@@ -90,18 +85,17 @@ def test_the_error_output_of_the_quick_start_receives_the_record_that_raised(tmp
     assert sorted(output.splitlines()) == ["3", "6", "divide: 0: ZeroDivisionError: integer division or modulo by zero"]
 
 
-def test_a_causal_draw_is_the_same_in_both_outputs_of_the_determinism_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("library", "is_equal"), [("standard", False), ("clonos", True)])
+def test_the_state_of_the_determinism_page_matches_its_output_with_causal_numbers_only(
+    tmp_path: Path, library: str, is_equal: bool
+) -> None:
     (tmp_path / "draws.py").write_text(_example("docs/determinism.md", "draws.py"), "utf-8")
-    output, _ = _run(tmp_path, "draws.py", "clonos")
-    assert output == "3000 3000 records, 0 of them differ\n"
-
-
-def test_the_source_of_ones_own_is_read_to_the_end_of_each_partition(tmp_path: Path) -> None:
-    output, _ = _run_job(tmp_path, "docs/connectors.md", "own_source.py")
-    assert sorted(output.splitlines()) == ["ann 12", "ann 30", "bob 50"]
+    output, _ = run_program(tmp_path, "draws.py", library)
+    sent, state = (int(line.rpartition(" ")[2]) for line in output.splitlines())
+    assert (sent == state) is is_equal
 
 
 def test_the_sink_of_ones_own_has_each_row_under_its_number(tmp_path: Path) -> None:
-    _run_job(tmp_path, "docs/connectors.md", "own_sink.py")
+    _run_job(tmp_path, "docs/writing-a-sink.md", "own_sink.py")
     with closing(sqlite3.connect(tmp_path / "own.db")) as database:
         assert database.execute("SELECT number, value FROM rows ORDER BY number").fetchall() == [(0, "to"), (1, "be")]

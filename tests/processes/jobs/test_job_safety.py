@@ -72,7 +72,7 @@ class Hashing:
         """Waits for ``count`` records of output."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
-            if (self.folder / "output" / "_manifests").exists() and len(self.rows()) >= count:
+            if (self.folder / "output").exists() and len(self.rows()) >= count:
                 return
             waiting.wait(0.02)
         raise AssertionError(f"{len(self.rows())} of {count} records are committed")

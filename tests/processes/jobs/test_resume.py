@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def committed(folder: Path) -> list[Any]:
     """Rows that an output shows, none before it is there."""
-    return list(files.read_committed(folder)) if (folder / "_manifests").exists() else []
+    return list(files.read_committed(folder)) if folder.exists() else []
 
 
 class Typed:
@@ -155,7 +155,7 @@ def test_a_driver_that_resumes_from_an_earlier_checkpoint_withdraws_later_rows(t
     typed = Typed(tmp_path)
 
     def manifests() -> int:
-        return len(list((tmp_path / "output" / "_manifests").glob("[0-9]*.json")))
+        return len(list((tmp_path / ".output.clonos" / "manifests").glob("[0-9]*.manifest")))
 
     def has_committed(checkpoints: int) -> Callable[[], bool]:
         """Lets in a few records at each look, so that no two checkpoints are alike, until these have completed."""
@@ -173,6 +173,8 @@ def test_a_driver_that_resumes_from_an_earlier_checkpoint_withdraws_later_rows(t
     left = len(typed.stored())
     errors = typed.end(left + 300 - left % 3, "--resume", "--checkpoint", str(before))
     typed.check(left + 300 - left % 3)
+    committed_names = [os.path.basename(part.path) for part in files.committed(tmp_path / "output")]
+    assert sorted(os.listdir(tmp_path / "output")) == sorted(committed_names)
     assert "cannot be withdrawn" not in errors
     assert "had left before the rollback" not in errors
     assert withdrawn(errors, "drawn") > 0
@@ -269,7 +271,7 @@ def test_both_outputs_of_a_step_are_withdrawn_when_a_job_goes_back(tmp_path: Pat
 def test_a_changed_plan_is_refused_before_any_output_is_touched(tmp_path: Path) -> None:
     described = Described(tmp_path)
     described.stop_after(100)
-    with pytest.raises(PlanChanged, match="Steps, names or parallelism have changed"):
+    with pytest.raises(PlanChanged, match="the job has changed: the task"):
         described.job(step="twice").run(resume=True, checkpoint=described.checkpoints()[-2])
     described.check(100)
     described.gate.end(200)

@@ -46,7 +46,7 @@ class Watched:
         """Until all that was added is committed, once."""
         waiting = threading.Event()
         for _ in range(int(LIMIT_S * 50)):
-            if (self.folder / "output" / "_manifests").exists() and len(self.output()) >= self.written:
+            if (self.folder / "output").exists() and len(self.output()) >= self.written:
                 break
             waiting.wait(0.02)
         assert self.output() == list(range(self.written))

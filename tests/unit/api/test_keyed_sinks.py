@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import KeyedStream, Stream
 from clonos.api.windows import Tumbling
 from clonos.connectors import sqlite
@@ -33,7 +33,7 @@ def compiled(graph: JobGraph, parallelism: int = 2) -> Plan:
 
 
 def refusal(graph: JobGraph) -> str:
-    with pytest.raises(GraphRefused) as refused:
+    with pytest.raises(InvalidJob) as refused:
         compiled(graph)
     return str(refused.value)
 
@@ -55,7 +55,7 @@ def test_a_stream_keyed_by_one_of_several_key_columns_is_accepted() -> None:
 def test_a_stream_without_a_key_is_refused_at_every_parallelism(parallelism: int) -> None:
     graph, stream = words()
     stream.sink(table("word"), name="counts")
-    with pytest.raises(GraphRefused) as refused:
+    with pytest.raises(InvalidJob) as refused:
         compiled(graph, parallelism)
     assert str(refused.value) == (
         "the step counts replaces rows by word, and its stream is not keyed by that."

@@ -55,7 +55,7 @@ class Lengths:
         assert_type(context.state(self.by_length), dict[int, str])
         context.emit(len(value))
 
-    def on_timer(self, instant: datetime, context: Context[str, int]) -> None: ...
+    def on_timer(self, timestamp: datetime, context: Context[str, int]) -> None: ...
 
 
 def test_a_type_checker_knows_the_records_of_each_stream() -> None:

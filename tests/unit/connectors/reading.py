@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain, cycle
 from typing import Any
 
-from clonos.operators.connector_contract import Source, SplitReader
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, Source, SplitReader
 
 
 def read_all(source: Source, parallelism: int = 2) -> list[Any]:
@@ -40,5 +40,8 @@ def read_piecewise(source: Source, split: bytes, sizes: list[int]) -> Iterator[l
 
 
 def as_rows(some: Any) -> list[Any]:
-    """A batch of columns as rows."""
+    """A batch of columns as rows; raises what is the matter with a malformed record."""
+    for row in some if type(some) is PartlyMalformed else ():
+        if type(row) is MalformedRecord:
+            raise row.error
     return some if isinstance(some, list) else some.to_pylist()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable
+from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable
 from clonos.connectors.filesystem.csv_files import CsvFiles
 from tests.unit.connectors.writing import JOB, part_of
 
@@ -70,7 +70,7 @@ def test_a_row_with_other_fields_is_an_error(
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"], "ab"])
 def test_columns_that_are_not_a_list_of_names_are_refused(columns: list[str]) -> None:
-    with pytest.raises(ConnectorMisused, match="distinct names"):
+    with pytest.raises(InvalidConnector, match="distinct names"):
         files.csv("out", columns=columns)
 
 

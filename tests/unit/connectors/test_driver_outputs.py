@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from clonos.connectors import blackhole, collect, stdout
-from clonos.connectors.connector_errors import ConnectorMisused, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
 from clonos.connectors.driver_outputs import DriverSink, OutputTooLarge, RowsWriter
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import TransactionalSink
@@ -84,7 +84,7 @@ def test_more_rows_than_the_limit_are_an_error() -> None:
     with pytest.raises(OutputTooLarge, match=r"more than 3 rows.*files\.jsonl"):
         sink.commit(JOB, 2, [part_of(sink, 2, ["c", "d"])])
     assert sink.rows == ["a", "b"]
-    with pytest.raises(ConnectorMisused):
+    with pytest.raises(InvalidConnector):
         collect(limit=0)
 
 

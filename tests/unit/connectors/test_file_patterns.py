@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from clonos.connectors import files
-from clonos.connectors.connector_errors import InputForeign, SplitMalformed
+from clonos.connectors.connector_errors import SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match, find_files
 from clonos.connectors.filesystem.file_splits import FileSplit, decode_split, encode_split
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.connectors.filesystem.output_parts import PARTS
 from clonos.connectors.in_memory import values
 from tests.unit.connectors.writing import JOB, part_of
 
@@ -62,8 +61,8 @@ def test_the_folder_of_an_output_is_read_as_its_parts(tmp_path: Path) -> None:
     sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
     (path,) = find_files("files.jsonl", [str(tmp_path / "out")], readable_files)
     assert could_match([str(tmp_path / "out")], path)
-    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/../x.jsonl")
-    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/out/{PARTS}/passwd")
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/.out.clonos/parts/../x.jsonl")
+    assert not could_match([str(tmp_path / "out")], f"{tmp_path}/.out.clonos/parts/{os.path.basename(path)}.prepared")
 
 
 SOURCES: dict[str, Any] = {"lines": files.lines, "jsonl": files.jsonl, "parquet": files.parquet}
@@ -75,9 +74,9 @@ def test_a_source_accepts_only_splits_of_its_own_files(tree: Path, kind: str) ->
     status = os.stat("a.txt")
     own = FileSplit(1, f"{tree}/gone.txt", status.st_size, status.st_mtime_ns, 0, 5)
     source.check_split(encode_split(own))
-    with pytest.raises(InputForeign, match="names '/etc/passwd' as an input"):
+    with pytest.raises(UnexpectedInput, match="names '/etc/passwd' as an input"):
         source.check_split(encode_split(msgspec.structs.replace(own, path="/etc/passwd")))
-    with pytest.raises(InputForeign):
+    with pytest.raises(UnexpectedInput):
         source.check_split(encode_split(msgspec.structs.replace(own, path=f"{tree}/../{tree.name}/a.txt")))
 
 

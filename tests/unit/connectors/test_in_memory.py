@@ -1,11 +1,13 @@
 """``values``: a list distributed over splits, readable from any mark."""
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import values
-from clonos.connectors.connector_errors import ConnectorMisused
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.operators.connector_contract import Source
 from tests.unit.connectors.reading import read_piecewise, read_split
 
@@ -31,11 +33,11 @@ def test_a_batch_is_never_larger_than_asked_for() -> None:
 
 def test_a_resume_with_other_values_is_refused() -> None:
     (split,) = values([1, 2]).splits(1)
-    with pytest.raises(ConnectorMisused, match="first started with 2 values and now has 3"):
+    with pytest.raises(InvalidConnector, match="first started with 2 values and now has 3"):
         read_split(values([1, 2, 3]).reader(), split)
 
 
 @pytest.mark.parametrize("option", ["batch", "splits"])
 def test_a_number_below_one_is_refused(option: str) -> None:
-    with pytest.raises(ConnectorMisused, match=option):
-        values([1], **{option: 0})
+    with pytest.raises(InvalidConnector, match=option):
+        values([1], **{option: cast(Any, 0)})

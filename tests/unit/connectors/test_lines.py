@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputChanged,
     InputMalformed,
     InputMissing,
     InputUnreadable,
+    InvalidConnector,
 )
 from clonos.connectors.filesystem.line_files import LineReader
 from clonos.operators.connector_contract import Source
@@ -192,7 +192,7 @@ def test_a_byte_order_mark_is_dropped_where_it_is_expected(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "no such encoding", "hex"])
 def test_an_encoding_whose_line_ends_are_not_single_bytes_is_refused_at_once(encoding: str) -> None:
-    with pytest.raises(ConnectorMisused, match=encoding):
+    with pytest.raises(InvalidConnector, match=encoding):
         files.lines("any.txt", encoding=encoding)
 
 
@@ -217,12 +217,12 @@ def test_a_pattern_without_a_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorMisused, match="is a URL"):
+    with pytest.raises(InvalidConnector, match="is a URL"):
         files.lines("s3://bucket/*.txt").splits(1)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputUnreadable, match="not a regular file"):
         files.lines(tmp_path / "pipe").splits(1)
-    with pytest.raises(ConnectorMisused, match="no path"):
+    with pytest.raises(InvalidConnector, match="no path"):
         files.lines([])
 
 

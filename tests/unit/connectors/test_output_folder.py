@@ -11,16 +11,18 @@ from xxhash import xxh3_64_hexdigest
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputMissing,
+    InvalidConnector,
+    NotOutputOwner,
     OutputConflict,
     OutputCorrupt,
     OutputFailed,
     OutputInUse,
-    OutputTaken,
+    UnexpectedOutput,
 )
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.json_files import JsonFiles
+from clonos.connectors.filesystem.output_parts import state_folder
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from tests.unit.connectors.reading import read_all
@@ -40,8 +42,26 @@ def shown(sink: FileSink) -> list[Any]:
     return list(files.read_committed(sink.folder()))
 
 
-def names_in(sink: FileSink, folder: str) -> list[str]:
-    return sorted(os.listdir(f"{sink.folder()}/{folder}"))
+def hidden(sink: FileSink, *names: str) -> Path:
+    return Path(state_folder(sink.folder()), *names)
+
+
+def manifest_path(sink: FileSink, checkpoint: int = 1) -> Path:
+    return hidden(sink, "manifests", f"{checkpoint:020}.manifest")
+
+
+def prepared(sink: FileSink) -> list[str]:
+    """Names of the parts that are not committed, and of unfinished ones."""
+    return sorted(os.listdir(hidden(sink, "parts")))
+
+
+def visible(sink: FileSink) -> list[str]:
+    """Names that a reader of the folder sees."""
+    return sorted(os.listdir(sink.folder()))
+
+
+def a_part(checkpoint: int, index: int = 0, incarnation: int = 1) -> str:
+    return f"part-{checkpoint:010}-count_words-{index}-0-{incarnation}.jsonl"
 
 
 @pytest.mark.parametrize("kind", SINKS)
@@ -83,8 +103,8 @@ def test_an_epoch_without_rows_writes_no_part_and_no_manifest(sink: JsonFiles) -
     assert writer.prepare(1) is None
     writer.close()
     sink.commit(JOB, 1, [])
-    assert names_in(sink, ".parts") == []
-    assert names_in(sink, "_manifests") == ["owner.json"]
+    assert prepared(sink) == visible(sink) == []
+    assert os.listdir(hidden(sink, "manifests")) == ["owner"]
 
 
 def test_a_writer_starts_a_new_part_after_each_barrier(sink: JsonFiles) -> None:
@@ -125,7 +145,7 @@ def test_a_death_between_part_and_manifest_neither_shows_nor_loses_rows(sink: Js
 
 def test_a_half_written_manifest_is_invisible_and_removed(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"])
-    torn = Path(sink.folder(), "_manifests", "00000000000000000001.json.0.writing")
+    torn = hidden(sink, "manifests", "00000000000000000001.manifest.0.writing")
     torn.write_bytes(b'{"format":1,"job_id":"wo')
     assert shown(sink) == []
     sink.commit(JOB, 1, [part])
@@ -142,7 +162,8 @@ def test_the_successor_of_a_dead_writer_writes_the_same_rows_once(sink: JsonFile
     assert shown(sink) == ["a", "b"]
     dead.close()
     sink.prepare_output(JOB, resume=True, overwrite=False)
-    assert names_in(sink, ".parts") == ["count_words-0-0-3-00000000000000000001.jsonl"]
+    assert prepared(sink) == []
+    assert visible(sink) == [a_part(1, incarnation=3)]
 
 
 def test_resuming_removes_only_files_that_can_never_be_visible(sink: JsonFiles) -> None:
@@ -151,13 +172,10 @@ def test_resuming_removes_only_files_that_can_never_be_visible(sink: JsonFiles) 
     awaiting = part_of(sink, 3, ["awaits its commit"], incarnation=2)
     living = writer_of(sink, incarnation=4)
     living.write(["being written"])
-    Path(sink.folder(), ".parts", "count_words-0-0-5.writing").write_bytes(b"of a dead process")
+    hidden(sink, "parts", "count_words-0-0-5.writing").write_bytes(b"of a dead process")
     sink.prepare_output(JOB, resume=True, overwrite=False)
-    assert names_in(sink, ".parts") == [
-        "count_words-0-0-1-00000000000000000002.jsonl",
-        "count_words-0-0-2-00000000000000000003.jsonl",
-        "count_words-0-0-4.writing",
-    ]
+    assert prepared(sink) == ["count_words-0-0-4.writing", f"{a_part(3, incarnation=2)}.prepared"]
+    assert visible(sink) == [a_part(2)]
     living.close()
     sink.commit(JOB, 3, [awaiting])
     assert shown(sink) == ["a", "awaits its commit"]
@@ -167,7 +185,7 @@ def test_a_writer_that_is_closed_leaves_nothing_unfinished(sink: JsonFiles) -> N
     writer = writer_of(sink)
     writer.write(["a"])
     writer.close()
-    assert names_in(sink, ".parts") == []
+    assert prepared(sink) == visible(sink) == []
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -186,7 +204,7 @@ def test_two_sinks_of_one_job_cannot_share_a_folder(sink: JsonFiles) -> None:
 def test_a_folder_with_files_of_others_is_refused_and_never_cleared(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     sink = files.jsonl(tmp_path)
-    with pytest.raises(OutputInUse, match=r"not output of clonos, such as 'precious\.txt'"):
+    with pytest.raises(UnexpectedOutput, match=r"1 file that no job wrote, such as 'precious\.txt'.*leaves them there"):
         sink.prepare_output(JOB, resume=False, overwrite=False)
     sink.prepare_output(JOB, resume=False, overwrite=True)
     assert (tmp_path / "precious.txt").read_text() == "mine"
@@ -197,14 +215,14 @@ def test_overwriting_replaces_an_earlier_output(sink: JsonFiles) -> None:
     later = files.jsonl(sink.folder())
     later.prepare_output("other-1", resume=False, overwrite=True)
     assert shown(later) == []
-    assert names_in(later, ".parts") == []
-    with pytest.raises(OutputTaken, match="belongs to the job other-1"):
+    assert prepared(later) == visible(later) == []
+    with pytest.raises(NotOutputOwner, match="belongs to the job other-1"):
         sink.commit(JOB, 2, [part_of(sink, 2, ["of the job before"])])
     assert shown(later) == []
 
 
 def test_resuming_with_the_folder_of_another_job_is_refused(sink: JsonFiles) -> None:
-    with pytest.raises(OutputTaken, match=f"belongs to the job {JOB}, not to other-1"):
+    with pytest.raises(NotOutputOwner, match=f"belongs to the job {JOB}, not to other-1"):
         files.jsonl(sink.folder()).prepare_output("other-1", resume=True, overwrite=False)
 
 
@@ -219,18 +237,19 @@ def test_a_withdrawal_removes_the_output_after_a_checkpoint(sink: JsonFiles) -> 
     for checkpoint in (1, 2, 5, 6):
         sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, [checkpoint])])
     part_of(sink, 7, ["prepared"])
-    assert files.withdraw(sink.folder(), JOB, 2) == [6, 5]
+    assert files.roll_back(sink.folder(), JOB, 2) == [6, 5]
     assert shown(sink) == [1, 2]
-    assert len(names_in(sink, ".parts")) == 2
+    assert prepared(sink) == []
+    assert visible(sink) == [a_part(1), a_part(2)]
     sink.commit(JOB, 8, [part_of(sink, 8, [8], incarnation=2)])
     assert shown(sink) == [1, 2, 8]
-    with pytest.raises(OutputTaken):
-        files.withdraw(sink.folder(), "other-1", 0)
+    with pytest.raises(NotOutputOwner):
+        files.roll_back(sink.folder(), "other-1", 0)
 
 
 def test_a_part_that_the_driver_does_not_find_is_not_made_visible(sink: JsonFiles) -> None:
     parts = [part_of(sink, 1, ["a"]), part_of(sink, 1, ["b"], index=1)]
-    Path(sink.folder(), ".parts", "count_words-1-0-1-00000000000000000001.jsonl").unlink()
+    hidden(sink, "parts", f"{a_part(1, index=1)}.prepared").unlink()
     with pytest.raises(OutputFailed, match="count words/1 wrote it"):
         sink.commit(JOB, 1, parts)
     assert shown(sink) == []
@@ -238,21 +257,21 @@ def test_a_part_that_the_driver_does_not_find_is_not_made_visible(sink: JsonFile
 
 def test_a_part_that_was_truncated_is_not_made_visible(sink: JsonFiles) -> None:
     part = part_of(sink, 1, ["a"])
-    os.truncate(f"{sink.folder()}/.parts/count_words-0-0-1-00000000000000000001.jsonl", 2)
+    os.truncate(hidden(sink, "parts", f"{a_part(1)}.prepared"), 2)
     with pytest.raises(OutputCorrupt, match="4 bytes, found 2 bytes"):
         sink.commit(JOB, 1, [part])
 
 
 def test_a_flipped_byte_in_committed_output_is_found(sink: JsonFiles) -> None:
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
-    Path(sink.folder(), ".parts", "count_words-0-0-1-00000000000000000001.jsonl").write_bytes(b'"b"\n')
+    Path(sink.folder(), a_part(1)).write_bytes(b'"b"\n')
     with pytest.raises(OutputCorrupt, match="expected xxh3"):
         shown(sink)
 
 
 def test_a_corrupt_manifest_is_named(sink: JsonFiles) -> None:
-    Path(sink.folder(), "_manifests", "00000000000000000001.json").write_bytes(b"{}")
-    with pytest.raises(OutputCorrupt, match=r"00000000000000000001.json"):
+    manifest_path(sink).write_bytes(b"{}")
+    with pytest.raises(OutputCorrupt, match=r"00000000000000000001\.manifest"):
         shown(sink)
 
 
@@ -270,15 +289,15 @@ DEEP = b"[" * 5_000
     ],
 )
 def test_a_malformed_manifest_raises_only_the_corrupt_error(sink: JsonFiles, content: bytes) -> None:
-    Path(sink.folder(), "_manifests", "00000000000000000001.json").write_bytes(content)
-    with pytest.raises(OutputCorrupt, match=r"00000000000000000001.json"):
+    manifest_path(sink).write_bytes(content)
+    with pytest.raises(OutputCorrupt, match=r"00000000000000000001\.manifest"):
         shown(sink)
 
 
 @pytest.mark.parametrize("content", [DEEP, b'{"surprise": %b' % DEEP, b"\xff", b"[]"])
 def test_a_malformed_owner_file_raises_only_the_corrupt_error(sink: JsonFiles, content: bytes) -> None:
-    Path(sink.folder(), "_manifests", "owner.json").write_bytes(content)
-    with pytest.raises(OutputCorrupt, match=r"owner.json"):
+    hidden(sink, "manifests", "owner").write_bytes(content)
+    with pytest.raises(OutputCorrupt, match=r"manifests/owner of"):
         sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
 
 
@@ -290,9 +309,9 @@ def test_a_malformed_prepared_part_raises_only_the_refusal(sink: JsonFiles, part
 
 def test_a_manifest_that_names_parts_of_another_folder_is_refused(sink: JsonFiles) -> None:
     sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
-    manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
-    manifest.write_bytes(manifest.read_bytes().replace(b"count_words-0", b"../../count_words-0"))
-    for look in (shown, lambda sink: read_all(files.jsonl(sink.folder())), lambda sink: sink.withdraw(JOB, 1)):
+    manifest = manifest_path(sink)
+    manifest.write_bytes(manifest.read_bytes().replace(b"part-0000000001", b"../../part-0000000001"))
+    for look in (shown, lambda sink: read_all(files.jsonl(sink.folder())), lambda sink: sink.roll_back(JOB, 1)):
         with pytest.raises(OutputCorrupt, match="matching regex"):
             look(sink)
 
@@ -313,14 +332,14 @@ def test_unreadable_committed_rows_raise_only_the_corrupt_error(tmp_path: Path, 
     sink.commit(JOB, 1, [part_of(sink, 1, [{"word": "a"}])])
     (part,) = files.committed(tmp_path / "out")
     Path(part.path).write_bytes(content)
-    manifest = Path(sink.folder(), "_manifests", "00000000000000000001.json")
+    manifest = manifest_path(sink)
     manifest.write_bytes(manifest.read_bytes().replace(part.xxh3.encode(), xxh3_64_hexdigest(content).encode()))
     with pytest.raises(OutputCorrupt, match="after 0 rows"):
         shown(sink)
 
 
 def test_a_part_with_a_path_outside_the_folder_is_refused(sink: JsonFiles) -> None:
-    part = part_of(sink, 1, ["a"]).replace(b"count_words-0", b"../../etc/words-0")
+    part = part_of(sink, 1, ["a"]).replace(b"part-0000000001", b"../../etc/part-0000000001")
     with pytest.raises(InternalError, match=r"is not a prepared part of .*: Expected `str` matching regex"):
         sink.commit(JOB, 1, [part])
 
@@ -330,7 +349,7 @@ def test_a_part_with_a_path_outside_the_folder_is_refused(sink: JsonFiles) -> No
 def test_a_full_disk_is_reported_and_makes_no_row_visible(tmp_path: Path, kind: str) -> None:
     sink = SINKS[kind](tmp_path / "out")
     sink.prepare_output(JOB, resume=False, overwrite=False)
-    os.symlink("/dev/full", f"{sink.folder()}/.parts/count_words-0-0-1.writing")
+    os.symlink("/dev/full", hidden(sink, "parts", "count_words-0-0-1.writing"))
     writer = writer_of(sink)
     writer.write([{"word": "a"}])
     with pytest.raises(OutputFailed, match=r"No space left on device.*nothing is\s+lost"):
@@ -339,7 +358,7 @@ def test_a_full_disk_is_reported_and_makes_no_row_visible(tmp_path: Path, kind: 
         writer.prepare(2)
     writer.close()
     assert shown(sink) == []
-    assert names_in(sink, ".parts") == []
+    assert prepared(sink) == visible(sink) == []
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_before_the_job_starts(tmp_path: Path) -> None:
@@ -359,23 +378,15 @@ def test_a_slot_that_cannot_reach_the_folder_reports_it(tmp_path: Path) -> None:
 
 def test_a_sink_with_a_pattern_or_several_folders_is_refused(tmp_path: Path) -> None:
     for path in ("s3://bucket/out", str(tmp_path / "*.jsonl"), ["a", "b"]):
-        with pytest.raises(ConnectorMisused, match=r"files\.jsonl"):
+        with pytest.raises(InvalidConnector, match=r"files\.jsonl"):
             files.jsonl(path).prepare_output(JOB, resume=False, overwrite=False)
-    with pytest.raises(ConnectorMisused, match="either resume or overwrite"):
+    with pytest.raises(InvalidConnector, match="either resume or overwrite"):
         files.jsonl(tmp_path / "out").prepare_output(JOB, resume=True, overwrite=True)
 
 
 def test_reading_a_missing_output_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputMissing):
         files.committed(tmp_path / "nowhere")
-
-
-def test_the_output_of_one_job_is_the_input_of_another(sink: JsonFiles) -> None:
-    sink.commit(JOB, 1, [part_of(sink, 1, [{"a": 1}])])
-    part_of(sink, 2, [{"a": 2}])
-    assert read_all(files.jsonl(sink.folder())) == [{"a": 1}]
-    with pytest.raises(InputMissing, match="give the folder itself"):
-        files.jsonl(f"{sink.folder()}/*.jsonl").splits(1)
 
 
 def test_every_file_sink_meets_the_sink_protocol() -> None:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from clonos.connectors import files
 from clonos.connectors.connector_errors import (
-    ConnectorMisused,
     InputChanged,
     InputMalformed,
     InputUnreadable,
+    InvalidConnector,
     RowNotWritable,
     SplitMalformed,
 )
@@ -69,7 +69,7 @@ def test_a_mark_beyond_the_first_batch_is_restored(path: Path) -> None:
 
 def test_only_the_columns_asked_for_are_read(path: Path) -> None:
     assert read_all(files.parquet(path, columns=["n"])) == [{"n": row["n"]} for row in ROWS]
-    with pytest.raises(ConnectorMisused, match=r"has no column 'm'\. It has n, word"):
+    with pytest.raises(InvalidConnector, match=r"has no column 'm'\. It has n, word"):
         files.parquet(path, columns=["m"]).splits(1)
 
 
@@ -188,7 +188,7 @@ def test_a_batch_that_does_not_match_the_schema_is_an_error(tmp_path: Path) -> N
 
 
 def test_a_source_refuses_options_of_sinks_and_a_sink_those_of_sources(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConnectorMisused, match="a source takes no schema="):
+    with pytest.raises(InvalidConnector, match="a source takes no schema="):
         files.parquet(path, schema=pyarrow.schema({})).splits(1)
-    with pytest.raises(ConnectorMisused, match="a sink takes no columns="):
+    with pytest.raises(InvalidConnector, match="a sink takes no columns="):
         files.parquet(tmp_path / "out", columns=["a"]).prepare_output(JOB, resume=False, overwrite=False)

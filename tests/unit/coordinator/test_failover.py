@@ -28,6 +28,17 @@ def test_a_dead_task_restarts_in_its_standbys_slot_from_the_completed_checkpoint
     assert not after.is_fresh
 
 
+def test_a_task_recovers_in_its_slot_and_waits_without_one() -> None:
+    harness = CoordinatorHarness(chain_plan(1), Options(standbys=1))
+    harness.form("ab", slots=2)
+    harness.tick(300)
+    sink = TaskId(2)
+    harness.do(SlotGone(harness.of(sink).hosting_slot, "killed"))
+    assert build_status("id", False, (), harness.coordinator).tasks[sink].phase is TaskPhase.RECOVERING
+    harness.do(SlotGone(harness.of(sink).hosting_slot, "killed"))
+    assert build_status("id", False, (), harness.coordinator).tasks[sink].phase is TaskPhase.WAITING
+
+
 def test_all_other_tasks_keep_incarnation_slot_and_restored_checkpoint() -> None:
     harness = live_chain()
     harness.complete(1)
@@ -93,9 +104,9 @@ def test_a_slot_that_ends_before_it_registers_is_requested_again_alone() -> None
     assert of_kind(effects, RequestSlots) == [RequestSlots(1)]
 
 
-def test_a_slot_that_cannot_be_started_is_requested_again_at_a_tick() -> None:
+def test_a_slot_that_cannot_be_started_is_requested_again_alone_at_a_tick() -> None:
     harness = live_chain()
-    harness.gone(1)
+    harness.gone(1, 2)
     assert of_kind(harness.do(SlotRefused("no core is free")), Alarm)
     assert of_kind(harness.tick(100), RequestSlots) == [RequestSlots(1)]
 

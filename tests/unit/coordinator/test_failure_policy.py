@@ -62,7 +62,8 @@ def test_an_input_element_that_raises_in_two_incarnations_is_poison() -> None:
     assert (failed.task_name, failed.step, failed.record) == ("map/1", "split", "'x'")
     assert failed.at == InputRange(ChannelId(3), 37, 1)
     assert failed.traceback == "Traceback ..."
-    assert "poison" in failed.reason
+    assert failed.reason == "step split, at the record 'x', raised ValueError: x"
+    assert "errors=sink" in failed.advice
     assert len(of_kind(effects, ReleaseSlot)) == 6
 
 
@@ -216,7 +217,7 @@ def test_repeated_process_deaths_at_one_input_element_are_a_poison_record() -> N
     (failed,) = of_kind(harness.gone(harness.of(2).hosting_slot), JobFailed)
     assert failed.blame is Blame.JOB
     assert (failed.task_name, failed.at) == ("map/0", InputRange(ChannelId(3), 17, 1))
-    assert "poison record (killed)" in failed.reason
+    assert failed.reason == "the process of task map/0 died 3 times at the same record (killed)."
 
 
 def test_process_deaths_at_several_elements_or_in_replay_are_not_a_poison_record() -> None:

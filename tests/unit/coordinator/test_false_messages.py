@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from clonos.core.coordinator.coordinator_effects import Send
+from clonos.core.coordinator.coordinator_effects import JobFailed, Send
 from clonos.core.coordinator.coordinator_events import Begin, Ticked
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, TaskId, view_number
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
@@ -102,6 +102,17 @@ def test_a_message_about_a_task_of_another_slot_is_malformed(number: int) -> Non
     assert harness.coordinator.phase == "running"
     assert not harness.coordinator.recoveries
     harness.receive(home, message)
+
+
+def test_a_keeper_may_report_only_that_its_slot_exceeded_a_limit() -> None:
+    harness = live_chain(has_effects=True)
+    task = next(p.task for p in harness.view.placements if p.keepers)
+    keeper = harness.of(task).keepers[0]
+    of_user_code = harness.failure(task, recourse=Recourse.NONE)
+    with pytest.raises(MessageMalformed, match="which runs in slot"):
+        harness.receive(keeper, of_user_code)
+    exceeded = msgspec.structs.replace(of_user_code, at=None, blame=Blame.ENVIRONMENT)
+    assert of_kind(harness.receive(keeper, exceeded), JobFailed)
 
 
 def test_a_status_of_tasks_of_another_slot_is_ignored() -> None:

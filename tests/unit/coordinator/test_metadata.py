@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     plan_fingerprint,
 )
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.plan import Partitioning, Plan, StatefulStep
 from tests.harnesses.coordinator_harness import chain_plan
 
 NAMES_ASTRAY = (
@@ -92,7 +94,7 @@ def test_a_number_from_which_no_job_can_resume_is_refused(field: str, number: in
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
-    assert plan_fingerprint(chain_plan()) == "7e8667f5cb88d2cdbd50f5f2eddb450c"
+    assert plan_fingerprint(chain_plan()) == "b8e9d41249643fe1365042aa3b1c73b2"
 
 
 def test_the_fingerprint_changes_with_everything_that_state_depends_on() -> None:
@@ -103,6 +105,8 @@ def test_the_fingerprint_changes_with_everything_that_state_depends_on() -> None
         replace(plan, max_parallelism=64),
         replace(plan, edges=plan.edges[::-1]),
         replace(plan, vertices=(replace(plan.vertices[0], name="lines"), *plan.vertices[1:])),
+        replace(plan, vertices=(replace(plan.vertices[0], steps=(StatefulStep("n", "count"),)), *plan.vertices[1:])),
+        replace(plan, vertices=(replace(plan.vertices[0], steps=(StatefulStep("n", "reduce"),)), *plan.vertices[1:])),
     ]
     found = {plan_fingerprint(other) for other in (plan, *others)}
     assert len(found) == len(others) + 1
@@ -111,5 +115,86 @@ def test_the_fingerprint_changes_with_everything_that_state_depends_on() -> None
 
 def test_a_resume_from_a_checkpoint_of_another_plan_is_refused() -> None:
     check_resumable(chain_plan(), _metadata())
-    with pytest.raises(PlanChanged, match="resume with the original job"):
+    with pytest.raises(PlanChanged, match="Resume with the job as it was, or start afresh with --overwrite"):
         check_resumable(chain_plan(3), _metadata())
+
+
+def _refused(changed: Plan, plan: Plan | None = None) -> tuple[str, ...]:
+    stored = metadata_of_start(plan or chain_plan(), "job-1", 4)
+    with pytest.raises(PlanChanged) as raised:
+        check_resumable(changed, stored)
+    return raised.value.differences
+
+
+def test_each_difference_is_named_in_words() -> None:
+    plan = chain_plan()
+    first, *others = plan.vertices
+    total = StatefulStep("total", "count", (("key", "the field 'word'"),))
+
+    def having(**changes: Any) -> Plan:
+        return replace(plan, vertices=(replace(first, **changes), *others))
+
+    assert _refused(replace(plan, max_parallelism=64)) == ("max_parallelism was 128, is 64",)
+    name = first.name
+    assert _refused(having(name="lines")) == (f'the task "{name}" is gone', 'the task "lines" is new')
+    assert _refused(having(has_effects=True)) == (f'"{name}" has effects outside the job, and had none',)
+    assert _refused(having(is_source=False)) == (f'"{name}" had a source, and has none',)
+    assert _refused(having(steps=(replace(total, kind="reduce"),)), having(steps=(total,))) == (
+        'the step "total" was count, is reduce',
+    )
+    assert _refused(plan, having(steps=(total,))) == ('the step "total" is gone, was count',)
+    by_letter = replace(total, properties=(("key", "the field 'letter'"),))
+    assert _refused(having(steps=(by_letter,)), having(steps=(total,))) == (
+        """the key of the step "total" was the field 'word', is the field 'letter'""",
+    )
+    assert _refused(replace(plan, edges=plan.edges[::-1])) == ("the steps are in another order",)
+    rebalanced = replace(plan.edges[0], partitioning=Partitioning.BROADCAST)
+    gone, new = _refused(replace(plan, edges=(rebalanced, *plan.edges[1:])))
+    target = plan.vertices[1].name
+    assert gone == f'the exchange from "{name}" to "{target}" ({plan.edges[0].partitioning}) is gone'
+    assert new == f'the exchange from "{name}" to "{target}" (broadcast) is new'
+
+
+def test_a_new_step_with_state_in_tasks_that_existed_is_taken() -> None:
+    plan = chain_plan()
+    first, *others = plan.vertices
+    changed = replace(plan, vertices=(replace(first, steps=(StatefulStep("total", "count"),)), *others))
+    check_resumable(changed, metadata_of_start(plan, "job-1", 4))
+
+
+def test_many_differences_are_cut_short() -> None:
+    text = str(PlanChanged("etl", 3, tuple(f"difference {number}" for number in range(20))))
+    assert "difference 7; and 12 more. Resume with" in text
+
+
+def _old_metadata(fingerprint: str) -> CheckpointMetadata:
+    """Metadata of a version that did not store the plan, as it is decoded today."""
+    stored = msgspec.structs.replace(_metadata(), plan_fingerprint=fingerprint)
+    fields = msgspec.msgpack.decode(encode_metadata(stored))
+    del fields["plan"]
+    return decode_metadata(msgspec.msgpack.encode(fields), "e")
+
+
+def test_metadata_without_the_plan_is_taken_if_its_fingerprint_fits() -> None:
+    check_resumable(chain_plan(), _old_metadata("7e8667f5cb88d2cdbd50f5f2eddb450c"))
+
+
+def test_metadata_without_the_plan_is_refused_in_one_sentence_without_digests() -> None:
+    with pytest.raises(PlanChanged) as raised:
+        check_resumable(chain_plan(3), _old_metadata("7e8667f5cb88d2cdbd50f5f2eddb450c"))
+    assert str(raised.value) == (
+        f"job {chain_plan().job_name} cannot resume from checkpoint 3, because the job has changed: steps, names or"
+        " parallelism differ (an older version wrote it, which did not store which)."
+        " Resume with the job as it was, or start afresh with --overwrite."
+    )
+
+
+def test_a_resume_is_refused_when_only_the_shape_or_only_the_number_of_tasks_differs() -> None:
+    stored = metadata_of_start(chain_plan(), "job-1", 4)
+    renamed = replace(chain_plan(), vertices=(replace(chain_plan().vertices[0], name="b"), *chain_plan().vertices[1:]))
+    for plan, metadata in (
+        (renamed, stored),
+        (chain_plan(), msgspec.structs.replace(stored, tasks=stored.tasks[:-1])),
+    ):
+        with pytest.raises(PlanChanged):
+            check_resumable(plan, metadata)

@@ -115,6 +115,55 @@ def test_a_view_with_number_0_is_a_request_and_names_nothing() -> None:
     check_for_slot(PLAN, PEER, View(ViewNumber(0), 0, "", (), ()))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        msgspec.structs.replace(BATCH, deltas=(Delta(LogId(0), COUNT_MAX - 1, False, b"x"),)),
+        msgspec.structs.replace(BATCH, first_seq=COUNT_MAX - 1),
+        msgspec.structs.replace(FOLLOW, first_seq=COUNT_MAX),
+    ],
+)
+def test_a_log_and_a_channel_of_exactly_the_largest_count_are_admitted(message: Message) -> None:
+    check_for_slot(PLAN, PEER, message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "checkpoint"),
+    [
+        *((kind, 0, 0) for kind in ElementKind),
+        *((kind, 1, 1) for kind in ElementKind if kind is not ElementKind.BARRIER),
+        (ElementKind.BARRIER, 1, 0),
+        (ElementKind.BARRIER, 1, -1),
+        (ElementKind.BARRIER, 2, 1),
+        (ElementKind.END, 2, 0),
+        (ElementKind.ROWS, 1, -1),
+    ],
+)
+def test_a_batch_with_a_count_or_a_checkpoint_that_its_kind_cannot_have_is_malformed(
+    kind: ElementKind, count: int, checkpoint: int
+) -> None:
+    batch = msgspec.structs.replace(BATCH, kind=kind, count=count, checkpoint=CheckpointId(checkpoint))
+    with pytest.raises(MessageMalformed, match=f"Batch names {count} elements of kind {kind.name} with checkpoint"):
+        check_for_slot(PLAN, PEER, batch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "checkpoint"),
+    [
+        (ElementKind.ROWS, 2, 0),
+        (ElementKind.COLUMNS, 2, 0),
+        (ElementKind.BARRIER, 1, 1),
+        (ElementKind.END, 1, 0),
+    ],
+)
+def test_a_batch_of_each_kind_is_admitted_with_its_count_and_checkpoint(
+    kind: ElementKind, count: int, checkpoint: int
+) -> None:
+    check_for_slot(
+        PLAN, PEER, msgspec.structs.replace(BATCH, kind=kind, count=count, checkpoint=CheckpointId(checkpoint))
+    )
+
+
 OUT_OF_THE_PLAN = (3, -1, -2, 1 << 40, (1 << 64) - 1)
 
 

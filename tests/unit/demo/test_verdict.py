@@ -70,16 +70,17 @@ def test_an_identity_with_another_word_is_contradicted() -> None:
 
 
 def _folder(folder: Path, parts: dict[str, list[str]], manifests: dict[int, list[str]]) -> Path:
-    (folder / "_manifests").mkdir()
-    (folder / ".parts").mkdir()
+    output, state = folder / "out", folder / ".out.clonos" / "manifests"
+    output.mkdir()
+    state.mkdir(parents=True)
     for name, rows in parts.items():
-        (folder / ".parts" / name).write_text("".join(f"{row}\n" for row in rows), "utf-8")
+        (output / name).write_text("".join(f"{row}\n" for row in rows), "utf-8")
     for checkpoint, names in manifests.items():
         described = [{"name": name, "task": "sink/0", "rows": len(parts[name])} for name in names]
-        manifest = folder / "_manifests" / f"{checkpoint:020}.json"
+        manifest = state / f"{checkpoint:020}.manifest"
         manifest.write_text(json.dumps({"checkpoint": checkpoint, "parts": described}), "utf-8")
         os.utime(manifest, ns=(0, checkpoint * 10**9))
-    return folder
+    return output
 
 
 def test_only_parts_named_by_a_manifest_count(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_only_parts_named_by_a_manifest_count(tmp_path: Path) -> None:
 
 def test_a_part_with_rows_missing_is_an_error(tmp_path: Path) -> None:
     folder = _folder(tmp_path, {"a": ['{"n": 1}', '{"n": 2}']}, {1: ["a"]})
-    (folder / ".parts" / "a").write_text('{"n": 1}\n', "utf-8")
+    (folder / "a").write_text('{"n": 1}\n', "utf-8")
     with pytest.raises(ValueError, match="1 rows, not 2"):
         list(committed_rows(folder))
 

@@ -13,11 +13,12 @@ import pytest
 from clonos.core.coordinator.coordinator_events import SlotGone
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import SlotId, TaskId
-from clonos.core.wire.control_messages import Hold, Logged, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Hold, Logged, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.io.process.slot_provider import SlotEnded
 from clonos_standby.driver.driver import Driver, Progress
 from tests.harnesses.idle_driver import idle_driver
+from tests.harnesses.lone_slot import small_image
 
 FLOOD = 20_000
 SLOT = SlotId(7)
@@ -77,12 +78,38 @@ def test_a_host_with_a_line_break_in_its_name_forges_no_line(driver: Driver, cap
 def test_a_slots_log_records_are_cleaned_of_line_breaks_unknown_loggers_and_levels(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("clonos.slot", "clonos.never.heard.of", "root", "urllib3"):
+    logging.getLogger("mine")
+    for name in ("clonos.slot", "clonos.never.heard.of", "no.logger", "mine"):
         driver.on_message(SLOT, Logged(SLOT, 1 << 40, name, "text\nforged \x1b[31m"), b"")
-    assert [record.name for record in caplog.records] == ["clonos.slot", "clonos", "clonos", "clonos"]
+    assert [record.name for record in caplog.records] == ["clonos.slot", "clonos", "root", "mine"]
     assert {record.levelno for record in caplog.records} == {logging.CRITICAL}
-    assert {record.message for record in caplog.records} == {f"slot {SLOT:016x}: text\n    forged \\x1b[31m"}
+    assert {record.message for record in caplog.records} == {"a spare process: text\n    forged \\x1b[31m"}
     assert "clonos.never.heard.of" not in logging.Logger.manager.loggerDict
+
+
+def test_a_printed_line_appears_on_standard_error_with_its_task(
+    driver: Driver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.on_message(SLOT, Logged(SLOT, logging.INFO, PRINTED, "seen: 7", "ask/0"), b"")
+    driver.on_message(SLOT, Logged(SLOT, logging.INFO, PRINTED, "\x1b[31mforged"), b"")
+    captured = capsys.readouterr()
+    assert captured.err == "[ask/0] seen: 7\n[a spare process] \\x1b[31mforged\n"
+    assert captured.out == ""
+
+
+def test_a_log_line_of_a_task_names_the_task(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    driver.on_message(SLOT, Logged(SLOT, logging.WARNING, "clonos.job", "banned word='x'", "ask/0"), b"")
+    assert caplog.messages == ["ask/0: banned word='x'"]
+
+
+def test_a_warning_about_a_step_is_logged_once_although_each_of_its_tasks_sends_it(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = small_image().vertices[0].nodes[0].step
+    for task in (f"{step}/0", f"{step}/1"):
+        driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}{step}", "fires at once", task), b"")
+    driver.on_message(SLOT, Logged(SLOT, logging.WARNING, f"{ONCE_PER_STEP}unknown", "fires at once"), b"")
+    assert caplog.messages == [f"{step}/0: fires at once"]
 
 
 def test_a_message_type_that_slots_do_not_send_is_malformed_before_it_reaches_the_coordinator(driver: Driver) -> None:

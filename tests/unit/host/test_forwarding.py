@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from clonos.core.model.ids import SlotId
 from clonos.core.wire.codec import encode_message
-from clonos.core.wire.control_messages import Logged
+from clonos.core.wire.control_messages import PRINTED, Logged
 from clonos_services.logger import logger as user_logger
-from clonos_standby.slot.log_forwarding import LINES_PER_SECOND_MAX, Forwarder, forwarded
+from clonos_standby.slot.log_forwarding import (
+    LINES_PER_SECOND_MAX,
+    PRINTED_PER_SECOND_MAX,
+    Forwarder,
+    PrintForwarder,
+    forwarded,
+)
 
 SLOT = SlotId(7)
 
@@ -23,12 +32,14 @@ def test_log_records_of_runtime_and_user_code_are_forwarded_with_level_and_logge
         logging.getLogger("clonos.slot").warning("the store is %s", "slow")
         user_logger.info("banned", word="x")
         logging.getLogger("clonos.slot").debug("not asked for")
-        logging.getLogger("somebody.else").warning("stays here")
+        logging.getLogger("somebody.else").warning("careful")
+        logging.getLogger("somebody.else").info("not asked for")
     assert sent == [
         Logged(SLOT, logging.WARNING, "clonos.slot", "the store is slow"),
         Logged(SLOT, logging.INFO, "clonos.job", "banned word='x'"),
+        Logged(SLOT, logging.WARNING, "somebody.else", "careful"),
     ]
-    assert caplog.messages == ["stays here"]
+    assert caplog.messages == []
 
 
 def test_any_text_can_be_sent() -> None:
@@ -57,4 +68,49 @@ def test_a_flood_of_log_records_is_cut_and_the_omitted_ones_are_counted(monkeypa
     assert [message.text for message in sent[LINES_PER_SECOND_MAX:]] == [
         "50 more lines were suppressed",
         f"line {LINES_PER_SECOND_MAX + 50}",
+    ]
+
+
+def _in_thread(name: str, work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work, name=name)
+    thread.start()
+    thread.join()
+
+
+def test_printed_lines_are_forwarded_whole_with_the_task_whose_thread_printed_them() -> None:
+    sent: list[Logged] = []
+
+    def work() -> None:
+        print("one", 2)
+        print("begun", end="")
+        sys.stdout.flush()
+        print(" and ended\nlast", end="")
+        print("wrong", file=sys.stderr)
+        logging.getLogger("mine").warning("odd")
+
+    with forwarded(logging.WARNING, SLOT, sent.append):
+        _in_thread("task ask/0 1:3", work)
+        _in_thread("call ask/1 1:3 0", lambda: print("called"))
+        print("from the runtime")
+    assert sent == [
+        Logged(SLOT, logging.INFO, PRINTED, "one 2", "ask/0"),
+        Logged(SLOT, logging.INFO, PRINTED, "begun and ended", "ask/0"),
+        Logged(SLOT, logging.WARNING, PRINTED, "wrong", "ask/0"),
+        Logged(SLOT, logging.WARNING, "mine", "odd", "ask/0"),
+        Logged(SLOT, logging.INFO, PRINTED, "called", "ask/1"),
+        Logged(SLOT, logging.INFO, PRINTED, "from the runtime"),
+        Logged(SLOT, logging.INFO, PRINTED, "last", "ask/0"),
+    ]
+
+
+def test_a_flood_of_printed_lines_is_cut_and_the_omitted_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Logged] = []
+    seconds = iter([0.0] * (PRINTED_PER_SECOND_MAX + 50) + [1.0])
+    monkeypatch.setattr("clonos_standby.slot.log_forwarding.time.monotonic", lambda: next(seconds))
+    output = PrintForwarder(SLOT, sent.append, logging.INFO)
+    for number in range(PRINTED_PER_SECOND_MAX + 51):
+        print(f"line {number}", file=output)
+    assert [message.text for message in sent[PRINTED_PER_SECOND_MAX:]] == [
+        "50 more printed lines were suppressed",
+        f"line {PRINTED_PER_SECOND_MAX + 50}",
     ]

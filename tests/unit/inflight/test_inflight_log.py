@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -257,6 +258,16 @@ def test_a_segment_is_loaded_once_for_all_its_chunks_and_released_after_the_last
         assert read(log, disk, number).payload == bytes([number]) * 100
         assert (log.memory_bytes > 0) == (number < 9)
     assert disk.loaded == 1
+
+
+def test_a_segment_takes_at_most_an_eighth_of_the_memory() -> None:
+    log, disk = new_log(options_of(SpillPolicy.EAGER, memory_bytes=8_000))
+    for number in range(60):
+        log.append(ElementKind.ROWS, 1, CheckpointId(0), bytes([number]) * 100)
+    disk.do_all()
+    ends = [0, *(segment.next_seq for segment in log.segments)]
+    assert ends[-1] == 60
+    assert max(end - begin for begin, end in pairwise(ends)) * 100 <= 1_000
 
 
 def test_channels_that_replay_at_once_share_the_load_memory_and_all_progress() -> None:

@@ -15,9 +15,9 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.values.keys import KeyUnsupported
+from clonos.core.values.key_encoding import KeyUnsupported
+from clonos.operators.steps.frames import NoFrame
 from clonos.operators.steps.process import Context
-from clonos.operators.steps.stateless import NoRecordBatch
 from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven, Files, FilesWriter
@@ -47,7 +47,7 @@ class Alarm:
     def process(self, value: int, context: Context[Any, int]) -> None:
         context.set_timer(datetime.fromtimestamp(START_NS / 10**9).astimezone() + timedelta(seconds=value))
 
-    def on_timer(self, instant: datetime, context: Context[Any, int]) -> None:
+    def on_timer(self, timestamp: datetime, context: Context[Any, int]) -> None:
         context.emit(context.key)
         odd_only(context.key)
 
@@ -193,7 +193,7 @@ def test_a_batch_function_that_raises_or_returns_no_batch_is_reported_with_its_s
         job.close()
         return raised.value
 
-    assert isinstance(failure(lambda batch: batch.to_pylist()).__cause__, NoRecordBatch)
+    assert isinstance(failure(lambda batch: batch.to_pylist()).__cause__, NoFrame)
     assert failure(lambda batch: batch.column("m")).at.step == "map_batches"
     assert failure(lambda batch: batch).at.step == "map"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.connectors import blackhole, sockets, values
 from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options
@@ -130,10 +130,10 @@ def test_a_source_that_is_not_pushed_has_no_journal() -> None:
 
 
 def test_a_pushed_source_with_several_tasks_is_refused() -> None:
-    with pytest.raises(GraphRefused, match="its source has a single connection"):
+    with pytest.raises(InvalidJob, match="its source has a single connection"):
         pushed_graph(parallelism=2)
 
 
 def test_a_pushed_source_in_a_job_without_keepers_is_refused() -> None:
-    with pytest.raises(GraphRefused, match="keepers is 0: a failure would lose what it has read"):
+    with pytest.raises(InvalidJob, match="keepers is 0: a failure would lose what it has read"):
         pushed_graph().compile(Options(keepers=0))

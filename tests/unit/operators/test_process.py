@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import numpy
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import GraphRefused
+from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.state.state_changes import StateUnsupported
-from clonos.operators.state.state_descriptors import BadStateName, ListState, ValueState
+from clonos.operators.state.state_descriptors import InvalidStateName, ListState, ValueState
 from clonos.operators.steps.process import AttributeSetLate, Context, StateNameTaken
-from clonos.operators.timestamps import BadInstant, from_instant, to_instant
+from clonos.operators.timestamps import InvalidTimestamp, from_timestamp_ns, to_timestamp_ns
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 
-START = from_instant(START_NS)
+START = from_timestamp_ns(START_NS)
 
 
 class Numbered:
@@ -86,8 +87,36 @@ def test_a_class_that_needs_arguments_is_refused() -> None:
 
         def process(self, value: str, context: Context[str, str]) -> None: ...
 
-    with pytest.raises(GraphRefused, match="cannot be created without arguments"):
+    with pytest.raises(InvalidJob, match="cannot be created without arguments"):
         JobGraph("job").source(Given([])).process(Needy)
+
+
+def test_the_key_of_a_timer_is_the_same_before_and_after_a_restore() -> None:
+    class Waiting:
+        def process(self, value: Any, context: Context[Any, Any]) -> None:
+            context.set_timer(START + timedelta(seconds=9))
+
+        def on_timer(self, timestamp: datetime, context: Context[Any, Any]) -> None:
+            context.emit(repr(context.key))
+
+    zone = timezone(timedelta(hours=2))
+    keys = [
+        START.astimezone(zone),
+        ("a", START.astimezone(zone)),
+        START,
+        numpy.int64(7),
+        (True, START.astimezone(zone)),
+    ]
+    graph = JobGraph("job")
+    graph.source(Given(range(len(keys)))).key_by(lambda record: keys[record]).process(Waiting).sink(Outbox())
+    image = graph.compile(Options())
+    job = Run(image)
+    while job.read():
+        pass
+    restored = Run(image, job.barrier(1))
+    for each in (job, restored):
+        each.pass_time(10)
+        assert each.written["process-sink"] == [repr(START), repr(("a", START)), "7", repr((True, START))]
 
 
 def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> None:
@@ -100,9 +129,9 @@ def test_timers_fire_in_order_of_time_then_registration_unless_cancelled() -> No
                 context.delete_timer(START + timedelta(seconds=9))
                 context.delete_timer(START + timedelta(seconds=100))
 
-        def on_timer(self, instant: datetime, context: Context[int, Any]) -> None:
-            context.emit((context.key, (instant - START).seconds))
-            if context.key == 3 and instant == START + timedelta(seconds=9):
+        def on_timer(self, timestamp: datetime, context: Context[int, Any]) -> None:
+            context.emit((context.key, (timestamp - START).seconds))
+            if context.key == 3 and timestamp == START + timedelta(seconds=9):
                 context.set_timer(START)
 
     graph = JobGraph("job")
@@ -148,7 +177,7 @@ def test_two_states_with_one_name_are_refused() -> None:
             context.state(self.other)
 
     assert isinstance(failure(Double, ["a"]), StateNameTaken)
-    with pytest.raises(BadStateName):
+    with pytest.raises(InvalidStateName):
         ValueState[int]("a/b")
 
 
@@ -164,9 +193,9 @@ def test_state_that_cannot_be_encoded_is_reported_with_its_table() -> None:
 
 
 def test_an_instant_is_an_aware_datetime_or_seconds() -> None:
-    assert to_instant(START) == START_NS
-    assert to_instant(START_NS / 10**9 + 0.25) == START_NS + 250_000_000
-    assert from_instant(to_instant(datetime(2026, 1, 1, 0, 0, 0, 7, UTC))).microsecond == 7
+    assert to_timestamp_ns(START) == START_NS
+    assert to_timestamp_ns(START_NS / 10**9 + 0.25) == START_NS + 250_000_000
+    assert from_timestamp_ns(to_timestamp_ns(datetime(2026, 1, 1, 0, 0, 0, 7, UTC))).microsecond == 7
     for wrong in (datetime(2026, 1, 1), float("nan"), 1e300, "now", True):
-        with pytest.raises(BadInstant):
-            to_instant(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidTimestamp):
+            to_timestamp_ns(wrong)  # type: ignore[arg-type]

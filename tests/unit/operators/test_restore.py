@@ -15,7 +15,7 @@ from clonos.core.model.options import Options
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_descriptors import ListState, MapState, ValueState
 from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
 
 KEYS = ["a", "b", True, 1, 0, None, ("x", False), ("x", 0), b"a"]
@@ -37,11 +37,11 @@ class Sessions:
         last = context.state(self.last)
         if last.value is not None:
             context.delete_timer(last.value)
-        last.value = from_instant(START_NS + (value[0] // 3 + 2) * 1_000_000_000)
+        last.value = from_timestamp_ns(START_NS + (value[0] // 3 + 2) * 1_000_000_000)
         context.set_timer(last.value)
 
-    def on_timer(self, instant: datetime, context: Context[Any, Any]) -> None:
-        context.emit((context.key, instant, context.state(self.seen).value, list(context.state(self.values))))
+    def on_timer(self, timestamp: datetime, context: Context[Any, Any]) -> None:
+        context.emit((context.key, timestamp, context.state(self.seen).value, list(context.state(self.values))))
         context.state(self.values).clear()
         context.state(self.last).clear()
         if context.state(self.seen).value % 3 == 0:

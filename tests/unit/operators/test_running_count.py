@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
-from clonos.core.values.keys import KeyUnsupported, Router, encode_key
+from clonos.core.values.key_encoding import KeyUnsupported, encode_key
+from clonos.core.values.keys import Router
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount

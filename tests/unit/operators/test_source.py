@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead
 from clonos.operators.operator import Operator, Scope
-from clonos.operators.split_source import NotColumnar, PositionMalformed, SourceChanged, SourceHead, SourceSilent
+from clonos.operators.split_source import (
+    NotColumnar,
+    PositionMalformed,
+    SourceChanged,
+    SourceHead,
+    SourceRecordsMissing,
+)
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.samples import ColumnsGiven
@@ -146,7 +152,7 @@ def test_a_split_that_ends_early_when_read_again_is_an_error() -> None:
     with pytest.raises(SourceChanged, match="ended 2 records earlier in its split 0"):
         made.read(0, 3)
     made, _ = head(Stubborn([["a"], []]), [b""])
-    with pytest.raises(SourceSilent, match="2 fewer records"):
+    with pytest.raises(SourceRecordsMissing, match="2 fewer records"):
         made.read(0, 3)
 
 
@@ -165,7 +171,7 @@ def test_a_position_of_other_splits_is_refused() -> None:
 class Watching(Given):
     """Finds a split, and says which splits can be its own."""
 
-    look_every_ns = 1
+    discovery_interval_ns = 1
 
     def discover(self, known: Any, index: int, parallelism: int) -> list[bytes]:
         return [self.splits(1)[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -13,8 +14,10 @@ from clonos.core.values import ValueMalformed, column_of, encode_rows
 from clonos.core.values.keys import state_key
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import Section, StateMalformed, encode_piece, encode_sections
+from tests.unit.values.samples import Color, Level
 
-KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1)]
+INSTANT = datetime(2024, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+KEYS: list[Any] = ["a", "b", 1, True, False, None, ("a", True), ("a", 1), INSTANT, ("a", INSTANT), Level.LOW, Color.RED]
 
 
 def deep_key(depth: int) -> Any:

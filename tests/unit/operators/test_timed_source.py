@@ -15,7 +15,7 @@ from clonos.operators.operator import Scope
 from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.timed_source import BadWatermark, TimedHead
+from clonos.operators.timed_source import InvalidWatermark, TimedHead
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.test_source import Collects, Taken
 
@@ -262,7 +262,7 @@ def test_a_watermark_that_is_no_instant_names_the_source_and_the_split(given: An
     source = Readings([[1]])
     source.watermark = lambda before_ns, records: given  # type: ignore[method-assign]
     made, _, _ = head(source)
-    with pytest.raises(BadWatermark, match=r"the source readings returned .* as the watermark of its split 0"):
+    with pytest.raises(InvalidWatermark, match=r"the source readings returned .* as the watermark of its split 0"):
         made.read(0, 1)
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import BadDuration
+from clonos.api.graph_errors import InvalidDuration
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.steps.windows import WindowResult
-from clonos.operators.timestamps import from_instant
+from clonos.operators.timestamps import from_timestamp_ns
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven
 
@@ -115,7 +115,7 @@ def test_a_window_contains_the_records_of_its_span_and_fires_after_it() -> None:
     results = job.written["count"]
     assert [result.key for result in results] == list("abcdef")
     assert {(result.start, result.end) for result in results} == {
-        (from_instant(START_NS), from_instant(START_NS) + timedelta(seconds=2))
+        (from_timestamp_ns(START_NS), from_timestamp_ns(START_NS) + timedelta(seconds=2))
     }
     assert job.chains[1].next_timer_ns() is None
     job.close()
@@ -181,5 +181,5 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
     ],
 )
 def test_an_invalid_window_size_is_refused(size: Any) -> None:
-    with pytest.raises(BadDuration, match="is not a size of a window"):
+    with pytest.raises(InvalidDuration, match="is not a size of a window"):
         Tumbling(size)

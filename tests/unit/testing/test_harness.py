@@ -32,7 +32,7 @@ class Sessions:
         due.value = clock.time() + 60
         context.set_timer(due.value)
 
-    def on_timer(self, instant: datetime, context: Any) -> None:
+    def on_timer(self, timestamp: datetime, context: Any) -> None:
         seen, due = context.state(self.seen), context.state(self.due)
         context.emit((context.key, seen.value, random.getrandbits(40)))
         seen.value, due.value = 0, 0.0
@@ -45,7 +45,7 @@ class Forgetting:
         self.seen: list[Any] = []
 
     def process(self, value: Any, context: Any) -> None:
-        self.seen.append(value)
+        self.seen.append(value)  # clonos: ok to be detected
         context.emit(len(self.seen))
 
 
@@ -232,9 +232,12 @@ def test_a_call_in_doubt_is_reconciled_by_the_stand_in(harness: Callable[..., Ha
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(lambda number: (number, standard.random()), id="random"),
-        pytest.param(lambda number: (number, time.perf_counter_ns()), id="time"),
-        pytest.param(lambda number: (number, id(object()) + standard.getrandbits(60)), id="address"),
+        pytest.param(lambda number: (number, standard.random()), id="random"),  # clonos: ok to be detected
+        pytest.param(lambda number: (number, time.perf_counter_ns()), id="time"),  # clonos: ok to be detected
+        pytest.param(
+            lambda number: (number, id(object()) + standard.getrandbits(60)),  # clonos: ok to be detected
+            id="address",
+        ),
     ],
 )
 def test_choices_outside_the_log_are_detected_by_the_replay(
@@ -253,7 +256,7 @@ def test_choices_outside_the_log_are_detected_by_the_replay(
 def test_a_different_kind_of_choice_is_detected_by_the_runtime(
     harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())
+    moody = harness(lambda number: clock.time() if os.environ.get("MOOD") else random.random())  # clonos: ok to be seen
     moody.push([1])
     moody.crash()
     moody.restore()

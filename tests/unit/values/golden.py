@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clonos.core.values import encode_rows, encode_value
-from clonos.core.values.keys import encode_key
+from clonos.core.values.key_encoding import encode_key
 from tests.unit.values.samples import Color, Frozen, Level, Nothing, Pair, Point, Rights, Shape
 
 FILE = Path(__file__).with_name("golden.txt")
@@ -112,6 +112,11 @@ KEYS: dict[str, Any] = {
     "date key": datetime.date(2024, 2, 29),
     "empty tuple key": (),
     "tuple key": ("a", 1, (True, None, b"")),
+    "instant key": datetime.datetime(2024, 10, 27, 1, 30, 1, 5, tzinfo=datetime.UTC),
+    "early instant key": datetime.datetime(1, 1, 1, tzinfo=datetime.UTC),
+    "member key": Color.RED,
+    "int member key": (Level.HIGH, 2),
+    "flags key": Rights.READ | Rights.WRITE,
 }
 
 

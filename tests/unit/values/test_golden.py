@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clonos.core.values import decode_rows, decode_value, encode_rows, encode_value
-from clonos.core.values.keys import decode_key, encode_key
+from clonos.core.values.key_encoding import decode_key, encode_key
 from tests.unit.values.golden import KEYS, ROWS, VALUES, lines
 from tests.unit.values.samples import same
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import itertools
 import pickle
 import uuid
+import zoneinfo
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.core.values import ValueBeyondLimit
+from clonos.core.values import ValueBeyondLimit, register
+from clonos.core.values.column_keys import ColumnKeys, keys_of
+from clonos.core.values.key_encoding import KeyUnsupported, decode_key, encode_key
 from clonos.core.values.keys import (
-    KeyUnsupported,
     Router,
-    decode_key,
-    encode_key,
     groups_of_task,
     key_group,
     key_of,
@@ -27,14 +30,48 @@ from clonos.core.values.keys import (
     task_of_group,
 )
 from clonos.core.values.value_limits import KEY_BYTES_MAX, KEY_DEPTH_MAX
-from tests.unit.values.samples import STEADY, Color, same, texts
+from tests.unit.values.samples import STEADY, ZONES, Color, Level, members, same, texts, zones
 
 leaves = st.one_of(
     *(texts, st.binary(max_size=3), st.integers(-2, 2), st.integers(), st.booleans(), st.none()),
     *(st.uuids(), st.dates(), st.sampled_from(["x" * 253, b"x" * 254, "x" * 300])),
+    *(st.datetimes().map(lambda naive: naive.replace(tzinfo=datetime.UTC, fold=0)), members),
 )
 keys = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
-COLLIDING = [1, True, 0, False, "1", b"1", (1,), (True,), ((1,),), ((True,),), (), ((),), None, (None,), ("1",), (1, 0)]
+
+
+@register(name="test_keys.Named")
+class Named(enum.StrEnum):
+    A = "A"
+
+
+MIDNIGHT = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+COLLIDING = [
+    Level.LOW,
+    (Level.LOW,),
+    Color.RED,
+    MIDNIGHT,
+    MIDNIGHT.date(),
+    Named.A,
+    "A",
+    (Named.A,),
+    1,
+    True,
+    0,
+    False,
+    "1",
+    b"1",
+    (1,),
+    (True,),
+    ((1,),),
+    ((True,),),
+    (),
+    ((),),
+    None,
+    (None,),
+    ("1",),
+    (1, 0),
+]
 
 
 @STEADY
@@ -68,11 +105,75 @@ def test_simple_keys_are_used_without_a_copy(batch: list[Any]) -> None:
     assert state_keys(batch) is batch
 
 
+instants = st.datetimes(
+    datetime.datetime(2, 1, 1),
+    datetime.datetime(9998, 12, 31),
+    timezones=zones.filter(lambda zone: zone is not None),
+)
+
+
+@STEADY
+@given(instants, zones.filter(lambda zone: zone is not None), st.sampled_from([0, 1]))
+def test_an_instant_is_one_key_in_every_zone(instant: datetime.datetime, zone: Any, fold: int) -> None:
+    instant = instant.replace(fold=fold)
+    in_utc = instant.astimezone(datetime.UTC).replace(fold=0)
+    elsewhere = in_utc.astimezone(zone)
+    for key in (instant, elsewhere, (1, elsewhere)):
+        utc = (1, in_utc) if isinstance(key, tuple) else in_utc
+        assert encode_key(key) == encode_key(utc)
+        assert state_key(key) == state_key(utc)
+        assert same(key_of(state_key(key)), utc)
+        assert same(decode_key(encode_key(key)), utc)
+        assert Router(4, 128).target(key) == Router(4, 128).target(utc)
+    assert state_keys([instant, elsewhere]) == [in_utc, in_utc]
+
+
+@pytest.mark.skipif(not ZONES, reason="the machine has no time zones")
+def test_two_instants_of_a_repeated_hour_are_two_keys_although_python_calls_them_equal() -> None:
+    first = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    second = first.replace(fold=1)
+    assert first == second
+    assert encode_key(first) != encode_key(second)
+    assert len({*state_keys([first, second])}) == 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+02:00", *([ZONES[0].key] if ZONES else [])])
+def test_the_instants_of_a_column_are_the_keys_of_rows(zone: str) -> None:
+    first = datetime.datetime(2024, 10, 27, 0, 30, tzinfo=datetime.UTC)
+    second = first + datetime.timedelta(hours=1)  # the same wall time in Berlin
+    found = keys_of(pyarrow.array([first, second, first], pyarrow.timestamp("us", zone)))
+    assert isinstance(found, ColumnKeys)
+    assert same(found.stored, [first, second])
+    assert state_keys(found.tolist()) == [first, second, first]
+
+
+@pytest.mark.parametrize(
+    ("scalar", "key"),
+    [
+        (numpy.int64(7), 7),
+        (numpy.uint8(200), 200),
+        (numpy.str_("a"), "a"),
+        (numpy.bytes_(b"a"), b"a"),
+        (numpy.bool_(True), True),
+        ((numpy.int32(-1), "x"), (-1, "x")),
+    ],
+    ids=repr,
+)
+def test_a_numpy_scalar_is_the_key_of_the_python_one(scalar: Any, key: Any) -> None:
+    assert encode_key(scalar) == encode_key(key)
+    assert same(state_key(scalar), state_key(key))
+    assert same(key_of(state_key(scalar)), key)
+
+
+class UnregisteredColor(enum.Enum):
+    RED = 1
+
+
 class Text(str):
     __slots__ = ()
 
 
-class Named(NamedTuple):
+class NamedPair(NamedTuple):
     x: int
 
 
@@ -87,9 +188,14 @@ class Named(NamedTuple):
         ({"a": 1}, "sorted"),
         (frozenset({1}), "sorted"),
         (Text("x"), "str(...)"),
-        (Named(1), "tuple(...)"),
-        (datetime.datetime(2024, 1, 1), "isoformat"),
-        (Color.RED, "name"),
+        (NamedPair(1), "tuple(...)"),
+        (datetime.datetime(2024, 1, 1), ".replace(tzinfo=UTC)"),
+        ((1, datetime.datetime(2024, 1, 1)), ".replace(tzinfo=UTC)"),
+        (datetime.datetime(1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=2))), "isoformat"),
+        (datetime.time(1), "isoformat"),
+        (UnregisteredColor.RED, "@register"),
+        (numpy.float64(1.0), "round"),
+        (numpy.datetime64("2024-01-01"), "isoformat"),
         (object(), "id"),
     ],
     ids=lambda argument: argument if isinstance(argument, str) else type(argument).__name__ + str(argument)[:12],

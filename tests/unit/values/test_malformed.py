@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clonos.core.values import ValueMalformed, decode_rows, decode_value, encode_rows, encode_value, value_limits
-from clonos.core.values.keys import decode_key
+from clonos.core.values.key_encoding import decode_key
 from clonos.core.values.rows import DICTS, INT, RECORDS, TUPLES, Column
 from clonos.core.values.tree import DICT, LIST, MEMBER, RECORD, SET
 from tests.unit.values.golden import KEYS, ROWS, VALUES, lines

@@ -117,7 +117,7 @@ def test_a_part_that_cannot_be_encoded_is_named_with_its_row() -> None:
 def test_a_record_with_a_lost_attribute_is_refused_within_a_column_too() -> None:
     odd = Point(2)
     odd.color = "red"  # type: ignore[attr-defined]
-    with pytest.raises(ValueUnsupported, match=r"rows\[1\].*color"):
+    with pytest.raises(ValueUnsupported, match=r"^record.*color"):
         encode_rows([Point(1), odd])
 
 

@@ -9,10 +9,21 @@ from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 
-from clonos.core.values import ValueBeyondLimit, ValueUnsupported, decode_value, encode_value, value_limits
+from clonos.core.values import (
+    ValueBeyondLimit,
+    ValueUnsupported,
+    column_of,
+    decode_rows,
+    decode_value,
+    encode_rows,
+    encode_value,
+    value_limits,
+)
+from clonos.core.values.numpy_scalars import keeping_types
 from clonos.core.values.tree import PLAIN, lower_all
 from clonos.core.values.value_limits import VALUE_ITEMS_MAX
 from tests.unit.values.golden import VALUES
@@ -134,11 +145,34 @@ def test_a_value_that_cannot_be_encoded_is_refused_with_its_path_and_a_remedy(
     assert str(caught.value).startswith(f"{path} is a ")
 
 
-def test_numpy_scalars_are_refused_even_those_that_are_floats() -> None:
-    numpy = pytest.importorskip("numpy")
-    for value in (numpy.float64(1), numpy.int64(1), numpy.str_("x"), numpy.bool_(True), numpy.zeros(2)):
+SCALARS: list[tuple[Any, Any]] = [
+    (numpy.float64(0.1), 0.1),
+    (numpy.float32(0.5), 0.5),
+    (numpy.int64(-7), -7),
+    (numpy.uint64(2**64 - 1), 2**64 - 1),
+    (numpy.bool_(True), True),
+    (numpy.str_("zoë"), "zoë"),
+    (numpy.bytes_(b"x"), b"x"),
+]
+
+
+@pytest.mark.parametrize(("scalar", "value"), SCALARS, ids=lambda each: repr(each))
+def test_a_numpy_scalar_travels_as_the_python_one(scalar: Any, value: Any) -> None:
+    for shape in (lambda each: each, lambda each: [each], lambda each: {"a": (each, 1)}, lambda each: Point(each)):
+        assert encode_value(shape(scalar)) == encode_value(shape(value))
+        assert same(decode_rows(encode_rows([shape(scalar)] * 3)), [shape(value)] * 3)
+        assert same(decode_rows(encode_rows([shape(value), shape(scalar)])), [shape(value)] * 2)
+
+
+def test_other_values_of_numpy_are_refused() -> None:
+    for value in (numpy.zeros(2), numpy.zeros(()), numpy.complex64(1), numpy.datetime64(1, "ns"), numpy.longdouble(1)):
         with pytest.raises(ValueUnsupported, match="item"):
             encode_value([value])
+
+
+def test_a_numpy_scalar_is_refused_in_state() -> None:
+    with keeping_types(), pytest.raises(ValueUnsupported, match="item"):
+        column_of([{"sum": numpy.float64(1)}])
 
 
 def test_attributes_that_are_not_fields_are_refused_rather_than_lost() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused
+from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, TableRefused
 from tests.unit.connectors.tables import strict_driver
 from tests.unit.connectors.tables.table_samples import (
     MAKERS,
@@ -167,5 +167,5 @@ def test_a_table_with_several_rows_under_a_key_is_refused(path: Path) -> None:
     [(None, "word"), (["word"], "other"), (["word"], []), (["word", "seen"], ["word", "word"])],
 )
 def test_a_key_that_is_not_among_the_columns_is_refused_at_once(columns: Any, upsert: Any) -> None:
-    with pytest.raises(ConnectorMisused, match="Name each key column once"):
+    with pytest.raises(InvalidConnector, match="Name each key column once"):
         sqlite("out.db", "words", columns, upsert=upsert)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.connector_errors import ConnectorMisused, TableUnavailable
+from clonos.connectors.connector_errors import InvalidConnector, TableUnavailable
 from clonos.operators.connector_contract import Registration, WriterFenced, WriterIdentity
 from tests.unit.connectors.tables.table_samples import (
     COLUMNS,
@@ -268,6 +268,6 @@ def test_an_unreadable_table_is_read_again_before_anything_is_written(path: Path
 def test_a_field_with_the_name_of_a_reserved_column_is_refused(path: Path) -> None:
     writer = sqlite(path, "words").immediate_writer()
     writer.register(identity(1, 1), 0)
-    with pytest.raises(ConnectorMisused, match="a field clonos_number"):
+    with pytest.raises(InvalidConnector, match="a field clonos_number"):
         writer.write(0, [{"word": "a", "clonos_number": 1}])
     writer.close()

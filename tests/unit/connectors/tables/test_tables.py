@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import dbapi, sqlite
-from clonos.connectors.connector_errors import ConnectorMisused, RowNotWritable, TableRefused, TableUnavailable
+from clonos.connectors.connector_errors import InvalidConnector, RowNotWritable, TableRefused, TableUnavailable
 from clonos.connectors.tables import table_sink
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.core.model.errors import InternalError
@@ -313,13 +313,13 @@ def test_each_parameter_style_is_written_as_in_pep_249(paramstyle: str, sql: str
 
 
 def test_an_impossible_table_sink_is_refused_at_once() -> None:
-    with pytest.raises(ConnectorMisused, match="list of names"):
+    with pytest.raises(InvalidConnector, match="list of names"):
         sqlite("out.db", "words", [])
-    with pytest.raises(ConnectorMisused, match="list of names"):
+    with pytest.raises(InvalidConnector, match="list of names"):
         sqlite("out.db", "words", "word")
-    with pytest.raises(ConnectorMisused, match="is not a valid SQL identifier"):
+    with pytest.raises(InvalidConnector, match="is not a valid SQL identifier"):
         sqlite("out.db", "a:b")
-    with pytest.raises(ConnectorMisused, match="Give one of qmark"):
+    with pytest.raises(InvalidConnector, match="Give one of qmark"):
         dbapi(list, "words", paramstyle="percent")
 
 
@@ -328,7 +328,7 @@ def test_a_connection_in_autocommit_mode_is_refused() -> None:
         autocommit = True
 
     writer = dbapi(lambda: sqlite3.connect(":memory:", factory=CommitsAtOnce), "words").immediate_writer()
-    with pytest.raises(ConnectorMisused, match="has autocommit on"):
+    with pytest.raises(InvalidConnector, match="has autocommit on"):
         writer.register(identity(1), 0)
 
 

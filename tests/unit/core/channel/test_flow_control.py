@@ -37,7 +37,7 @@ class Consumer:
                 receiver.session_bytes += come
                 receiver.queued_bytes += come
                 freed = min(left, receiver.queued_bytes, max(1, bytes_per_tick // 5))
-                receiver.freed(freed)
+                receiver.processed(0, freed)
                 left -= freed
             receiver.adapt(HEARTBEAT_MS, DELAY_MS)
         return receiver.window_bytes
@@ -119,5 +119,16 @@ def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     rows = ScriptedTask(line(ask), 2).run().task
     assert not rows.pace.is_columnar
     rows.outputs.columns(0, pyarrow.RecordBatch.from_pydict({"n": [1]}), [1])
-    rows.end_step(1)
+    rows.finish_step(1, rows.pace.begin())
     assert rows.pace.is_columnar
+
+
+def test_bytes_that_arrive_beyond_the_credit_count_as_granted_until_there_is_room_again() -> None:
+    receiver = ChannelReceiver(CHANNEL, 0, 0, MAX_BYTES)
+    receiver.grant()
+    receiver.announced_credit_bytes = receiver.granted_bytes
+    receiver.session_bytes = receiver.queued_bytes = (
+        receiver.granted_bytes + WINDOW_BYTES_FIRST // 2
+    )  # one batch too large
+    assert receiver.grant()
+    assert receiver.granted_bytes == receiver.session_bytes

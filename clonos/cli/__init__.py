@@ -1,4 +1,4 @@
-"""The command line: ``clonos run``, ``clonos demo`` and ``clonos chaos``.
+"""The command line: ``clonos run``, ``clonos dev``, ``clonos demo`` and ``clonos chaos``.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import clonos
+from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ ABORTED: Final = 130
 CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
 """Libraries that failure injection needs in addition to those of every job."""
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. ``arguments``: those of the process when not given."""
@@ -45,9 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
     parsed = _parser().parse_args(given)
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
-    logging.getLogger("clonos").setLevel(logging.INFO if parsed.verbose else logging.WARNING)
-    return _guarded(lambda: _demo(parsed) if parsed.command == "demo" else _run(parsed))
+    from clonos.cli.console import log_to_console
+
+    log_to_console(parsed.verbose)
+    return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
 
 
 def exit_code_of(error: ClonosError) -> int:
@@ -66,6 +65,7 @@ def load_job(target: str) -> Job:
     Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
     """
     from clonos.job import Job
+    from clonos.job.script_exit import loading
 
     file_name, _, name = target.partition(":")
     file = Path(file_name).resolve()
@@ -80,7 +80,13 @@ def load_job(target: str) -> Job:
             raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(specification)
         sys.modules[file.stem] = module
-        specification.loader.exec_module(module)
+        with loading(file_name):
+            try:
+                specification.loader.exec_module(module)
+            except ClonosError:
+                raise
+            except Exception as error:
+                raise JobFileRaised(file_name, error_text(error)).with_traceback(error.__traceback__) from error
     jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
     if name:
         if name not in jobs:
@@ -93,21 +99,21 @@ def load_job(target: str) -> Job:
     return distinct[0]
 
 
-def _guarded(command: object) -> int:
+def _guarded(command: object, is_verbose: bool = False) -> int:
     assert callable(command)
     try:
         return int(command())
     except ClonosError as error:
-        print(f"clonos: {error}", file=sys.stderr)
+        print(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return ABORTED
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    job = load_job(parsed.job)
-    result = job.run(command_line=_options(parsed))
-    print(result.summary(), file=sys.stderr)
+    from clonos.cli.console import run_on_console
+
+    result = run_on_console(load_job(parsed.job), _options(parsed))
     return ABORTED if result.was_aborted else ENDED
 
 
@@ -125,6 +131,16 @@ def _demo(parsed: argparse.Namespace) -> int:
         keep=parsed.keep,
     )
     return ENDED if run_demo(options) else JOB_AT_FAULT
+
+
+def _dev(parsed: argparse.Namespace) -> int:
+    from clonos.cli.dev import develop
+
+    develop(parsed.job.partition(":")[0], lambda: load_job(parsed.job), parsed.runs)
+    return ENDED
+
+
+COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"run": _run, "dev": _dev, "demo": _demo}
 
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:
@@ -165,6 +181,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run the job of a Python file")
     run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
     run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
     run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
     run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
@@ -175,6 +192,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
     )
+
+    dev = commands.add_parser("dev", help="preview a job on child processes, and start it again when its files change")
+    dev.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    dev.add_argument("--runs", type=int, metavar="N", help="end after N runs")
 
     demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
     demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
@@ -198,7 +219,3 @@ def _parser() -> argparse.ArgumentParser:
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Checks of the functions that a job gives to its steps, made when a step is added: what a function shows by its kind.
+
+What shows only in a result is checked when the step runs (``clonos.operators.steps.results``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from clonos.api.graph_errors import InvalidJob
+from clonos.operators.state.state_descriptors import State
+from clonos.operators.steps.results import advice_for
+
+OPTIONAL_METHODS: Final = ("open", "on_timer", "close")
+"""Methods of a process function besides ``process``."""
+
+EMITTING_METHODS: Final = ("process", "on_timer")
+"""Methods of a process function that may yield results."""
+
+
+def check_function(method: str, step: str, function: Any) -> None:
+    """Checks that a function can be called for a result, and not for a generator or a coroutine.
+
+    Raises: InvalidJob: it is a generator function outside of ``flat_map``, or ``async def``.
+    """
+    called = _called(function)
+    is_generator = inspect.isgeneratorfunction(called)
+    if is_generator and method != "flat_map":
+        what = "a generator function, and a call of it returns a generator, not a result"
+    elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        what = "an async function, and nothing here would await it"
+    else:
+        return
+    raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
+
+
+def check_process(step: str, function: Any) -> None:
+    """Checks the methods of a process function, a class or an instance of it.
+
+    Raises: InvalidJob: it has no ``process``, its class needs arguments, one of its methods is no method or is
+        ``async def``, or it sets timers without ``on_timer``.
+    """
+    if not callable(getattr(function, "process", None)):
+        raise InvalidJob(
+            step,
+            f"gets {function!r:.100}, which has no method process(value, context)",
+            "Give it a class with that method, or an instance of one.",
+        )
+    if isinstance(function, type):
+        _check_creation(step, function)
+    for name in OPTIONAL_METHODS:
+        if hasattr(function, name) and not callable(getattr(function, name)):
+            raise InvalidJob(
+                step,
+                f"has a {type(getattr(function, name)).__qualname__} as its attribute {name}, the name of a method",
+                f"Rename it: {name}() of a process function is called by the runtime.",
+            )
+    for name in ("process", *OPTIONAL_METHODS):
+        if hasattr(function, name):
+            _check_method(step, name, getattr(function, name))
+    if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
+        raise InvalidJob(
+            step,
+            "sets timers and has no method on_timer(timestamp, context)",
+            "Add it: the runtime calls it when a timer fires.",
+        )
+
+
+def states_of(function: Any) -> tuple[tuple[str, str], ...]:
+    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+    cls = function if isinstance(function, type) else type(function)
+    attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
+    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+    kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
+    defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
+    return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
+
+
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """Yields a code object and those of the functions, lambdas and comprehensions that it contains."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_within(constant)
+
+
+def methods_of(function: Any) -> Iterator[tuple[str, FunctionType]]:
+    """Yields the methods that the class of a process function and its bases define, by name; overridden ones too."""
+    cls = function if isinstance(function, type) else type(function)
+    for base in cls.__mro__[:-1]:
+        for name, member in vars(base).items():
+            if isinstance(member, FunctionType):
+                yield name, member
+
+
+def _codes_of(function: Any) -> Iterator[CodeType]:
+    for _, method in methods_of(function):
+        yield from codes_within(method.__code__)
+
+
+def _check_creation(step: str, cls: type) -> None:
+    try:
+        inspect.signature(cls).bind()
+    except TypeError as error:
+        raise InvalidJob(
+            step,
+            f"gets the class {cls.__qualname__}, which cannot be created without arguments ({error})",
+            "Give it an instance: each incarnation of a task gets a copy of it.",
+        ) from error
+
+
+def _check_method(step: str, name: str, method: Any) -> None:
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        what, advice = "an async method", "Write it with def: the runtime awaits nothing."
+    elif inspect.isgeneratorfunction(method) and name not in EMITTING_METHODS:
+        what, advice = "a generator", "It cannot yield results: do that in process() or on_timer()."
+    else:
+        return
+    raise InvalidJob(step, f"has {what} as {name}()", advice)
+
+
+def _called(function: Any) -> Callable[..., Any]:
+    """Returns the function whose code runs: of a partial that which it calls, of an object its ``__call__``."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isroutine(function) or isinstance(function, type) or not callable(function):
+        return function  # type: ignore[no-any-return]
+    return type(function).__call__
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -1,0 +1,78 @@
+"""Types of a job's options as keywords, for editors and type checkers. ``clonos.config`` checks the values.
+
+A test compares the names and the types with the options that ``clonos.config`` has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal, TypedDict
+
+from clonos.config import SlotKind
+from clonos.core.model.options import Compression, SpillPolicy, StandbyKind
+
+Duration = str | float | timedelta
+"""A length of time: "500ms", "5s", a timedelta, or a number of seconds."""
+
+Size = str | float
+"""A size: "128MiB", "4GB", or a number of bytes."""
+
+Text = str | os.PathLike[str]
+
+
+class StartOptions(TypedDict, total=False):
+    """Options that are keywords of ``Job``, ``Job.start`` and ``Job.run`` (docs/options.md)."""
+
+    calls_ahead_max: int
+    causal_logging: bool
+    channel_delay: Duration
+    checkpoint: int | None
+    checkpoint_every: Duration
+    checkpoint_timeout: Duration
+    clock_tick: Duration
+    compress: Literal["remote", "always", "never"] | Compression
+    credit_window: Size
+    data_host: Text
+    data_ports: Text
+    domains: int
+    failures_per_epoch_max: int
+    fault_points: Text
+    heartbeat: Duration
+    inflight_disk: Size
+    inflight_memory: Size
+    keepers: int
+    lease: Duration
+    log_memory: Size
+    max_parallelism: int
+    metrics: Text
+    orphan_after: Duration
+    overwrite: bool
+    parallelism: int
+    py_files: str | Sequence[Text]
+    replicas: int | None
+    resume: bool
+    sharing_depth: int | None
+    slot_trace: Text
+    slots_wait: Duration
+    snapshot_chain_max: int
+    snapshot_inline: Size
+    spare_slots: int
+    spill_policy: Literal["eager", "availability", "epoch"] | SpillPolicy
+    standby: Literal["passive", "hot"] | StandbyKind
+    standbys: int
+    step_cost: Duration
+    step_records_first: int
+    step_records_max: int
+    store: Text
+
+
+Slots = Literal["spark", "process"] | SlotKind
+
+
+class JobOptions(StartOptions, total=False):
+    """Options that are keywords of ``Job``."""
+
+    master: Text
+    slots: Slots

@@ -1,0 +1,138 @@
+"""Live table of a running job: tasks, rates, lag, busy share and recoveries; plain lines if there is no terminal.
+
+Everything that is printed or logged meanwhile appears above the table, because the table redirects the streams of the
+terminal that it is on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
+from clonos.status import Status, TaskState
+
+RATE_SPAN_S: Final = 2.0
+LINE_EVERY_S: Final = 5.0
+REFRESHES_PER_S: Final = 4
+COLUMNS: Final = ("task", "process", "in/s", "out/s", "lag", "busy", "state", "standbys", "last recovery")
+LEFT: Final = frozenset({"task", "process", "state", "last recovery"})
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Growth of a counter, which starts again with each incarnation."""
+
+    total: int = 0
+    known: tuple[int, int] = (-1, 0)  # incarnation, value
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, incarnation: int, value: int, now_s: float) -> None:
+        before = self.known[1] if self.known[0] == incarnation else value
+        self.total += max(0, value - before)
+        self.known = incarnation, value
+        self.seen.append((now_s, self.total))
+        while self.seen[0][0] < now_s - RATE_SPAN_S and len(self.seen) > 1:
+            self.seen.popleft()
+
+    def per_second(self) -> float:
+        (then_s, then), (until_s, until) = self.seen[0], self.seen[-1]
+        return (until - then) / (until_s - then_s) if until_s > then_s else 0.0
+
+
+class LiveTable:
+    """Display of the latest status and of events."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        if console.is_terminal:
+            is_shared = sys.stdout.isatty()  # else standard output goes to a file, where it must stay
+            self._live = Live(
+                console=console, refresh_per_second=REFRESHES_PER_S, redirect_stdout=is_shared, transient=True
+            )
+        self._rates: dict[tuple[str, str], _Rate] = {}
+        self._checkpoint, self._checkpoint_s = 0, time.monotonic()
+        self._line_due_s = time.monotonic() + LINE_EVERY_S
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show_event(self, event: str) -> None:
+        """Prints an event above the table."""
+        self._console.print(Text(f"{time.strftime('%H:%M:%S')} {event}"))
+
+    def show_start(self, what: str, seconds: float) -> None:
+        """Shows what is being started, and for how long."""
+        if self._live is not None:
+            self._live.update(Text(f"starting {what}: {seconds:.0f} s"))
+
+    def show(self, status: Status) -> None:
+        """Shows a status."""
+        now_s = time.monotonic()
+        for task in status.tasks:
+            for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
+                rate = self._rates.setdefault((task.name, counter), _Rate())
+                rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+        if status.checkpoint != self._checkpoint:
+            self._checkpoint, self._checkpoint_s = status.checkpoint, now_s
+        if self._live is not None:
+            self._live.update(Group(self._headline(status), self._table(status)))
+        elif now_s >= self._line_due_s:
+            self._line_due_s = now_s + LINE_EVERY_S
+            self._console.print(self._headline(status))
+
+    def _headline(self, status: Status) -> Text:
+        first = next(iter(status.tasks), None)
+        sources = {first.name.rpartition("/")[0]} if first is not None else set()
+        total = sum(
+            self._rate(task, TaskCounter.RECORDS_IN) for task in status.tasks if task.name.rpartition("/")[0] in sources
+        )
+        age = f"{time.monotonic() - self._checkpoint_s:.0f} s ago" if status.checkpoint else "none yet"
+        recoveries = f", recoveries: {len(status.recoveries)}" if status.recoveries else ""
+        waiting = [task.name for task in status.tasks if task.phase not in SETTLED_PHASES]
+        not_live = f"; not live: {', '.join(waiting)}" if waiting and status.phase == "running" else ""
+        return Text(
+            f"{status.job} {status.phase}: {total:,.0f} records/s, checkpoint {status.checkpoint} ({age}),"
+            f" {len(status.slots)} processes{recoveries}{not_live}"
+        )
+
+    def _rate(self, task: TaskState, counter: TaskCounter) -> float:
+        return self._rates[task.name, counter].per_second()
+
+    def _table(self, status: Status) -> Table:
+        table = Table()
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=name == "task")
+        recovered = {each.task: each.reached for each in status.recoveries}
+        for task in status.tasks:
+            lag = task.counters.get(TaskCounter.BACKLOG_ELEMENTS, task.counters.get(TaskCounter.BACKLOG_BYTES))
+            reached = recovered.get(task.name, {})
+            last = f"{(reached['replayed'] - min(reached.values())) / 1e6:,.0f} ms" if "replayed" in reached else ""
+            table.add_row(
+                task.name,
+                f"{task.pid} {task.domain}" if task.pid else "",
+                f"{self._rate(task, TaskCounter.RECORDS_IN):,.0f}",
+                f"{self._rate(task, TaskCounter.RECORDS_OUT):,.0f}",
+                "" if lag is None else f"{lag:,}",
+                f"{min(1.0, self._rate(task, TaskCounter.BUSY_US) / 1e6):.0%}",
+                task.phase,
+                f"{task.standbys} hot" if task.hot_standbys else str(task.standbys),
+                last or ("..." if reached else ""),
+                style="" if task.phase in SETTLED_PHASES else "yellow",
+            )
+        return table

@@ -1,0 +1,86 @@
+"""Sentences about a run: each recovery when it has ended, what a stop waits for, and the summary at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from clonos.core.coordinator.coordinator import Coordinator
+from clonos.core.coordinator.coordinator_effects import Milestone
+from clonos.core.coordinator.survivability import names_of
+from clonos.core.model.ids import TaskId
+from clonos.core.model.plan import Plan
+from clonos.core.model.progress import TaskCounter
+from clonos.status import RecoveryState, Status, TaskState
+
+RECOVERIES_SHOWN_MAX = 5
+NANOSECONDS_PER_MS = 1_000_000
+
+
+def recovery_sentence(task: TaskId, coordinator: Coordinator) -> str:
+    """Returns how the recovery of a task went, which is live again."""
+    recovery = next(found for found in reversed(coordinator.recoveries) if found.task == task)
+    assert coordinator.view is not None, task
+    name, slot = coordinator.plan.task_name(task), coordinator.view.placements[task].slot
+    register = next((found for found in coordinator.slots if found.slot == slot), None)
+    where = "" if register is None else f" in process {register.pid} of {register.domain}"
+    times = dict(recovery.reached)
+    began_ns = times.get(Milestone.DETECTED, times.get(Milestone.VIEW, 0))
+    took = f"{(times[Milestone.REPLAYED] - began_ns) / NANOSECONDS_PER_MS:,.0f} ms"
+    records = coordinator.counters.get(task, {}).get(TaskCounter.REPLAYED_RECORDS, 0)
+    replayed = f"{records:,} {'record' if records == 1 else 'records'} replayed"
+    if recovery.failed is None:
+        return f"{name} runs again from checkpoint {coordinator.checkpoint} after {took}{where}"
+    if recovery.cause.startswith("it raised"):
+        return f"{name} was restarted in {took}{where} and takes its input again, because {recovery.cause}"
+    return f"{name} recovered in {took}{where}: {replayed}, nothing lost ({recovery.cause})"
+
+
+def what_a_stop_waits_for(coordinator: Coordinator) -> str:
+    """Returns which tasks have not taken the final checkpoint; "" if all have."""
+    missing = coordinator.awaited_by_drain
+    if not missing:
+        return "the output of the final checkpoint is being committed"
+    return f"{names_of(coordinator.plan, missing)} {'has' if len(missing) == 1 else 'have'} not taken it yet"
+
+
+def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
+    """Returns what each step has sent, as the tasks behind it have received it; without steps before a merge."""
+    received: Counter[str] = Counter()
+    for task in tasks:
+        received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
+    found: dict[str, int] = {}
+    for edge in plan.edges:
+        if edge.target is not None and sum(other.target == edge.target for other in plan.edges) == 1:
+            found.setdefault(plan.vertices[edge.source].name, received[plan.vertices[edge.target].name])
+    return found
+
+
+def summary_lines(status: Status, seconds: float, sent: Mapping[str, int], outputs: Iterable[str]) -> list[str]:
+    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is."""
+    number = status.checkpoint
+    checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
+    lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
+    received: Counter[str] = Counter()
+    for task in status.tasks:
+        received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
+    width = max(map(len, received), default=0)
+    for step, count in received.items():
+        out = f", {sent[step]:,} out" if step in sent else ""
+        lines.append(f"  {step:{width}}  {count:,} in{out}")
+    return [*lines, *(f"  output: {output}" for output in outputs)]
+
+
+def _recoveries(recoveries: tuple[RecoveryState, ...]) -> str:
+    if not recoveries:
+        return ""
+    shown = [f"{each.task} {_took(each)}" for each in recoveries[:RECOVERIES_SHOWN_MAX]]
+    more = ", ..." if len(recoveries) > RECOVERIES_SHOWN_MAX else ""
+    return f", {len(recoveries)} {'recovery' if len(recoveries) == 1 else 'recoveries'} ({', '.join(shown)}{more})"
+
+
+def _took(recovery: RecoveryState) -> str:
+    reached = recovery.reached
+    if "replayed" not in reached:
+        return "not over"
+    return f"{(reached['replayed'] - min(reached.values())) / NANOSECONDS_PER_MS:,.0f} ms"

@@ -1,0 +1,276 @@
+"""How a job starts: afresh, in place of an earlier run, or from the checkpoint of an unfinished one.
+
+A finished job starts afresh by itself, and so does a job that ended before its first checkpoint and has no effects.
+An unfinished one needs the decision of the user, a running one is left alone, and another job's store is never
+used without ``overwrite``. A start that fails removes what it has created.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clonos.api.graph import JobGraph
+from clonos.config import RunOptions
+from clonos.core.checkpoint.checkpoint_metadata import (
+    CheckpointMetadata,
+    MetadataMalformed,
+    check_resumable,
+    decode_metadata,
+    plan_fingerprint,
+)
+from clonos.core.model.errors import ClonosError, JobError
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.plan import Plan
+from clonos.io.store.driver_mark import DriverMark, refuse_running
+from clonos.io.store.object_files import ObjectMissing
+from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
+from clonos.operators.chain_outputs import CombinedSinks
+from clonos.operators.connector_contract import RollbackSink, TransactionalSink
+from clonos.operators.job_image import JobImage
+
+logger = logging.getLogger("clonos.run")
+
+DEFAULT_STORE: Final = "./.clonos"
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """Identity of a job: its name, and the file that describes it; "" if that is unknown."""
+
+    name: str
+    file: str
+
+
+class Start:
+    """One start of a job on its store. ``find`` reads the store, ``decide`` checks, ``begin`` changes it."""
+
+    def __init__(self, store: CheckpointStore, identity: JobIdentity, run: RunOptions) -> None:
+        self.store, self._identity, self._run = store, identity, run
+        self._found: JobRecord | None = None
+        self._resumed: CheckpointMetadata | None = None
+        self._replaces = ""
+        self._replaced_sinks: set[int] = set()
+        self._created: JobRecord | None = None
+        self._sinks: list[Any] = []
+        self._mark: DriverMark | None = None
+
+    # ------------------------------------------------------------------ reading
+
+    def find(self) -> JobRecord | None:
+        """Returns the record of the job to resume; None for a fresh start.
+
+        Raises: JobRunning: a driver runs the job. StoreOfAnotherJob. NothingToResume: there is no such checkpoint.
+        """
+        found = self.store.read_job()
+        if found is not None:
+            refuse_running(found.name, self.store.url, self.store.files)
+            if found.name != self._identity.name and not self._run.overwrite:
+                raise StoreOfAnotherJob(self.store.url, f"{found.name!r}", f"{self._identity.name!r}")
+        elif self._run.resume:
+            if self._run.checkpoint is not None:
+                raise NothingToResume(self.store.url, f"checkpoint {self._run.checkpoint}")
+            logger.warning(
+                "the checkpoint store %s is empty, so there is nothing to resume: %s starts afresh",
+                *(self.store.url, self._identity.name),
+            )
+        self._found = found
+        return found if self._run.resume else None
+
+    @property
+    def is_resume(self) -> bool:
+        """Whether the start resumes the job of the store."""
+        return self._run.resume and self._found is not None
+
+    def decide(self, image: JobImage) -> CheckpointMetadata | None:
+        """Returns the metadata to resume from; None for a start at the beginning of the input.
+
+        Raises: StoreInUse: the job of the store has not finished. StoreOfAnotherJob. PlanChanged. OutputInUse.
+        """
+        self._sinks = list(_transactional_sinks(image))
+        if self._found is not None:
+            self.store.find_job()
+            if not self._run.overwrite:
+                self._refuse_another_job(self._found, image.plan)
+        if self.is_resume:
+            assert self._found is not None
+            self._resumed = checkpoint_to_resume(self.store, self._found, self._run, image.plan)
+            return self._resumed
+        if self._run.overwrite:
+            return None
+        if self._found is not None:
+            self._replaces = self._id_to_replace(self._found, image.plan)
+        for number, sink in enumerate(self._sinks):
+            check: Callable[[str], bool] | None = getattr(sink, "check_output", None)
+            if check is not None and check(self._replaces):
+                self._replaced_sinks.add(number)
+        return None
+
+    def _refuse_another_job(self, found: JobRecord, plan: Plan) -> None:
+        """Refuses a store whose job has both another file and another plan: a file may be renamed, and a plan may be
+        changed."""
+        own = self._identity
+        if found.file and own.file and found.file != own.file and found.plan not in ("", plan_fingerprint(plan)):
+            raise StoreOfAnotherJob(self.store.url, f"{found.name!r} of {found.file}", f"{own.name!r} of {own.file}")
+
+    def _id_to_replace(self, found: JobRecord, plan: Plan) -> str:
+        """Returns the identity of the earlier run whose state and output a fresh start replaces."""
+        checkpoints = self.store.checkpoints()
+        if checkpoints and metadata_of(self.store, found).is_final:
+            logger.warning(
+                "%s has finished earlier (checkpoint %d): it starts afresh and replaces the output of that run",
+                *(found.name, checkpoints[-1]),
+            )
+            return found.job_id
+        if checkpoints or any(vertex.has_effects or vertex.is_journalled for vertex in plan.vertices):
+            raise StoreInUse(self.store.url, found.job_id, checkpoints[-1] if checkpoints else 0)
+        logger.warning("%s ended before its first checkpoint and has no output: it starts afresh", found.name)
+        return found.job_id
+
+    # ------------------------------------------------------------------ changing
+
+    def begin(self, image: JobImage, hash_seed: str) -> JobRecord:
+        """Begins a term, marks the store as used by this process, and prepares the outputs."""
+        if self.is_resume:
+            assert self._found is not None
+            record = self._found
+            self.store.acquire_term(self._run.checkpoint or 0)
+        else:
+            record = self._created = self.store.open_job(
+                self._identity.name,
+                overwrite=self._run.overwrite or bool(self._replaces),
+                splits={name: tuple(splits) for name, splits in image.splits.items()},
+                hash_seed=hash_seed,
+                file=self._identity.file,
+                plan=plan_fingerprint(image.plan),
+            )
+        self._mark = DriverMark(self.store.files)
+        self._prepare_outputs(image, record.job_id)
+        return record
+
+    def _prepare_outputs(self, image: JobImage, job_id: str) -> None:
+        """Prepares each output, and withdraws what was committed after the checkpoint from which the job resumes.
+
+        Later commits exist only when a driver resumed from an earlier checkpoint than the last one; that driver may
+        have ended before it withdrew them.
+        """
+        checkpoint = CheckpointId(0) if self._resumed is None else self._resumed.checkpoint
+        number = 0
+        for name, sink in _sinks(image):
+            if isinstance(sink, TransactionalSink):
+                is_replaced = self._run.overwrite or number in self._replaced_sinks
+                sink.prepare_output(job_id, self.is_resume, is_replaced)
+                number += 1
+            elif self._run.overwrite or self._replaces:
+                logger.warning("the output of %s cannot be overwritten: existing rows stay", name)
+            if self.is_resume:
+                _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
+
+    def outputs(self) -> list[str]:
+        """Returns where the output of the job is, as far as its sinks are folders."""
+        folders: list[Callable[[], str] | None] = [getattr(sink, "folder", None) for sink in self._sinks]
+        return [folder() for folder in folders if callable(folder)]
+
+    def undo(self) -> None:
+        """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
+        created, self._created = self._created, None
+        try:
+            if created is not None:
+                for sink in self._sinks:
+                    release: Callable[[str], None] | None = getattr(sink, "release_output", None)
+                    if release is not None:
+                        release(created.job_id)
+        except ClonosError as error:
+            logger.warning("an output could not be given back after the failed start: %s", error)
+        self.close()
+        try:
+            if created is not None:
+                self.store.discard_job(created)
+        except ClonosError as error:
+            logger.warning("the checkpoint store could not be emptied after the failed start: %s", error)
+
+    def close(self) -> None:
+        """Removes the mark of this process from the store."""
+        if self._mark is not None:
+            self._mark.close()
+
+
+def identity_of(graph: JobGraph) -> JobIdentity:
+    """Returns the identity of a job."""
+    return JobIdentity(graph.name, graph.file)
+
+
+def checkpoint_to_resume(
+    store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan
+) -> CheckpointMetadata | None:
+    """Returns the metadata to resume from. None for a job that failed before its first checkpoint, which starts again
+    with its recorded splits.
+
+    Raises: JobError: an object of the checkpoint is missing. NothingToResume. PlanChanged.
+    """
+    if not store.checkpoints():
+        if run.checkpoint is not None:
+            store.checkpoint_metadata(run.checkpoint)
+        return None
+    latest = metadata_of(store, record)
+    if run.checkpoint is None:
+        check_resumable(plan, latest)
+        return latest
+    chosen = metadata_of(store, record, run.checkpoint)
+    check_resumable(plan, chosen)
+    missing = [name for name in sorted(chosen.objects()) if not _is_complete(store, name)]
+    if missing:
+        raise JobError(
+            f"checkpoint {run.checkpoint} of {store.url} is incomplete: its object {missing[0]} has been removed."
+            f" The checkpoints are: {', '.join(map(str, store.checkpoints()))}; the last two are complete."
+        )
+    # A number is never reused: the next checkpoint is numbered above every earlier one.
+    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
+
+
+def metadata_of(store: CheckpointStore, record: JobRecord, checkpoint: int | None = None) -> CheckpointMetadata:
+    """Returns the metadata of a checkpoint of this job; by default, of the last one.
+
+    Raises: MetadataMalformed: it cannot be read, or belongs to another job.
+    """
+    name = f"the chain of {store.url}"
+    found = decode_metadata(store.checkpoint_metadata(checkpoint), name)
+    if found.job_id != record.job_id:
+        raise MetadataMalformed(
+            name, f"checkpoint {found.checkpoint} belongs to job {found.job_id}, not to job {record.job_id}"
+        )
+    return found
+
+
+def _is_complete(store: CheckpointStore, name: str) -> bool:
+    try:
+        deque(store.read_object(name), maxlen=0)  # verifies each piece
+    except ObjectMissing:
+        return False
+    return True
+
+
+def _sinks(image: JobImage) -> Iterator[tuple[str, Any]]:
+    """Returns each sink with the name of its vertex, in the order of the plan."""
+    for vertex, sink in sorted(image.sinks.items()):
+        for each in sink.sinks if isinstance(sink, CombinedSinks) else (sink,):
+            yield image.plan.vertices[vertex].name, each
+
+
+def _transactional_sinks(image: JobImage) -> Iterator[Any]:
+    return (sink for _, sink in _sinks(image) if isinstance(sink, TransactionalSink))
+
+
+def _roll_back(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:
+    if not isinstance(sink, RollbackSink):
+        if is_going_back and not getattr(sink, "can_roll_back", False):
+            logger.warning("the output of %s after checkpoint %d cannot be withdrawn: it stays", name, checkpoint)
+        return
+    taken = sink.roll_back(job_id, checkpoint)
+    if taken:
+        logger.warning("the output of %s was withdrawn for checkpoints %s", name, ", ".join(map(str, sorted(taken))))

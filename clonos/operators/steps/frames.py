@@ -1,0 +1,106 @@
+"""Frames of other libraries in ``map_batches``: pandas, Polars, DuckDB and whatever else speaks Arrow's C stream.
+
+A function gets the frame that its first parameter is annotated with, by default the ``pyarrow.RecordBatch``. Nothing is
+imported before the first batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, get_type_hints
+
+from clonos.core.model.errors import JobError
+
+BATCH: Final = ""
+TABLE: Final = "pyarrow.Table"
+PANDAS: Final = "pandas.DataFrame"
+POLARS: Final = "polars.DataFrame"
+
+
+class NoFrame(JobError):
+    """A function of ``map_batches`` returned something that does not speak Arrow."""
+
+    type_name: str
+
+    def __str__(self) -> str:
+        return (
+            f"a function of map_batches returned a {self.type_name}, which does not speak Arrow. Return a RecordBatch"
+            " or Table of pyarrow, or a frame of pandas, Polars or DuckDB; an empty one if no record is left."
+        )
+
+
+def frame_wanted(function: Callable[..., Any]) -> str:
+    """Returns which frame the first parameter of a function is annotated with; ``BATCH`` for any other annotation.
+
+    Call it in the driver: a slot may lack the names that annotations refer to.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    called = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__")
+    try:
+        parameters = list(inspect.signature(function).parameters)
+        wanted = get_type_hints(called).get(parameters[0]) if parameters else None
+    except (NameError, TypeError, ValueError, AttributeError):  # an annotation that cannot be resolved
+        return BATCH
+    name = f"{str(getattr(wanted, '__module__', '')).partition('.')[0]}.{getattr(wanted, '__name__', '')}"
+    return name if name in (TABLE, PANDAS, POLARS) else BATCH
+
+
+def as_wanted(batch: Any, wanted: str) -> Any:
+    """Returns a ``pyarrow.RecordBatch`` as the frame that a function wants."""
+    if wanted == PANDAS:
+        return batch.to_pandas()
+    if wanted == POLARS:
+        return import_module("polars").from_arrow(batch)
+    if wanted == TABLE:
+        import pyarrow
+
+        return pyarrow.Table.from_batches([batch])
+    return batch
+
+
+def as_batch(frame: Any) -> Any:
+    """Returns a frame as one ``pyarrow.RecordBatch``.
+
+    Raises: NoFrame: it does not speak Arrow's C stream or C array.
+    """
+    import pyarrow
+
+    if isinstance(frame, pyarrow.RecordBatch):
+        return frame
+    if type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
+        # An index without a name is the numbers of the rows; a named one, such as that of a group, is a column.
+        has_keys = any(name is not None for name in frame.index.names)
+        table = pyarrow.Table.from_pandas(frame, preserve_index=has_keys)
+    else:
+        table = _table_of(frame)
+    table = _without_views(table).replace_schema_metadata(None).combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if batches else pyarrow.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _table_of(frame: Any) -> Any:
+    import pyarrow
+
+    try:
+        if hasattr(frame, "__arrow_c_stream__"):
+            return pyarrow.RecordBatchReader.from_stream(frame).read_all()
+        if hasattr(frame, "__arrow_c_array__"):
+            return pyarrow.Table.from_batches([pyarrow.record_batch(frame)])
+    except pyarrow.ArrowInvalid:  # one column, not a frame
+        pass
+    raise NoFrame(type(frame).__qualname__)
+
+
+def _without_views(table: Any) -> Any:
+    """Casts views of texts and bytes, which not every function of pyarrow takes, to plain columns."""
+    import pyarrow
+
+    plain = {pyarrow.string_view(): pyarrow.string(), pyarrow.binary_view(): pyarrow.binary()}
+    if plain.keys().isdisjoint(table.schema.types):
+        return table
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pyarrow.schema(fields))

@@ -1,0 +1,115 @@
+"""Recipes of examples/ whose output lies outside the job, run as their docstrings say, on child processes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos import files
+from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_program
+from tests.tidy.source import ROOT
+
+pytestmark = pytest.mark.processes
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_batches_recipe_reads_what_the_word_count_has_committed(tmp_path: Path) -> None:
+    run_job(tmp_path, EXAMPLES / "word_count.py")
+    counted: Counter[str] = Counter()
+    rows: list[Any] = list(files.read_committed(tmp_path / "out/word_count"))
+    for row in rows:
+        counted[row["word"]] += row["count"]
+    assert (counted["to"], counted["jugs"]) == (6, 1)
+    run_job(tmp_path, EXAMPLES / "arrow_batches.py")
+    frequent = [(row["word"], row["count"]) for row in rows if row["count"] >= 3]
+    chosen: list[Any] = list(files.read_committed(tmp_path / "out/frequent_words"))
+    assert sorted((row["word"], row["count"]) for row in chosen) == sorted(frequent)
+    assert all(row["length"] == len(row["word"]) for row in chosen)
+
+
+def test_the_log_recipe_fills_its_three_outputs(tmp_path: Path) -> None:
+    run_job(tmp_path, EXAMPLES / "access_log.py")
+    failed: list[Any] = list(files.read_committed(tmp_path / "out/failed"))
+    unparsable: list[Any] = list(files.read_committed(tmp_path / "out/unparsable"))
+    assert all("handshake" in error["record"] for error in unparsable)
+    assert len(unparsable) == 2
+    with closing(sqlite3.connect(tmp_path / "access_log.db")) as database:
+        pages = dict(database.execute("SELECT page, failures FROM pages").fetchall())
+    assert pages == Counter(row["page"] for row in failed)
+
+
+def test_the_archive_has_each_row_in_one_compressed_file(tmp_path: Path) -> None:
+    run_job(tmp_path, EXAMPLES / "gzip_sink.py")
+    archive = sorted((tmp_path / "out/archive").glob("*.jsonl.gz"))
+    lines = [line for file in archive for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert sorted(map(int, lines)) == list(range(1_000))
+    assert not list((tmp_path / "out/archive/.staged").iterdir())
+
+
+def test_a_resumed_job_completes_what_a_stopped_job_left(tmp_path: Path) -> None:
+    output, _ = run_program(tmp_path, str(EXAMPLES / "resume.py"))
+    stopped, missing, finished, complete = output.splitlines()
+    assert stopped.startswith("resume was stopped")
+    assert missing == "True that numbers are missing"
+    assert finished.startswith("resume has finished")
+    assert complete == "True that all numbers are there, each once"
+
+
+def test_the_crash_test_of_the_examples_passes(tmp_path: Path) -> None:
+    output, _ = run_program(
+        tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_rate_limit.py")
+    )
+    assert "1 passed" in output
+
+
+@contextmanager
+def _started(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Starts Python in a folder, and ends it."""
+    environment = os.environ | ENVIRONMENT | variables
+    with subprocess.Popen([sys.executable, *arguments], cwd=folder, env=environment, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.terminate()
+
+
+def _free_port() -> int:
+    with socket.create_server(("localhost", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _post(port: int, body: object) -> int:
+    """Posts JSON as soon as somebody listens; returns the status of the reply."""
+    request = urllib.request.Request(f"http://localhost:{port}", json.dumps(body).encode())
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=20) as reply:
+                return int(reply.status)
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise
+
+
+def test_a_webhook_is_answered_when_it_is_safe_and_counts_once(tmp_path: Path) -> None:
+    port = _free_port()
+    recipe, options = str(EXAMPLES / "webhooks.py"), ("--slots", "process")
+    with _started(tmp_path, "-m", "clonos.cli", "run", recipe, *options, WEBHOOK_PORT=str(port)) as job:
+        assert [_post(port, {"id": name}) for name in ("e1", "e2", "e1")] == [202, 202, 202]
+        job.terminate()  # the first signal stops the job with a last checkpoint
+        assert job.wait(30) == 0
+    rows: list[Any] = list(files.read_committed(tmp_path / "out/webhooks"))
+    assert sorted(row["id"] for row in rows) == ["e1", "e2"]

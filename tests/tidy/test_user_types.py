@@ -1,0 +1,82 @@
+"""A type checker and an editor see clonos from any folder, as ``make setup`` installs it: names, streams, options."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.source import PACKAGE_FOLDERS, ROOT
+
+pytestmark = pytest.mark.static
+
+RIGHT = """
+from datetime import timedelta
+from typing import Any, assert_type
+
+from clonos import Job, KeyedStream, Stream, Tumbling, WindowResult, collect, files, values
+
+job = Job("etl", parallelism=3, checkpoint_every=timedelta(seconds=1), slots="process")
+lines = job.source(files.lines("in/*.txt"))
+assert_type(lines, Stream[str])
+assert_type(job.source(files.lines("in", with_position=True)), Stream[tuple[str, int, str]])
+assert_type(job.source(files.jsonl("in")), Stream[Any])
+words = lines.flat_map(str.split).map(lambda word: word.lower()).filter(lambda word: word > "a")
+assert_type(words, Stream[str])
+assert_type(words.key_by(len), KeyedStream[int, str])
+assert_type(words.key_by("field"), KeyedStream[Any, str])
+assert_type(words.key_by(lambda word: word[0]).window(Tumbling("1s")).count(), Stream[WindowResult[str, int]])
+assert_type(job.source(values([1, 2])).map(lambda number: number / 2), Stream[float])
+words.sink(collect())
+job.run(store="out", lease="2s")
+"""
+
+WRONG = """
+from clonos import Job, files, values
+
+job = Job("etl", paralelism=3)  # call-arg
+Job("etl", parallelism="three")  # arg-type
+Job("etl", slots="cloud")  # arg-type
+job.run(chekpoint_every="5s")  # call-arg
+job.join(job)  # attr-defined
+numbers = job.source(values([1]))
+numbers.join(numbers)  # attr-defined
+numbers.map(lambda number: number.lower())  # attr-defined
+numbers.key_by(str).map(str)  # attr-defined
+job.compile()  # attr-defined
+"""
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What mypy says of both files, by the packages that are installed, with a cache that later runs find again."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "right.py").write_text(RIGHT, "utf-8")
+    (folder / "wrong.py").write_text(WRONG, "utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT}/.mypy_cache/users"]
+    done = subprocess.run([*command, "right.py", "wrong.py"], cwd=folder, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).splitlines()
+
+
+def test_the_types_of_a_users_file_are_known_outside_of_the_checkout(checked: list[str]) -> None:
+    assert [line for line in checked if line.startswith("right.py")] == []
+
+
+def test_each_mistake_that_a_type_can_show_is_an_error_of_the_type_checker(checked: list[str]) -> None:
+    expected = {
+        f"wrong.py:{number} {line.partition('# ')[2]}"
+        for number, line in enumerate(WRONG.splitlines(), 1)
+        if "# " in line
+    }
+    found = {
+        f"{line.split(':')[0]}:{line.split(':')[1]} {line.rpartition('[')[2].rstrip(']')}"
+        for line in checked
+        if line.startswith("wrong.py") and ": error:" in line
+    }
+    assert found == expected
+
+
+def test_the_folders_of_the_packages_are_paths_that_an_editor_reads() -> None:
+    listed = Path(sysconfig.get_path("purelib"), "clonos_checkout.pth").read_text("utf-8").split()
+    assert {str(folder.parent) for folder in PACKAGE_FOLDERS.values()} == set(listed)

@@ -1,0 +1,229 @@
+"""Each recipe of examples/ gives what its first sentence says, although its processes die: in simulated clusters."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos import Job, values
+from clonos.testing import Outputs, crash_test
+from tests.tidy.source import ROOT
+
+EXAMPLES = ROOT / "examples"
+DATA = EXAMPLES / "data"
+SEEDS = range(4)
+WITH_OTHER_TESTS = ("shop_server", "test_rate_limit", "resume", "gzip_sink")
+"""Files that tests/processes/jobs/test_recipes_on_processes.py runs."""
+WITH_OTHER_INPUT = ("outbox_source", "arrow_batches", "webhooks", "syslog_udp")
+"""Recipes whose tests stand below the table."""
+
+
+def _json_lines(name: str) -> list[Any]:
+    return [json.loads(line) for line in (DATA / name).read_text("utf-8").splitlines()]
+
+
+def _recipe(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def _counts_every_word(outputs: Outputs) -> None:
+    text = "\n".join(file.read_text("utf-8") for file in (DATA / "texts").iterdir())
+    counted: Counter[str] = Counter()
+    for row in outputs["counts"]:
+        counted[row["word"]] += row["count"]
+    assert counted == Counter(_recipe("word_count").words(text))
+    assert counted["to"] == 6
+
+
+def _counts_the_failed_requests_of_each_page(outputs: Outputs) -> None:
+    lines = (DATA / "access.log").read_text("utf-8").splitlines()
+    entries = [line for line in lines if line[:3] == "192"]
+    pages = [line.split()[6].partition("?")[0] for line in entries if int(line.split()[8]) >= 400]
+    assert Counter(row["page"] for row in outputs["failed"]) == Counter(pages)
+    assert dict(outputs["pages"]) == Counter(pages)
+    assert sorted(error.record for error in outputs["errors"]) == sorted(set(lines) - set(entries)) * 2
+
+
+def _passes_each_payment_on_once(outputs: Outputs) -> None:
+    payments = {payment["id"]: payment for payment in _json_lines("payments.jsonl")}
+    assert len(payments) < len(_json_lines("payments.jsonl"))
+    assert sorted(outputs.rows, key=lambda row: row["id"]) == sorted(payments.values(), key=lambda row: row["id"])
+
+
+def _prices_and_places_each_order_once(outputs: Outputs) -> None:
+    orders = _json_lines("orders.jsonl")
+    assert sorted(row["order"] for row in outputs["placed"]) == [order["order"] for order in orders]
+    assert all(row["price"] == 10 * len(row["product"]) for row in outputs["placed"])
+    if not outputs.exposed and not outputs.rollbacks:
+        assert len({call.key for call in outputs.calls if call.is_effect}) == len(orders)
+
+
+def _counts_every_click(outputs: Outputs) -> None:
+    counted: Counter[str] = Counter()
+    for row in outputs["counts"]:
+        counted[row["page"]] += row["clicks"]
+    assert counted == Counter(click["page"] for click in _json_lines("clicks.jsonl"))
+
+
+def _raises_each_alert_at_the_third_reading(outputs: Outputs) -> None:
+    expected, streaks = [], Counter[str]()
+    for reading in _json_lines("readings.jsonl"):
+        streaks[reading["sensor"]] = streaks[reading["sensor"]] + 1 if reading["celsius"] > 80 else 0
+        if streaks[reading["sensor"]] == 3:
+            expected.append((reading["sensor"], reading["number"]))
+    assert len(expected) >= 4
+    assert sorted((row["sensor"], row["number"]) for row in outputs.rows) == sorted(expected)
+
+
+def _reminds_of_the_carts_without_an_order(outputs: Outputs) -> None:
+    reminders = sorted((row["cart"], row["items"]) for row in outputs.rows)
+    assert reminders == [("c1", 2), ("c4", 2), ("c5", 1)]
+
+
+def _admits_five_requests_at_once(outputs: Outputs) -> None:
+    decided = [(number, client) for number, client, _ in outputs.rows]
+    assert sorted(decided) == sorted(_recipe("rate_limit").REQUESTS)
+    assert Counter(decision for _, _, decision in outputs.rows)["admitted"] >= 10
+
+
+def _counts_what_it_has_sampled(outputs: Outputs) -> None:
+    sampled = Counter(row["group"] for row in outputs["sample"])
+    assert 0 < sum(sampled.values()) < 2_000
+    last: dict[str, int] = {}
+    for group, count in outputs["counts"]:
+        last[group] = max(count, last.get(group, 0))
+    assert last == sampled
+
+
+def _has_the_balance_of_each_account(outputs: Outputs) -> None:
+    balances: Counter[str] = Counter()
+    for booking in _recipe("balances").BOOKINGS:
+        balances[booking["account"]] += booking["cents"]
+    assert {row["account"]: row["cents"] for row in outputs["balances"]} == balances
+
+
+def _sets_damaged_lines_aside(outputs: Outputs) -> None:
+    assert dict(outputs["sink"]) == {"ann": 38, "bob": 57}
+    assert sorted(error.error.partition(":")[0] for error in outputs["errors"]) == [
+        "JSONDecodeError",
+        "JSONDecodeError",
+        "KeyError",
+        "ValueError",
+    ]
+
+
+def _has_the_price_of_each_product_in_order(outputs: Outputs) -> None:
+    assert outputs.rows == [(product, 10.0 * len(product)) for product in _recipe("async_calls").PRODUCTS]
+
+
+PROMISES: dict[str, Callable[[Outputs], None]] = {
+    "word_count": _counts_every_word,
+    "access_log": _counts_the_failed_requests_of_each_page,
+    "deduplicate": _passes_each_payment_on_once,
+    "enrich": _prices_and_places_each_order_once,
+    "async_calls": _has_the_price_of_each_product_in_order,
+    "click_counts": _counts_every_click,
+    "sensor_alerts": _raises_each_alert_at_the_third_reading,
+    "reminders": _reminds_of_the_carts_without_an_order,
+    "rate_limit": _admits_five_requests_at_once,
+    "sample": _counts_what_it_has_sampled,
+    "balances": _has_the_balance_of_each_account,
+    "bad_records": _sets_damaged_lines_aside,
+}
+
+
+def _shop(request: Any) -> Any:
+    """Answers as examples/shop_server.py does."""
+    if request.method == "POST":
+        return {"receipt": dict(request.headers)["idempotency-key"]}
+    product = request.url.rpartition("/")[2]
+    return {"product": product, "price": 10.0 * len(product)}
+
+
+def test_every_recipe_has_a_test() -> None:
+    files = {file.stem for file in EXAMPLES.glob("*.py")}
+    assert files == {*PROMISES, *WITH_OTHER_INPUT, *WITH_OTHER_TESTS}
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_a_recipe_keeps_its_promise_although_its_processes_die(name: str) -> None:
+    report = crash_test(_recipe(name).job, seeds=SEEDS, check=PROMISES[name], http=_shop, compare=False)
+    assert report.injected
+
+
+def test_the_batches_recipe_keeps_the_frequent_words() -> None:
+    counts = [{"word": f"w{number}" * (number + 1), "count": number} for number in range(10)]
+
+    def check(outputs: Outputs) -> None:
+        expected = [{**row, "length": len(str(row["word"]))} for row in counts if int(str(row["count"])) >= 3]
+        assert sorted(outputs.rows, key=str) == sorted(expected, key=str)
+
+    crash_test(_recipe("arrow_batches").job, counts, SEEDS, check)
+
+
+@pytest.mark.parametrize("name", ["webhooks", "syslog_udp"])
+def test_a_recipe_that_receives_pushes_keeps_each_event(name: str) -> None:
+    events: list[Any] = [{"id": f"e{number % 12}", "amount": number % 12} for number in range(20)]
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(outputs.rows, key=str) == sorted(events[:12] if name == "webhooks" else events, key=str)
+
+    crash_test(_recipe(name).job, events, SEEDS, check)
+
+
+def test_the_outbox_source_reads_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = _recipe("outbox_source")
+    recipe.fill("outbox.db", 100)
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(outputs.rows) == list(range(100))
+
+    crash_test(recipe.job, seeds=SEEDS, check=check)
+
+
+def test_an_outbox_source_that_follows_reads_rows_that_are_inserted_later(tmp_path: Path) -> None:
+    recipe = _recipe("outbox_source")
+    path = str(tmp_path / "outbox.db")
+    recipe.fill(path, 3)
+    with closing(recipe.Outbox(path, follow=True).reader()) as reader:
+        reader.open(b"0/1", None)
+        assert reader.read(2) == [{"order": 0}, {"order": 1}]
+        mark = reader.mark()
+        assert (reader.read(2), reader.read(2)) == ([{"order": 2}], [])
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("INSERT INTO outbox (payload) VALUES ('{}')")
+        assert reader.read(2) == [{}]
+        reader.close()
+        reader.open(b"0/1", mark)
+        assert reader.read(5) == [{"order": 2}, {}]
+
+
+def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path: Path) -> None:
+    recipe = _recipe("gzip_sink")
+    folders: list[Path] = []
+
+    def make_job() -> Job:
+        folders.append(tmp_path / str(len(folders)))
+        job = Job("archived")
+        job.source(values(range(40)), name="numbers").rebalance().sink(recipe.Archive(str(folders[-1])))
+        return job
+
+    def check(outputs: Outputs) -> None:
+        archived = [gzip.decompress(file.read_bytes()) for file in folders[-1].glob("*.gz")]
+        assert sorted(int(line) for content in archived for line in content.split()) == list(range(40))
+
+    crash_test(make_job, seeds=SEEDS, check=check)
+    folder = next(each for each in folders if len(list(each.glob("*.gz"))) > 1)
+    checkpoints = sorted({int(file.name[:8]) for file in folder.glob("*.gz")})
+    assert recipe.Archive(str(folder)).roll_back("job", checkpoints[0]) == checkpoints[1:]
+    assert {int(file.name[:8]) for file in folder.glob("*.gz")} == set(checkpoints[:1])

@@ -1,0 +1,86 @@
+"""Live table of a running job: its columns, its plain lines, and what is printed while it is shown."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from clonos.core.model.progress import TaskPhase
+from clonos.job.live_table import LiveTable
+from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
+from clonos_standby.driver.printed_lines import StandardErrorHandler
+
+
+def _task(name: str, records_in: int, **counters: int) -> TaskState:
+    return TaskState(name, 1, 7, 4711, "executor-1@host", TaskPhase.LIVE, {"records_in": records_in, **counters}, 1, 1)
+
+
+def _status(*tasks: TaskState) -> Status:
+    recovery = RecoveryState("ask/0", 1, 2, "killed", {"detected": 10_000_000, "replayed": 53_000_000})
+    slots = (SlotState(7, 4711, "executor-1@host", "host"),)
+    return Status("words", Phase.RUNNING, checkpoint=3, slots=slots, tasks=tasks, recoveries=(recovery,))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Time in seconds, which a test sets."""
+    now = [100.0]
+    monkeypatch.setattr("clonos.job.live_table.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_the_table_has_rates_lag_busy_share_and_the_last_recovery(clock: list[float]) -> None:
+    screen = io.StringIO()
+    table = LiveTable(Console(file=screen, force_terminal=True, width=150))
+    with table:
+        table.show(_status(_task("ask/0", 1_000, records_out=0, busy_us=0)))
+        clock[0] += 2
+        table.show(_status(_task("ask/0", 3_000, records_out=400, busy_us=1_500_000, backlog_elements=12)))
+    shown = screen.getvalue()
+    for text in ("4711 executor-1@host", "1,000", "200", "12", "75%", "live", "43 ms"):
+        assert text in shown, text
+    assert "words running: 1,000 records/s, checkpoint 3" in shown
+
+
+def test_a_new_incarnation_does_not_count_as_records(clock: list[float]) -> None:
+    screen = io.StringIO()
+    table = LiveTable(Console(file=screen, width=150))
+    table.show(_status(_task("ask/0", 1_000)))
+    clock[0] += 1
+    table.show(_status(replace(_task("ask/0", 900_000), incarnation=2)))
+    clock[0] += 5
+    table.show(_status(replace(_task("ask/0", 900_000), incarnation=2)))
+    assert "words running: 0 records/s" in screen.getvalue()
+
+
+def test_without_a_terminal_a_line_appears_every_few_seconds(clock: list[float]) -> None:
+    screen = io.StringIO()
+    with LiveTable(Console(file=screen, width=150)) as table:
+        for second in range(21):
+            clock[0] = 100.0 + second
+            table.show(_status(_task("ask/0", second * 10)))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("words running: 10 records/s, checkpoint 3 (") for line in lines)
+
+
+def test_logged_and_printed_lines_appear_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, screen = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", before)
+    handler, log = StandardErrorHandler(), logging.getLogger("tests.live")
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "propagate", False)
+    with LiveTable(Console(file=screen, force_terminal=True, width=150)) as table:
+        table.show(_status(_task("ask/0", 1)))
+        log.warning("a warning")
+        print("a line", file=sys.stderr)
+    assert before.getvalue() == ""
+    assert "a warning\n" in screen.getvalue()
+    assert "a line\n" in screen.getvalue()
+    log.warning("afterwards")
+    assert before.getvalue() == "afterwards\n"

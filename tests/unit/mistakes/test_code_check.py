@@ -1,0 +1,322 @@
+"""Functions whose results a replay would not repeat: one warning each, with what to write instead."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import random as standard
+import secrets
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from datetime import date, datetime
+from functools import partial, wraps
+from os import urandom
+from pathlib import Path
+from time import time as now
+from types import ModuleType
+from typing import Any
+
+import numpy
+import pytest
+import requests
+
+from clonos import Job, ListState, clock, http, random, service, uuid4
+from clonos.api.code_check import warn_of_code, warnings_of
+from clonos.api.graph import JobGraph
+from clonos.cli import load_job
+from clonos.job.description import graph_of
+from tests.tidy.source import ROOT
+from tests.unit.operators.driver import Given, Outbox
+
+
+@pytest.fixture(autouse=True)
+def _no_function_of_a_job_raises_a_false_alarm() -> None:
+    """Replaces the check of all other tests: here the alarms are right."""
+
+
+def graph(function: Any, method: str = "map") -> JobGraph:
+    made = JobGraph("job")
+    getattr(made.source(Given([])), method)(function).sink(Outbox())
+    return made
+
+
+def warning(function: Any, method: str = "map") -> str:
+    """Returns the warnings about a function, one per line."""
+    return "\n".join(text for _, text in warnings_of(graph(function, method)))
+
+
+SEEN: list[Any] = []
+COUNTS: Counter[Any] = Counter()
+SESSION = requests.Session()
+RNG = standard.Random(5)
+total = 0
+
+
+class Stats:
+    """An object that user code keeps numbers in."""
+
+    count = 0
+
+
+STATS = Stats()
+
+
+def assigns_global(record: Any) -> Any:
+    global total
+    total += 1
+    return record
+
+
+def imports_inside(record: Any) -> Any:
+    import uuid as ids
+    from os import getenv
+
+    return ids.uuid4(), getenv("HOME")
+
+
+def remembers_by_default(record: Any, seen: list[Any] = []) -> Any:  # noqa: B006  the mistake itself
+    seen.append(record)
+    return record
+
+
+def sets_attribute(record: Any) -> Any:
+    STATS.count += 1
+    return record
+
+
+def orders_a_set(record: Any) -> Any:
+    for word in set(record.split()):
+        return word
+    return None
+
+
+def sets_item(record: Any) -> Any:
+    COUNTS[record] += 1
+    return record
+
+
+def enclosing() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    out: list[Any] = []
+    number = 0
+
+    def appends(record: Any) -> Any:
+        out.append(record)
+        return record
+
+    def counts(record: Any) -> Any:
+        nonlocal number
+        number += 1
+        return number
+
+    return appends, counts
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (lambda record: time.time(), "calls time.time (use clock.time() of clonos)"),
+        (lambda record: now(), "calls now (use clock.time() of clonos)"),
+        (lambda record: time.monotonic_ns(), "calls time.monotonic_ns (use clock.monotonic_ns() of clonos)"),
+        (lambda record: datetime.now(), "calls datetime.now (use clock.now() of clonos)"),
+        (lambda record: dt.datetime.utcnow(), "calls dt.datetime.utcnow (use clock.now() of clonos)"),
+        (lambda record: date.today(), "calls date.today (use clock.now().date() of clonos)"),
+        (lambda record: standard.choice(record), "calls standard.choice (use random of clonos)"),
+        (lambda record: RNG.random(), "calls RNG.random (use random of clonos)"),
+        (lambda record: standard.Random().random(), "calls standard.Random (use random of clonos)"),
+        (lambda record: numpy.random.rand(), "calls numpy.random.rand (use random.numpy() of clonos)"),
+        (lambda record: numpy.random.default_rng(), "calls numpy.random.default_rng (use random.numpy() of clonos)"),
+        (lambda record: uuid.uuid4(), "calls uuid.uuid4 (use uuid4 of clonos)"),
+        (lambda record: os.urandom(8), "calls os.urandom (use random of clonos)"),
+        (lambda record: urandom(8), "calls urandom (use random of clonos)"),
+        (lambda record: secrets.token_hex(), "calls secrets.token_hex (use random of clonos)"),
+        (lambda record: requests.get(record), "calls requests.get (use http of clonos, or put @service above"),
+        (lambda record: SESSION.get(record), "calls SESSION.get (use http of clonos, or put @service above"),
+        (lambda record: open(record), "calls open (read it where the job is built, or in a @service function)"),  # noqa: SIM115
+        (lambda record: os.environ["HOME"], "uses os.environ (read it where the job is built"),
+        (lambda record: id(record), "calls id (use the value itself: an id differs between processes)"),
+        (lambda record: list(set(record)), "gives a set an order (iterate over sorted(...))"),
+        (lambda record: SEEN.append(record), "changes the list SEEN (no checkpoint has it: keep it in declared state"),
+        (lambda record: [time.time() for _ in record], "time.time (use clock.time() of clonos)"),
+        (assigns_global, "changes the global total (no checkpoint has it"),
+        (imports_inside, "calls ids.uuid4 (use uuid4 of clonos); calls getenv (read it where the job is built"),
+        (remembers_by_default, "changes the default of its parameter seen (no checkpoint has it"),
+        (sets_attribute, "sets STATS.count (no checkpoint has it"),
+        (orders_a_set, "iterates over a set (iterate over sorted(...))"),
+        (sets_item, "changes the Counter COUNTS (no checkpoint has it"),
+        (enclosing()[0], "changes the list out (no checkpoint has it"),
+        (enclosing()[1], "changes number of the function around it (no checkpoint has it"),
+        (standard.random, "the step map calls random.Random.random (use random of clonos)"),
+        (partial(imports_inside), "calls ids.uuid4 (use uuid4 of clonos)"),
+    ],
+)
+def test_a_function_that_a_replay_would_not_repeat_is_warned_of(function: Any, what: str) -> None:
+    text = warning(function)
+    assert what in text
+    assert len(text.splitlines()) == 1
+    assert "A replay would not repeat it." in text
+
+
+def test_the_warning_names_file_line_function_step_and_how_to_silence_it() -> None:
+    line = assigns_global.__code__.co_firstlineno
+    assert warning(assigns_global) == (
+        f"test_code_check.py:{line}: assigns_global of the step map changes the global total (no checkpoint has it:"
+        " keep it in declared state, such as ValueState or ListState). A replay would not repeat it."
+        " A comment # clonos: ok with a reason, in the function, silences this."
+    )
+
+
+def timestamp() -> float:
+    return time.time()
+
+
+def stamped(record: Any) -> Any:
+    return record, timestamp()
+
+
+def logged(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(function)
+    def wrapper(record: Any) -> Any:
+        return function(record)
+
+    return wrapper
+
+
+@logged
+def decorated(record: Any) -> Any:
+    return time.time()
+
+
+class Enriching:
+    """A process function that keeps what it should not, in itself and by a method."""
+
+    seen = ListState[Any]("seen")
+
+    def open(self, context: Any) -> None:
+        self.cache: dict[Any, Any] = {}
+        self.all: list[Any] = []
+        with open(__file__, encoding="utf-8") as file:
+            self.cache["text"] = file.read()
+
+    def process(self, value: Any, context: Any) -> None:
+        self.cache[value] = 1
+        self.remember(value)
+        context.state(self.seen).append(value)
+
+    def remember(self, value: Any) -> None:
+        self.all.append(uuid.uuid4())
+
+    def on_timer(self, timestamp: Any, context: Any) -> None:
+        self.when = standard.random()
+
+
+def test_helpers_of_the_module_and_decorated_functions_are_looked_at() -> None:
+    assert "stamped of the step map calls time.time in timestamp() (use clock.time()" in warning(stamped)
+    assert "calls time.time (use clock.time()" in warning(decorated)
+
+
+def test_the_methods_of_a_process_function_are_looked_at_but_not_its_open() -> None:
+    of_process, of_timer = warning(Enriching, "process").splitlines()
+    assert (
+        "Enriching.process of the step process changes self.cache and changes self.all in remember() (no" in of_process
+    )
+    assert "; calls uuid.uuid4 in remember() (use uuid4 of clonos). A replay" in of_process
+    assert "Enriching.on_timer of the step process calls standard.random (use random of clonos)" in of_timer
+
+
+def silenced(record: Any) -> Any:
+    # clonos: ok the time goes into a log line only
+    return time.time()
+
+
+def silenced_without_reason(record: Any) -> Any:
+    return time.time()  # clonos: ok
+
+
+def calls_silenced(record: Any) -> Any:
+    return silenced(record)
+
+
+def test_a_comment_with_a_reason_silences_the_warning() -> None:
+    assert warning(silenced) == warning(calls_silenced) == ""
+    assert warning(lambda record: time.time()) != ""
+    assert warning(lambda record: time.time()) == ""  # clonos: ok a lambda in a line of its own
+    assert warning(silenced_without_reason).endswith("A comment # clonos: ok needs a reason behind it.")
+
+
+@service
+def rate(currency: str) -> float:
+    return float(requests.get(currency).text)
+
+
+def right(record: Any) -> Any:
+    words: list[str] = []
+    words.append(record)
+    seen = {word: len(word) for word in sorted(set(record.split()))}
+    seen["a"] = 1
+    generator = standard.Random(len(record))
+    generator.random()
+    numpy.random.default_rng(7).random()
+    http.get("http://localhost").raise_for_status()
+    try:
+        rate("EUR")
+    except requests.RequestException:
+        return uuid4(), random.random(), random.numpy(), clock.time(), clock.now()
+    return words, seen, uuid.UUID(int=5), uuid.uuid5(uuid.NAMESPACE_DNS, "a"), datetime.fromisoformat(record), len(SEEN)
+
+
+def test_functions_that_a_replay_repeats_are_not_warned_of() -> None:
+    assert warning(right) == ""
+    assert warning(str.upper) == warning(len) == warning(rate) == warning(uuid4) == warning(random.random) == ""
+    assert warning(lambda record: requests.get(record), "map_async") == ""
+    assert "changes the list SEEN" in warning(lambda record: SEEN.append(record), "map_async")
+
+
+class Lazy(ModuleType):
+    """A module that raises when one of its names is looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+LAZY = Lazy("lazy")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_does_not_stop_the_job() -> None:
+    assert warning(lambda record: LAZY.anything(record)) == ""
+
+
+def test_a_function_is_warned_of_once_and_on_the_logger_of_the_check(caplog: pytest.LogCaptureFixture) -> None:
+    def clocked(record: Any) -> Any:
+        return time.time()
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            warn_of_code(graph(clocked))
+        made = graph(clocked)
+        warn_of_code(made)
+    (record,) = [each for each in caplog.records if each.name == "clonos.check"]
+    assert "clocked of the step map calls time.time" in record.getMessage()
+    assert record.levelno == logging.WARNING
+
+
+def jobs_of_examples() -> list[Path]:
+    return [path for path in sorted((ROOT / "examples").glob("*.py")) if "Job(" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("path", jobs_of_examples(), ids=lambda path: path.stem)
+def test_no_example_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(path.parent)
+    monkeypatch.chdir(ROOT)
+    before = sys.modules.copy()
+    try:
+        job: Job = load_job(str(path))
+        module: ModuleType = sys.modules[path.stem]
+        assert module.__file__ == str(path)
+        assert list(warnings_of(graph_of(job))) == []
+    finally:
+        sys.modules.clear()
+        sys.modules.update(before)

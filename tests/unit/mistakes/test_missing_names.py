@@ -1,0 +1,68 @@
+"""Methods and names of other libraries are answered by what to use instead."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+
+import clonos
+from clonos import Job, Tumbling, values
+from tests.harnesses.mistakes import check, describe, run_file
+
+STREAM = "Job('etl').source(values([1]))"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentences"),
+    [
+        (f"{STREAM}.join({STREAM})", ("a Stream has no join", "union them, key_by")),
+        (f"{STREAM}.window(Tumbling('5s'))", ("a Stream has no window", "call key_by")),
+        (f"{STREAM}.count()", ("a Stream has no count", "key_by(lambda record: None)")),
+        (f"{STREAM}.print()", ("a Stream has no print", "sink(stdout())")),
+        (f"{STREAM}.flatmap(str)", ("a Stream has no flatmap", "Did you mean flat_map?")),
+        (f"{STREAM}.key_by(str).map(str)", ("a KeyedStream has no map", "before key_by")),
+        (f"{STREAM}.key_by(str).max()", ("a KeyedStream has no max", "reduce(max)")),
+        (f"{STREAM}.key_by(str).window(Tumbling('5s')).map(str)", ("a WindowedStream has no map", "Aggregate")),
+        ("Job('etl').map(str)", ("a Job has no map", "job.source(")),
+        ("Job('etl').execute()", ("a Job has no execute", "Use run()")),
+        ("Job('etl').xyz", ("a Job has no xyz", "It has: name, run, source, start")),
+        ("from clonos import Session", ("clonos has no Session", "Tumbling('5s')")),
+        ("from clonos import Tumblin", ("clonos has no Tumblin", "Did you mean Tumbling?")),
+        ("import clonos; clonos.Sliding", ("the package clonos has no Sliding", "Tumbling")),
+    ],
+)
+def test_a_missing_name_is_answered_by_what_to_use(code: str, sentences: tuple[str, ...]) -> None:
+    check(describe(code), *sentences)
+
+
+def test_a_missing_method_in_a_job_file_names_the_line_of_the_user(tmp_path: Path) -> None:
+    printed = run_file(
+        tmp_path,
+        """
+        from clonos import Job, values
+        job = Job("etl")
+        numbers = job.source(values([1])).key_by(str)
+        numbers.map(str)
+        """,
+    )
+    check(printed, "a KeyedStream has no map", "line 5, in <module>", "numbers.map(str)", code=1)
+
+
+def test_a_wrong_import_in_a_job_file_is_one_sentence(tmp_path: Path) -> None:
+    check(run_file(tmp_path, "from clonos import Session"), "clonos has no Session", "from clonos import", code=1)
+
+
+def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
+    stream = Job("etl").source(values([1]))
+    assert not hasattr(stream, "join")
+    assert not hasattr(clonos, "Session")
+    assert not hasattr(clonos, "no_such_name")
+    assert getattr(stream, "join", "absent") == "absent"
+    assert type(copy.copy(stream)) is type(stream)
+    with pytest.raises(AttributeError) as missing:
+        stream.join  # type: ignore[attr-defined]  # noqa: B018
+    assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)  # noqa: S301
+    assert stream.key_by(str).window(Tumbling("1s")) is not None

@@ -1,0 +1,264 @@
+"""Starting a job again: what is replaced, what is asked for, and what is protected."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from clonos.api.graph import JobGraph
+from clonos.config import RunOptions
+from clonos.connectors import files, values
+from clonos.connectors.connector_errors import OutputInUse, UnexpectedOutput
+from clonos.connectors.filesystem.output_parts import OWNER, state_folder
+from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
+from clonos.core.model.ids import CheckpointId
+from clonos.core.model.options import Options
+from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
+from clonos.io.store.object_files import LocalFiles
+from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
+from clonos.job.starting import JobIdentity, Start
+from clonos.operators.job_image import JobImage
+
+
+class Shop:
+    """A folder with jobs, their stores and their outputs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def image(self, name: str = "etl", step: str = "double", outputs: tuple[str, ...] = ("out",)) -> JobImage:
+        """A compiled job."""
+        job = JobGraph(name)
+        doubled = job.source(values([1, 2])).map(lambda number: {"n": number * 2}, name=step)
+        for output in outputs:
+            doubled.sink(files.jsonl(self.folder / output))
+        return job.compile(Options(), parallelism=1)
+
+    def start(self, image: JobImage, file: str = "/jobs/etl.py", **options: Any) -> Start:
+        """A start that has claimed its store and its outputs."""
+        identity = JobIdentity(image.plan.job_name, file)
+        start = Start(CheckpointStore(str(self.folder / "store")), identity, RunOptions(**options))
+        start.find()
+        start.decide(image)
+        try:
+            start.begin(image, "7")
+        except BaseException:
+            start.undo()
+            raise
+        return start
+
+    def end(self, start: Start, image: JobImage, is_final: bool) -> None:
+        """Completes checkpoint 1 and ends the driver."""
+        record = start.store.read_job()
+        assert record is not None
+        metadata = metadata_of_start(image.plan, record.job_id, 1)
+        tasks = tuple(msgspec.structs.replace(task, final=is_final) for task in metadata.tasks)
+        metadata = msgspec.structs.replace(metadata, checkpoint=CheckpointId(1), tasks=tasks)
+        start.store.append_checkpoint(1, encode_metadata(metadata))
+        start.close()
+
+    def owners(self, output: str = "out") -> list[str]:
+        """Jobs that own an output."""
+        found = Path(state_folder(str(self.folder / output))).rglob(OWNER)
+        return [msgspec.json.decode(path.read_bytes())["job_id"] for path in found]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_a_finished_job_starts_afresh_and_replaces_its_output(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True)
+    before = shop.owners()
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(image)):
+        assert len(shop.owners()) == 1
+        assert shop.owners() != before
+    assert (
+        "etl has finished earlier (checkpoint 1): it starts afresh and replaces the output of that run" in caplog.text
+    )
+
+
+def test_an_unfinished_job_asks_for_resume_or_overwrite(shop: Shop) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=False)
+    with pytest.raises(StoreInUse, match=r"unfinished: it stopped after checkpoint 1\. .*--resume.*--overwrite"):
+        shop.start(image)
+    with closing(shop.start(image, resume=True)) as resumed:
+        assert resumed.is_resume
+
+
+def test_a_job_that_ended_before_a_checkpoint_starts_afresh(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    image = shop.image()
+    shop.start(image).close()
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(image)) as start:
+        assert not start.is_resume
+    assert "etl ended before its first checkpoint and has no output: it starts afresh" in caplog.text
+
+
+def test_a_job_with_effects_that_ended_before_a_checkpoint_asks(shop: Shop) -> None:
+    def call(number: int) -> int:
+        return number
+
+    job = JobGraph("etl")
+    job.source(values([1])).map(call, effects=True).sink(files.jsonl(shop.folder / "out"))
+    image = job.compile(Options(), parallelism=1)
+    shop.start(image).close()
+    with pytest.raises(StoreInUse, match=r"unfinished: it stopped before a checkpoint\. .*--resume.*--overwrite"):
+        shop.start(image)
+
+
+def test_the_store_of_a_job_with_another_name_is_refused_as_another_jobs(shop: Shop) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True)
+    for resume in (False, True):
+        with pytest.raises(StoreOfAnotherJob, match=r"holds another job: 'etl', but this is 'report'\. Give this job"):
+            shop.start(shop.image("report"), resume=resume)
+
+
+def test_a_job_of_the_same_name_in_another_file_is_refused_as_another_job(shop: Shop) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True)
+    message = r"holds another job: 'etl' of /jobs/etl\.py, but this is 'etl' of /jobs/other\.py"
+    with pytest.raises(StoreOfAnotherJob, match=message):
+        shop.start(shop.image(step="triple"), "/jobs/other.py")
+    with pytest.raises(StoreOfAnotherJob, match=message):
+        shop.start(shop.image(step="triple"), "/jobs/other.py", resume=True)
+    shop.start(shop.image(step="triple")).close()  # the same file with other steps
+    shop.start(shop.image(step="triple"), "/jobs/renamed.py").close()  # another file with the same steps
+
+
+def test_a_resume_on_an_empty_store_starts_afresh_with_a_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(shop.image(), resume=True)) as start:
+        assert not start.is_resume
+        assert len(shop.owners()) == 1
+    assert f"{shop.folder}/store is empty, so there is nothing to resume: etl starts afresh" in caplog.text
+
+
+def test_a_resume_on_an_empty_store_replaces_no_output_of_others(shop: Shop) -> None:
+    files.jsonl(shop.folder / "out").prepare_output("other-1", resume=False, overwrite=False)
+    with pytest.raises(OutputInUse, match="other-1"):
+        shop.start(shop.image(), resume=True)
+
+
+def test_a_named_checkpoint_of_an_empty_store_is_refused(shop: Shop) -> None:
+    with pytest.raises(NothingToResume, match="no checkpoint 3"):
+        shop.start(shop.image(), resume=True, checkpoint=3)
+
+
+def test_a_start_that_fails_leaves_nothing(shop: Shop) -> None:
+    image = shop.image(outputs=("out", "other"))
+    (shop.folder / "other").mkdir()
+    start = Start(CheckpointStore(str(shop.folder / "store")), JobIdentity("etl", ""), RunOptions())
+    start.find()
+    start.decide(image)
+    files.jsonl(shop.folder / "other").prepare_output("late-1", resume=False, overwrite=False)  # after the check
+    with pytest.raises(OutputInUse, match="late-1"):
+        start.begin(image, "7")
+    start.undo()
+    assert not (shop.folder / "store").exists()
+    assert not list((shop.folder / "out").rglob("*"))
+    assert shop.owners("other") == ["late-1"]
+
+
+def test_an_occupied_output_is_found_before_the_output_of_the_earlier_run_is_replaced(shop: Shop) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True)
+    before = shop.owners()
+    (shop.folder / "other").mkdir()
+    (shop.folder / "other" / "precious.txt").touch()
+    with pytest.raises(UnexpectedOutput, match=r"precious\.txt"):
+        shop.start(shop.image(outputs=("out", "other")))
+    assert shop.owners() == before
+
+
+def test_two_sinks_with_one_folder_are_refused_with_overwrite_too(shop: Shop) -> None:
+    with pytest.raises(OutputInUse, match="do two of its sinks write to one folder"):
+        shop.start(shop.image(outputs=("out", "out")), overwrite=True)
+
+
+# ---------------------------------------------------------------------- a running job
+
+
+@contextmanager
+def _another_driver(store: Path) -> Iterator[int]:
+    """Another process that runs a job with this store, until it is killed."""
+    code = (
+        "import sys; from pathlib import Path;"
+        "from clonos.io.store.driver_mark import DriverMark; from clonos.io.store.object_files import LocalFiles;"
+        "DriverMark(LocalFiles(Path(sys.argv[1]))); print('marked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"marked\n"
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_running_job_is_recognized_and_protected(shop: Shop, options: dict[str, Any]) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=False)
+    with (
+        _another_driver(shop.folder / "store") as pid,
+        pytest.raises(
+            JobRunning, match=rf"etl is running on host .* as process {pid}, since \d{{4}}-.*kill -INT {pid}"
+        ),
+    ):
+        shop.start(image, **options)
+    shop.start(image, resume=True).close()  # the process is dead, its mark is not
+
+
+def test_a_job_that_runs_in_this_process_is_ended_by_its_handle(shop: Shop) -> None:
+    image = shop.image()
+    with (
+        closing(shop.start(image)),
+        pytest.raises(JobRunning, match=r"running in this process.*first close its handle"),
+    ):
+        shop.start(image)
+
+
+def _mark_of_another_machine(folder: Path, renewals: int) -> None:
+    record = MarkRecord("far", 12, "another boot", "5", 1_790_000_000_000_000_000, renewals)
+    (folder / "driver").write_bytes(msgspec.json.encode(record))
+
+
+@pytest.mark.parametrize(("is_alive", "renewals"), [(True, 4), (False, 3)])
+def test_a_driver_on_another_machine_runs_if_it_renews_its_mark(tmp_path: Path, is_alive: bool, renewals: int) -> None:
+    _mark_of_another_machine(tmp_path, 3)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        _mark_of_another_machine(tmp_path, renewals)
+
+    def look() -> None:
+        refuse_running("etl", "store", LocalFiles(tmp_path), wait)
+
+    if is_alive:
+        with pytest.raises(JobRunning, match="host far as process 12"):
+            look()
+    else:
+        look()
+    assert waits == [SILENT_AFTER_S]
+
+
+def test_a_driver_does_not_renew_or_remove_the_mark_of_its_successor(tmp_path: Path) -> None:
+    with closing(DriverMark(LocalFiles(tmp_path), renew_every_s=3600)) as mark:
+        assert mark.renew()
+        _mark_of_another_machine(tmp_path, 0)
+        assert not mark.renew()
+    assert msgspec.json.decode((tmp_path / "driver").read_bytes())["host"] == "far"
