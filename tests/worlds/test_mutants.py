@@ -63,7 +63,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
         0,
     ),
     "terms_are_not_claimed": ("48 old coordinator wakes up while it was committing", 0),
-    "new_coordinators_ask_nobody": ("48 coordinator restarts while tasks live on", 0),
+    "new_coordinators_ask_nobody": ("48 all that know a later incarnation of a sink die, and the coordinator", 2),
     "no_fencing": ("37 sink and keeper die together", 0),
     "shortest_log_wins": ("47 task dies between the call and CALL", 0),
     "first_answer_wins": ("47 task dies between the call and CALL", 0),
