@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from clonos.core.model.watermark import ACTIVE, IDLE, Watermark
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
-from clonos.operators.connector_contract import TimedSource
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
 from clonos.operators.operator import Scope
 from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.timed_source import InvalidWatermark, TimedHead
+from clonos.operators.user_errors import Guard
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.test_source import Collects, Taken
 
@@ -57,6 +58,14 @@ class Reading:
 
     def close(self) -> None:
         pass
+
+
+class ReadingAsGiven(Reading):
+    """Returns each chunk itself."""
+
+    def read(self, records_max: int) -> list[int] | None:
+        self.place += 1
+        return self.mine[self.place - 1] if self.place <= len(self.mine) else None
 
 
 class Sent(Taken):
@@ -127,6 +136,32 @@ def test_a_watermark_that_falls_is_not_sent() -> None:
     made, sent, _ = head(Readings([[9], [4], [10]]))
     read_all(made)
     assert sent.elements == [[9], 9, [4], [10], 10]
+
+
+class RoutesErrors:
+    """Collector of the error output."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def routed_error(self, message: bytes) -> bool:
+        return True
+
+    def rows(self, port: int, rows: list[Any]) -> None:
+        self.errors += [row.error for row in rows]
+
+
+def test_malformed_records_go_to_the_error_output_and_have_no_part_in_the_watermark() -> None:
+    wrong = MalformedRecord("99", ValueError("no instant"))
+    source: Any = Readings([PartlyMalformed([3, wrong]), PartlyMalformed([wrong]), [5]])  # type: ignore[list-item]
+    source.reader = lambda: ReadingAsGiven(source.chunks)
+    made, sent, _ = head(source)
+    routes = RoutesErrors()
+    made.guard = Guard("readings", True, routes, 1)  # type: ignore[arg-type]
+    for count in (2, 1, 1):
+        made.read(0, count)
+    assert sent.elements == [[3], 3, [5], 5]
+    assert routes.errors == ["ValueError: no instant"] * 2
 
 
 def test_every_split_is_polled_though_one_always_has_records() -> None:
