@@ -42,11 +42,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:2] in (["chaos", "seeds"], ["chaos", "run"], ["chaos", "soak"], ["chaos", "all"]):
         return _guarded(lambda: _chaos(given[1], given[2:]))
-    parsed = _parser().parse_args(given)
+    parser = _parser()
+    parsed, unknown = parser.parse_known_args(given)
+    if unknown:
+        parser.error(_explained(unknown))
     from clonos.cli.console import log_to_console
 
     log_to_console(parsed.verbose)
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
+
+
+def _explained(unknown: list[str]) -> str:
+    """Returns the message about arguments that the command does not have."""
+    from clonos.config import keys
+
+    message = f"unrecognized arguments: {' '.join(unknown)}"
+    name, _, value = unknown[0].removeprefix("--").replace("-", "_").partition("=")
+    if name not in keys():
+        return message
+    value = value or (unknown[1] if len(unknown) > 1 else "VALUE")
+    return f"{message}. Set the options of a job by --option, here: --option {name}={value}"
 
 
 def exit_code_of(error: ClonosError) -> int:

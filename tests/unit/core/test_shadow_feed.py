@@ -41,3 +41,14 @@ def test_a_repeated_acknowledgement_changes_nothing() -> None:
     fed.on_feed_ack(FeedAck(TASK, LIFE, STANDBY, SESSION, 0))
     fed.validate()
     assert [feed.worked_bytes for feed in fed.feeds.values()] == [0]
+
+
+def test_a_shadow_that_has_worked_off_what_it_was_sent_is_not_dropped() -> None:
+    fed = feeds()
+    (feed,) = fed.feeds.values()
+    feed.on_sent(90, lag_bytes_max=100)
+    fed.on_feed_ack(FeedAck(TASK, LIFE, STANDBY, SESSION, 90))
+    feed.on_sent(90, lag_bytes_max=100)
+    assert not feed.is_dropped
+    feed.on_sent(90, lag_bytes_max=100)
+    assert feed.is_dropped

@@ -10,6 +10,7 @@ import pytest
 
 import clonos
 from clonos import Job, Tumbling, values
+from clonos.cli import main
 from tests.harnesses.mistakes import check, describe, run_file
 
 STREAM = "Job('etl').source(values([1]))"
@@ -66,3 +67,20 @@ def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
         stream.join  # type: ignore[attr-defined]  # noqa: B018
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)  # noqa: S301
     assert stream.key_by(str).window(Tumbling("1s")) is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--parallelism", "2"], "--option parallelism=2"),
+        (["--checkpoint-every=1s"], "--option checkpoint_every=1s"),
+        (["--parallel", "2"], "unrecognized arguments: --parallel 2\n"),
+    ],
+)
+def test_an_option_of_the_job_on_the_command_line_is_answered_by_how_to_set_it(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "job.py", *arguments])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
