@@ -141,7 +141,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "idle_channels_count": ("51 task of the source is idle", 0),
     "idle_splits_count": ("51 task of the source is idle", 0),
     "watermarks_are_not_in_the_snapshot": ("51 task dies with a watermark delivered", 0),
-    "splits_forget_their_watermarks": ("51 task dies just behind a barrier", 2),
+    "splits_forget_their_watermarks": ("51 task dies just behind a barrier", 0),
     "watermarks_leave_before_the_timers": ("51 task dies in the middle of a step", 0),
     "watermarks_overtake_rows": ("51 task dies in the middle of a step", 0),
     "watermarks_overtake_calls": ("51 task dies in the middle of a step", 0),

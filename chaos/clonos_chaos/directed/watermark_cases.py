@@ -50,7 +50,7 @@ def _dies(action: FaultAction, point: str, *nths: int, is_prompt: bool = True) -
 
 
 directed_test("51 task dies with a watermark delivered")(_dies(kills_receiver, "watermark delivered", 40, 80, 120, 160))
-directed_test("51 task dies just behind a barrier")(_dies(kills_it, "aligned", 7))
+directed_test("51 task dies just behind a barrier")(_dies(kills_it, "aligned", 15))
 directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission", 60, 260, is_prompt=False))
 
 
