@@ -103,7 +103,7 @@ def test_a_job_runs_on_the_users_own_session_which_stays_open(context: SparkCont
 
 
 def _seed(number: int) -> str:
-    return os.environ["PYTHONHASHSEED"]
+    return os.environ["PYTHONHASHSEED"]  # clonos: ok the test compares the seeds of processes
 
 
 def test_printed_and_logged_lines_of_user_code_on_executors_reach_the_terminal_with_its_task(

@@ -52,6 +52,7 @@ def test_a_job_whose_local_folder_belongs_to_another_user_runs_elsewhere_and_del
 
 
 def _with_seed(number: int) -> dict[str, object]:
+    # clonos: ok the test compares the seeds of processes
     return {"n": number, "seed": os.environ["PYTHONHASHSEED"], "hash": hash("clonos")}
 
 

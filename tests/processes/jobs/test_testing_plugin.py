@@ -99,9 +99,12 @@ def test_the_plugin_is_declared_and_loads_nothing_of_the_runtime() -> None:
 
 def test_a_replay_in_another_process_detects_a_dependence_on_set_order() -> None:
     def distinct(text: str) -> list[str]:
-        return list(set(text.split()))
+        return list(set(text.split()))  # clonos: ok the harness must detect it
 
-    for function, is_found in ((distinct, True), (lambda text: sorted(distinct(text)), False)):
+    for function, is_found in (
+        (distinct, True),
+        (lambda text: sorted(distinct(text)), False),  # clonos: ok sorted
+    ):
         with Harness(function) as harness:
             harness.push(["one two three four five six seven eight nine ten"])
             harness.snapshot()

@@ -34,7 +34,7 @@ class Hold:
         self.first, self.others = str(folder / "first"), str(folder / "others")
 
     def __call__(self, number: int) -> int:
-        with open(self.others if number else self.first, "w") as file:
+        with open(self.others if number else self.first, "w") as file:  # clonos: ok the test holds the lock
             fcntl.flock(file, fcntl.LOCK_SH)
         return number
 

@@ -30,6 +30,7 @@ class Marking:
         self.folder = str(folder)
 
     def __call__(self, _key: int, seen: int | None, number: int) -> tuple[int, dict[str, int]]:
+        # clonos: ok the test looks at what each process has taken
         with open(f"{self.folder}/{os.getpid()}", "a", encoding="utf-8") as marks:
             marks.write(f"{number}\n")
         return (seen or 0) + 1, {"n": number, "seen": (seen or 0) + 1}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 def _drawn_aside(number: int) -> float:
     """A user's function that draws in parallel threads."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(random.random).result() + number
+        return threads.submit(random.random).result() + number  # clonos: ok the job must fail at it
 
 
 @service

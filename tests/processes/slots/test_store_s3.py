@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
 
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.store import CheckpointStore
@@ -16,16 +19,31 @@ from tests.store_contract import StoreContract
 pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]
 
 
+def _one_by_one(application: WSGIApplication) -> WSGIApplication:
+    """Returns the application, serving one request after the other: moto looks for an object and then stores it, which
+    S3 does in one step."""
+    lock = threading.Lock()
+
+    def serve(environment: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        with lock:
+            return application(environment, start_response)
+
+    return serve
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a server on loopback with a bucket in it."""
-    served = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    served.start()
-    host, port = served.get_host_and_port()
-    address = f"http://{host}:{port}"
+    application = _one_by_one(DomainDispatcherApplication(create_backend_app))
+    served = make_server("127.0.0.1", 0, application, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=served.serve_forever, name="s3", daemon=True)
+    thread.start()
+    address = f"http://127.0.0.1:{served.server_port}"
     urllib.request.urlopen(urllib.request.Request(f"{address}/bucket", method="PUT")).close()
     yield address
-    served.stop()
+    served.shutdown()
+    thread.join()
+    served.server_close()
 
 
 @pytest.fixture
