@@ -153,7 +153,7 @@ class RoutesErrors:
 
 def test_malformed_records_go_to_the_error_output_and_have_no_part_in_the_watermark() -> None:
     wrong = MalformedRecord("99", ValueError("no instant"))
-    source: Any = Readings([PartlyMalformed([3, wrong]), PartlyMalformed([wrong]), [5]])  # type: ignore[list-item]
+    source: Any = Readings([PartlyMalformed([3, wrong]), PartlyMalformed([wrong]), [5]])
     source.reader = lambda: ReadingAsGiven(source.chunks)
     made, sent, _ = head(source)
     routes = RoutesErrors()
