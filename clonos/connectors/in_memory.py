@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Final, Generic, Self, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -18,6 +21,8 @@ from clonos.operators.connector_contract import WriterContext
 logger = logging.getLogger("clonos.run")
 
 MARK_BYTES = 8
+IMMUTABLE: Final = frozenset({int, str, float, bytes, bool, type(None), Decimal, datetime, date, UUID})
+"""Types of values that no step can change."""
 
 LONG_LIST: Final = 1_024
 """Number of values from which on a job says that one task reads them."""
@@ -92,6 +97,8 @@ def read_all(
 
     Raises: InvalidConnector: an iterator without a length has more than ``maximum`` values, or nothing can be iterated.
     """
+    if (advice := _advice_about(records)) is not None:
+        raise InvalidConnector("values", f"the values are a {type(records).__name__}", advice)
     if isinstance(records, Sized) and isinstance(records, Iterable):
         return list(records)
     if not isinstance(records, Iterable):
@@ -121,6 +128,17 @@ def read_all(
     return found
 
 
+def _advice_about(records: object) -> str | None:
+    """Returns what to write instead of a collection whose items are not what a user means; None for any other."""
+    if isinstance(records, (str, bytes)):
+        return "Each character would be a record. Give a list of texts."
+    if isinstance(records, Mapping):
+        return "Only its keys would be records. Give list(values.items()), or [values] for one record."
+    if hasattr(records, "__arrow_c_stream__") or hasattr(records, "iterrows"):
+        return "Give its rows: frame.to_dict('records') of pandas, .to_dicts() of Polars, .to_pylist() of Arrow."
+    return None
+
+
 class ValueReader(Generic[AnyValue]):
     """Reader of one share of the list. A mark is the number of values of the share that were read."""
 
@@ -128,6 +146,7 @@ class ValueReader(Generic[AnyValue]):
         self._records = records
         self._batch = batch
         self._share: list[AnyValue] = []
+        self._copies = False
         self._next = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
@@ -146,6 +165,7 @@ class ValueReader(Generic[AnyValue]):
         if mark is not None and len(mark) != MARK_BYTES:
             raise SplitMalformed("position in a list of values", mark, f"it has {len(mark)} bytes")
         self._share = self._records[share.first :: share.of]
+        self._copies = not IMMUTABLE.issuperset(map(type, self._share))
         self._next = 0 if mark is None else int.from_bytes(mark, "big")
 
     def read(self, records_max: int) -> list[AnyValue] | None:
@@ -154,7 +174,8 @@ class ValueReader(Generic[AnyValue]):
         if first >= len(self._share):
             return None
         self._next = min(first + min(records_max, self._batch or records_max), len(self._share))
-        return self._share[first : self._next]
+        found = self._share[first : self._next]
+        return copy.deepcopy(found) if self._copies else found  # a step may change a record that is read again later
 
     def mark(self) -> bytes:
         """Returns the number of values read."""

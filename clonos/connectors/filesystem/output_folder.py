@@ -15,6 +15,7 @@ file that no manifest names may still be committed, until a checkpoint at or aft
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable
@@ -49,6 +50,8 @@ from clonos.connectors.filesystem.output_parts import (
     state_folder,
 )
 
+logger = logging.getLogger("clonos.run")
+
 
 class OutputFolder:
     """Output as the driver manages it: a folder, or a single file that appears when the job has ended."""
@@ -78,6 +81,7 @@ class OutputFolder:
                 )
             self._make_output(is_single)
             self.sweep()
+            self._warn_of_missing_parts()
             return False
         if not overwrite or (owner is not None and owner.job_id == job_id):
             self._check_free(job_id, owner, is_single, resume)
@@ -227,9 +231,20 @@ class OutputFolder:
         if actual != job_id:
             raise NotOutputOwner(self.path, job_id, actual)
 
+    def _warn_of_missing_parts(self) -> None:
+        """Warns of committed part files that somebody has removed: the job does not write them again."""
+        missing = [path for _, _, path in self.committed_files() if not os.path.exists(path)]
+        if missing:
+            logger.warning(
+                "%d committed part files of %s are no longer there, such as %s: the job does not write them again",
+                *(len(missing), self.path, os.path.basename(missing[0])),
+            )
+
     def _check_place(self, is_single: bool) -> None:
         """Raises InvalidConnector if parts cannot be renamed into the folder, or a file cannot take its place."""
         path = os.path.realpath(self.path)
+        if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+            raise InvalidConnector(self.path, "it is a device, a pipe or a socket", "Name a folder, or a file.")
         if not os.path.isdir(path):
             return
         with output_errors(self.path, "opened"):
