@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import RollbackSink as RollbackSink
     from clonos.operators.connector_contract import Source as Source
     from clonos.operators.connector_contract import SplitReader as SplitReader
+    from clonos.operators.connector_contract import TimedSource as TimedSource
     from clonos.operators.connector_contract import TransactionalSink as TransactionalSink
     from clonos.operators.connector_contract import TransactionalWriter as TransactionalWriter
     from clonos.operators.connector_contract import TruncatingWriter as TruncatingWriter
@@ -93,7 +94,7 @@ _NAMES = {
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
-        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "OrderedSource"),
+        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "OrderedSource", "TimedSource"),
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),

@@ -37,6 +37,7 @@ from clonos.operators.chain_outputs import (
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
+    TimedSource,
     TransactionalSink,
     discovery_interval_ns,
 )
@@ -44,6 +45,7 @@ from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import SourceHead
+from clonos.operators.timed_source import TimedHead
 
 VERTEX_NAME_CHARACTERS_MAX = 64
 
@@ -232,13 +234,9 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            return partial(
-                SourceHead,
-                step.name,
-                self._ordered.get(step.number, step.source),
-                self._splits[step.name],
-                step.emits_columns,
-            )
+            source = self._ordered.get(step.number, step.source)
+            head = TimedHead if isinstance(source, TimedSource) else SourceHead
+            return partial(head, step.name, source, self._splits[step.name], step.emits_columns)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"

@@ -12,7 +12,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
+from clonos.operators.event_time import regions_of
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
 from clonos.operators.split_source import SourceHead
@@ -94,6 +96,7 @@ class OperatorChain:
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.out = self._follower_of(node)
+        self._region = regions_of(self._operators, [node.children for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
         scope = Scope(context, self._state)
@@ -180,6 +183,11 @@ class OperatorChain:
             timers: list[DueTimer] = [timer for _, _, timer in group]
             self._timed[index].fire(timers)
 
+    def advance_watermark(self, watermark: Watermark) -> None:
+        """Fires event-time timers by (time, index of the step, registration), and passes the watermark on."""
+        self._begin_step()
+        self._region.advance(watermark)
+
     def end_of_input(self) -> None:
         """Fires all timers once, step by step from the source on, so that each step has seen all of its input.
 
@@ -190,6 +198,9 @@ class OperatorChain:
                 operator.fire(operator.due(None))
             if operator.awaits_calls():
                 return
+            if operator.has_event_timers:
+                operator.fire_events(operator.due_events(None))
+            operator.end_of_time()
 
     # --- snapshots
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from clonos.core.model.errors import InternalError
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
 from clonos.core.values.column_keys import keys_of
@@ -39,6 +40,9 @@ class ToImmediateSink(Operator):
 
     def rows(self, rows: list[Any]) -> None:
         self._collector.rows(self._port, rows)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._collector.watermark(self._port, watermark)
 
 
 class ToEdge(ToImmediateSink):
@@ -92,6 +96,10 @@ class ToKeys(Operator):
             self._raise_for_bad_key(keys, rows)
             raise
 
+    def on_watermark(self, watermark: Watermark) -> None:
+        for port in self._ports:
+            self._collector.watermark(port, watermark)
+
     def _raise_for_bad_key(self, keys: list[Any], rows: list[Any]) -> None:
         """Raises StepFailed for the first record that has an invalid key."""
         for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
@@ -120,6 +128,10 @@ class ToColumnKeys(Operator):
         for keys in batches:
             for port in self._ports:
                 self._collector.columns(port, batch, keys)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        for port in self._ports:
+            self._collector.watermark(port, watermark)
 
 
 class ToSink(Operator):

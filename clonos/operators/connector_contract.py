@@ -64,6 +64,28 @@ class WatchedSource(Protocol):
 
 
 @runtime_checkable
+class TimedSource(Protocol):
+    """``Source`` whose records show how far event time has come.
+
+    ``watermark_every_ns`` is the least rise of event time between two watermarks, in nanoseconds. ``idle_after_ns`` is
+    the time after which a split without records does not hold the watermark back any more; it may take twice as long.
+    With 0 it holds it back for ever.
+    """
+
+    watermark_every_ns: int
+    idle_after_ns: int
+
+    def watermark(self, before_ns: int | None, records: Any) -> int | None:
+        """Returns the watermark of a split behind ``records``, rows or a ``pyarrow.RecordBatch`` as its reader gave
+        them but without malformed ones, before which it was ``before_ns``: no later record of the split has an earlier
+        timestamp.
+
+        Nanoseconds since the Unix epoch; None while it is not known. It must depend on these arguments alone, not on a
+        clock, because a replay asks again. Reads may cut the records anywhere.
+        """
+
+
+@runtime_checkable
 class OrderedSource(Protocol):
     """``Source`` that can read its input in few splits that keep the order of records, or in many that do not."""
 

@@ -6,9 +6,10 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
@@ -34,7 +35,11 @@ class Operator:
     """Base of all operators. The chain sets ``out`` and ``guard`` before ``open``."""
 
     has_timers: ClassVar[bool] = False
+    has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
+    holds_watermarks: ClassVar[bool] = False
+    """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
+    ``pass_watermark`` itself, at once or later."""
     takes_columns: bool = False
     """True if a step before it that can give rows or columns should give columns."""
 
@@ -43,6 +48,8 @@ class Operator:
 
     out: Operator
     guard: Guard
+    pass_watermark: Callable[[Watermark], None]
+    """Passes a watermark to the steps behind; set by the chain if ``holds_watermarks``."""
 
     def open(self, scope: Scope) -> None:
         """Opens the operator, after its state is restored and before the first batch."""
@@ -73,6 +80,27 @@ class Operator:
 
     def fire(self, due: Sequence[DueTimer]) -> None:
         """Fires those timers of ``due`` that are still registered."""
+
+    def next_event_ns(self) -> int | None:
+        """Returns the time of the earliest event-time timer, None without timers."""
+        return None
+
+    def due_events(self, until_ns: int | None) -> list[DueTimer]:
+        """Returns the event-time timers due at ``until_ns`` (None: all) in the order in which they fire."""
+        return []
+
+    def fire_events(self, due: Sequence[DueTimer]) -> None:
+        """Fires those event-time timers of ``due`` that are still registered, before ``on_watermark`` is called."""
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        """Takes a watermark and passes it on: no record below it follows, or the input became idle or active.
+
+        The end of the input is no watermark: ``end_of_time`` stands for it.
+        """
+        self.out.on_watermark(watermark)
+
+    def end_of_time(self) -> None:
+        """Emits what it holds back for a later watermark: the input and all timers before this step have ended."""
 
     def number_calls(self, first: int, step: int) -> None:
         """Numbers the asynchronous calls of this operator: ``first``, ``first + step``, ... Called before ``open``."""
@@ -113,6 +141,10 @@ class Fork(Operator):
         for target in self._targets:
             target.columns(batch)
 
+    def on_watermark(self, watermark: Watermark) -> None:
+        for target in self._targets:
+            target.on_watermark(watermark)
+
 
 class Drop(Operator):
     """End of a stream that no step reads."""
@@ -121,4 +153,7 @@ class Drop(Operator):
         pass
 
     def columns(self, batch: RecordBatch) -> None:
+        pass
+
+    def on_watermark(self, watermark: Watermark) -> None:
         pass

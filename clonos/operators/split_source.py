@@ -142,8 +142,12 @@ class OpenSplit:
     def end_if_read(self) -> None:
         """Marks the split as done and closes its reader, if all records were taken."""
         if self._has_ended and self._taken == self._size():
-            self.is_done = True
-            self.close()
+            self.finish()
+
+    def finish(self) -> None:
+        """Marks the split as done and closes its reader."""
+        self.is_done = True
+        self.close()
 
     def close(self) -> None:
         """Closes the reader."""
@@ -285,6 +289,10 @@ class SourceHead(Operator):
 
         Raises: NotColumnar: the source declares columns and gives rows.
         """
+        self._give(number, count)
+
+    def _give(self, number: int, count: int) -> RecordBatch | list[Any]:
+        """Passes the records of a read on, and returns them as the reader gave them, without malformed ones."""
         split = self._splits.get(number)
         if split is None or split.is_done:
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
@@ -298,8 +306,11 @@ class SourceHead(Operator):
             self.out.rows(batch.to_pylist())
         elif type(batch) is not PartlyMalformed:
             self.out.rows(batch)
-        elif rows := self.guard.decoded(batch):
-            self.out.rows(rows)
+        else:
+            batch = self.guard.decoded(batch)
+            if batch:
+                self.out.rows(batch)
+        return batch  # type: ignore[no-any-return]
 
     def close(self) -> None:
         for split in self._splits.values():

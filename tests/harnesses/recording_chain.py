@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.log.call_outcomes import declare_exception, decode_outcome
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces, ReadyPieces
 from clonos.core.ports.recorder import current
 from clonos.core.values import decode_value, encode_value
@@ -119,6 +120,7 @@ class RecordingChain:
         self.is_closed = False
         self.batches: list[int] = []  # the length of each batch as it came
         self.asked: dict[int, Any] = {}
+        self.watermark_ns: int | None = None
         self._stream: tuple[int, Random] | None = None
 
     # ------------------------------------------------------------------ services
@@ -148,7 +150,7 @@ class RecordingChain:
             self.state = mirror.state
         if position is not None:
             restored: Any = decode_value(position)
-            self.served, self.timers, offsets, self.asked = restored
+            self.served, self.timers, offsets, self.asked, self.watermark_ns = restored
             for split in offsets.keys() - self.offsets.keys():
                 self.add_splits(encode_value(split))
             self.offsets = offsets
@@ -196,6 +198,13 @@ class RecordingChain:
             drawn = (rng(self, row), ask(self, ("fired", order))) if self.draws_at_timers else ()
             self._emit([("fired", row, due_ns, order, instant_ns, drawn)])
 
+    def advance_watermark(self, watermark: Watermark) -> None:
+        if not isinstance(watermark, Activity):
+            assert self.watermark_ns is None or watermark > self.watermark_ns, (watermark, self.watermark_ns)
+            self.watermark_ns = watermark
+        self._emit([("watermark", str(watermark), self.served)])
+        self.context.collector.watermark(0, watermark)
+
     def next_timer_ns(self) -> int | None:
         return min((timer[0] for timer in self.timers), default=None)
 
@@ -206,7 +215,9 @@ class RecordingChain:
         keys = self.state if full else self.changed
         changes = encode_value({key: self.state[key] for key in keys})
         self.changed = {}
-        return ChainSnapshot(changes, encode_value((self.served, self.timers, self.offsets, self.asked)))
+        return ChainSnapshot(
+            changes, encode_value((self.served, self.timers, self.offsets, self.asked, self.watermark_ns))
+        )
 
     def whole_state(self) -> Pieces | None:
         return ReadyPieces((encode_value(self.state),))

@@ -21,6 +21,7 @@ from clonos.core.model.ids import (
 )
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
+from clonos.core.model.watermark import Activity, decode_watermark, encode_watermark
 from clonos.core.ports import slot_effects as effect
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.slot_effects import Effect, ShadowRead, TaskRead
@@ -42,6 +43,17 @@ from clonos.core.wire.recovery_messages import (
 )
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
 from tests.harnesses.recording_chain import RecordingMirror
+
+
+def elements_of(text: str) -> tuple[ElementKind, int, bytes]:
+    """Kind, count and payload of a batch: rows, ``end``, ``watermark:5`` or ``watermark:idle``."""
+    if text == "end":
+        return ElementKind.END, 1, b""
+    if text.startswith("watermark:"):
+        content = text.removeprefix("watermark:")
+        watermark = Activity[content.upper()] if content.isalpha() else int(content)
+        return ElementKind.WATERMARK, 1, encode_watermark(watermark)
+    return ElementKind.ROWS, len(text), text.encode()
 
 
 def entries_of(text: str) -> bytes:
@@ -104,6 +116,9 @@ class Words:
     def elements(self, kind: ElementKind, count: int, checkpoint: int, payload: bytes | memoryview) -> str:
         if kind is ElementKind.BARRIER:
             return f"barrier {checkpoint}"
+        if kind is ElementKind.WATERMARK:
+            watermark = decode_watermark(payload)
+            return watermark.name.lower() if isinstance(watermark, Activity) else f"watermark {watermark}"
         return "end" if kind is ElementKind.END else f"{bytes(payload).decode()} ({count})"
 
     def ends(self, message: Batch | Position | ChannelHandshake) -> tuple[str, str]:

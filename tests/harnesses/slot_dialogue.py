@@ -42,7 +42,7 @@ from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceAck, InputRange, LogReply, LogRequest, Recourse, TaskFailed
 from clonos.core.wire.replication_messages import AppendAck, AppendLog, StandbyUpdate
-from tests.harnesses.recording_shell import RecordingShell, entries_of
+from tests.harnesses.recording_shell import RecordingShell, elements_of, entries_of
 from tests.harnesses.sample_plans import chain_of, number, placement, view
 
 Given = dict[str, str]
@@ -211,16 +211,14 @@ class SlotDialogue:
         return channel.id, by, to, session, ordinal
 
     def do_batch(self, words: list[str], given: Given) -> None:
-        """``batch a->b xyz first=0 log=a[0!:r3] session=1 by=1 to=2``; ``barrier=1`` or ``end`` instead of rows."""
+        """``batch a->b xyz first=0 log=a[0!:r3] session=1 by=1 to=2``; ``barrier=1`` or what ``elements_of`` takes."""
         channel = self.channel(words[0])
-        rows = words[1] if len(words) > 1 else ""
-        kind = ElementKind.BARRIER if "barrier" in given else ElementKind.END if rows == "end" else ElementKind.ROWS
-        payload = rows.encode() if kind is ElementKind.ROWS else b""
+        kind, count, payload = (ElementKind.BARRIER, 1, b"") if "barrier" in given else elements_of(words[1])
         message = Batch(
             *self._head(channel, given),
             int(given.get("first", 0)),
             kind,
-            len(payload) or 1,
+            count,
             CheckpointId(int(given.get("barrier", 0))),
             self.deltas(given.get("log", "")),
         )
@@ -298,8 +296,8 @@ class SlotDialogue:
         outputs = []
         channel = self.slot.plan.outputs[task][0]
         if "out" in given:
-            payload = given["out"].encode()
-            outputs.append(Output(channel.id, ElementKind.ROWS, len(payload), CheckpointId(0), payload))
+            for kind, count, payload in map(elements_of, given["out"].split("+")):
+                outputs.append(Output(channel.id, kind, count, CheckpointId(0), payload))
         snapshot = None
         if "snapshot" in given:
             checkpoint = CheckpointId(int(given["snapshot"]))

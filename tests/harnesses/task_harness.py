@@ -17,6 +17,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
+from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.task_port import (
     Activation,
     Command,
@@ -38,7 +39,7 @@ FIRST_INSTANT_NS = 1_700_000_000 * 10**9
 
 
 class Element(NamedTuple):
-    """Content of a channel: a row, a row of columns (``n``), a barrier (its checkpoint), or the end."""
+    """Content of a channel: a row, a row of columns (``n``), a barrier (its checkpoint), a watermark, or the end."""
 
     kind: ElementKind
     content: Any
@@ -56,6 +57,10 @@ def barrier(checkpoint: int) -> list[Element]:
     return [Element(ElementKind.BARRIER, checkpoint)]
 
 
+def watermark(content: Watermark) -> list[Element]:
+    return [Element(ElementKind.WATERMARK, content)]
+
+
 END = [Element(ElementKind.END, 0)]
 
 
@@ -65,14 +70,14 @@ def encoded(elements: Sequence[Element]) -> bytes:
         return encode_rows([element.content for element in elements])
     if kind is ElementKind.COLUMNS:
         return encode_columns(pa.RecordBatch.from_pydict({"n": [element.content for element in elements]}))
-    return b""
+    return encode_watermark(elements[0].content) if kind is ElementKind.WATERMARK else b""
 
 
 def decoded(kind: ElementKind, checkpoint: int, payload: bytes | memoryview) -> list[tuple[ElementKind, int, str]]:
     """Elements of an output, each with its exact content."""
     if kind.is_data:
         return [(kind, 0, repr(record)) for record in decode_records(kind, payload)]
-    return [(kind, checkpoint, "")]
+    return [(kind, checkpoint, str(decode_watermark(payload)) if kind is ElementKind.WATERMARK else "")]
 
 
 @dataclass

@@ -136,6 +136,17 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "shadow_takes_over_wherever_it_stands": ("50 task dies with all holders of its log and of its input's log", 1),
     "snapshots_of_a_shadow_are_forgotten": ("50 task dies behind a barrier that its shadow has passed", 0),
     "shadow_asks_for_its_input_again": ("50 hot standby takes over", 0),
+    "maximum_for_minimum": ("51 task dies in the middle of a step", 0),
+    "one_watermark_for_all_inputs": ("51 task dies in the middle of a step", 0),
+    "idle_channels_count": ("51 task of the source is idle", 0),
+    "idle_splits_count": ("51 task of the source is idle", 0),
+    "watermarks_are_not_in_the_snapshot": ("51 task dies with a watermark delivered", 0),
+    "splits_forget_their_watermarks": ("51 task dies just behind a barrier", 0),
+    "watermarks_leave_before_the_timers": ("51 task dies in the middle of a step", 0),
+    "watermarks_overtake_rows": ("51 task dies in the middle of a step", 0),
+    "watermarks_overtake_calls": ("51 task dies in the middle of a step", 0),
+    "watermarks_leave_the_job": ("51 task dies in the middle of a step", 0),
+    "watermarks_are_made_by_the_real_clock": ("51 task dies in the middle of a step", 0),
 }
 
 NAMED = frozenset(

@@ -55,9 +55,8 @@ def test_a_swarm_names_the_situations_that_it_never_reached() -> None:
 
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
 def test_a_world_that_once_showed_a_fault_shows_none_now(seed: str, topology: str, reason: str) -> None:
-    assert topology in (*TOPOLOGIES, "mix")
-    kind = Swarm(is_mixed=True) if topology == "mix" else Swarm(topology)
-    kind.world(int(seed)).run()
+    assert topology.removeprefix("mix-") in TOPOLOGIES
+    Swarm(topology.removeprefix("mix-"), topology.startswith("mix-")).world(int(seed)).run()
 
 
 @pytest.mark.parametrize("second_ms", [7, 30], ids=["a short one within it", "a longer one"])

@@ -119,4 +119,4 @@ def _elements(content: Content) -> list[str]:
     kind, _, checkpoint, payload = content
     if kind.is_data:
         return [repr(row) for row in decode_records(kind, payload)]
-    return [f"{kind.name.lower()} {checkpoint}"]
+    return [f"{kind.name.lower()} {checkpoint} {payload.hex()}"]

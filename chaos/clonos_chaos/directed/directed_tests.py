@@ -14,6 +14,7 @@ from clonos_chaos.directed import (
     hot_standby_cases,
     loss_cases,
     output_cases,
+    watermark_cases,
 )
 from clonos_chaos.directed.building_blocks import DIRECTED_TESTS
 
@@ -24,6 +25,7 @@ CASE_MODULES = (
     ending_cases,
     output_cases,
     hot_standby_cases,
+    watermark_cases,
 )
 
 __all__ = ["DIRECTED_TESTS", "CASE_MODULES"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from clonos.core.log.call_outcomes import CallInDoubt
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import (
     ChainContext,
     ChainSnapshot,
@@ -196,6 +197,9 @@ class FuzzChain:
                 rows = self.state.pop(("window", end))
                 self.changed["window", end] = None
                 self._send(rows)
+
+    def advance_watermark(self, watermark: Watermark) -> None:
+        raise AssertionError("these jobs have no event time")
 
     def next_timer_ns(self) -> int | None:
         return min(self._windows(), default=None) if self.work.windows_ns else None

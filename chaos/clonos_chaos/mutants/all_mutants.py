@@ -9,6 +9,7 @@ from clonos_chaos.mutants import (
     hot_standby_mutants,
     recovery_mutants,
     task_mutants,
+    watermark_mutants,
 )
 from clonos_chaos.mutants.mutation import MUTANTS, Mutant, mutated
 
@@ -19,6 +20,7 @@ MUTANT_MODULES = (
     hot_standby_mutants,
     recovery_mutants,
     task_mutants,
+    watermark_mutants,
 )
 
 __all__ = ["MUTANTS", "MUTANT_MODULES", "Mutant", "mutated"]

@@ -140,34 +140,36 @@ def end_does_not_stand_for_barriers(mutation: Mutation) -> None:
 @mutant("5")
 def input_positions_are_off_by_one(mutation: Mutation) -> None:
     """The snapshot holds the positions of the consumed input."""
-    _snapshot_with(mutation, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
+    snapshot_with(mutation, inputs=lambda s: tuple((channel, max(0, seq - 1)) for channel, seq in s.inputs))
 
 
 @mutant("5")
 def output_positions_are_off_by_one(mutation: Mutation) -> None:
     """The snapshot holds the positions of the output after the barrier."""
-    _snapshot_with(mutation, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
+    snapshot_with(mutation, outputs=lambda s: tuple((channel, seq + 1) for channel, seq in s.outputs))
 
 
 @mutant("5")
 def log_offset_is_off_by_one(mutation: Mutation) -> None:
     """The snapshot holds the offset of the log at the barrier."""
-    _snapshot_with(mutation, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
+    snapshot_with(mutation, log_offset_bytes=lambda s: s.log_offset_bytes + 1)
 
 
 @mutant("2")
 def instant_is_not_in_the_snapshot(mutation: Mutation) -> None:
     """The snapshot holds the last timestamp: the clock never runs backwards, and deltas build on it."""
-    _snapshot_with(mutation, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
+    snapshot_with(mutation, instant_ns=lambda s: max(0, s.instant_ns - 1_000_000))
 
 
 @mutant("5")
 def ended_inputs_are_forgotten(mutation: Mutation) -> None:
     """The snapshot holds which inputs have ended."""
-    _snapshot_with(mutation, ended=lambda s: ())
+    snapshot_with(mutation, ended=lambda s: ())
 
 
-def _snapshot_with(mutation: Mutation, **wrong: Any) -> None:
+def snapshot_with(mutation: Mutation, **wrong: Any) -> None:
+    """Changes fields of every snapshot that a task takes."""
+
     def encode(right: Any, self: Task, *arguments: Any) -> Snapshot:
         snapshot = right(self, *arguments)
         fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}

@@ -1,8 +1,8 @@
 """Targeted faults: injected at a named point of the protocol, at the n-th time that it is reached.
 
 A point is named for what has just happened: ``<message> sent`` and ``<message> delivered`` with the tag of the message
-(``barrier`` and ``end`` for a batch that is one), and the points in ``POINTS``, which the world itself announces.
-Random worlds draw points from ``DRAWN``; directed tests name their own.
+(``barrier``, ``watermark`` and ``end`` for a batch that is one), and the points in ``POINTS``, which the world itself
+announces. Random worlds draw points from ``DRAWN``; directed tests name their own.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def _word_of_batch(kind: ElementKind) -> str:
             return "barrier"
         case ElementKind.END:
             return "end"
+        case ElementKind.WATERMARK:
+            return "watermark"
         case _:
             assert_never(kind)
 

@@ -13,7 +13,7 @@ from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.wire.decoding import DECODE_ERRORS
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 
 
 class SnapshotMalformed(EnvironmentFault):

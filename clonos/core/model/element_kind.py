@@ -16,6 +16,7 @@ class ElementKind(Enum):
     COLUMNS = 1  # records as an Arrow RecordBatch
     BARRIER = 2
     END = 3  # end of the stream
+    WATERMARK = 4  # progress of event time
 
     is_data: bool  # records; a batch has one or more
     is_control: bool  # a protocol element; always alone in its batch
@@ -26,7 +27,7 @@ def _is_data(kind: ElementKind) -> bool:
     match kind:
         case ElementKind.ROWS | ElementKind.COLUMNS:
             return True
-        case ElementKind.BARRIER | ElementKind.END:
+        case ElementKind.BARRIER | ElementKind.END | ElementKind.WATERMARK:
             return False
         case _:
             assert_never(kind)
@@ -36,7 +37,7 @@ def _has_checkpoint(kind: ElementKind) -> bool:
     match kind:
         case ElementKind.BARRIER:
             return True
-        case ElementKind.ROWS | ElementKind.COLUMNS | ElementKind.END:
+        case ElementKind.ROWS | ElementKind.COLUMNS | ElementKind.END | ElementKind.WATERMARK:
             return False
         case _:
             assert_never(kind)

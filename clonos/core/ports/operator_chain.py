@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.recorder import Recorder
 
 
@@ -22,6 +23,9 @@ class Collector(Protocol):
 
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
         """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``."""
+
+    def watermark(self, port: int, watermark: Watermark) -> None:
+        """Adds a watermark to every edge on ``port``, behind what was added before; none to an external system."""
 
     def prepared(self, part: bytes) -> None:
         """Adds a part that the completed checkpoint will commit. For transactional sinks, in ``snapshot`` only."""
@@ -120,8 +124,16 @@ class Chain(Protocol):
     def next_timer_ns(self) -> int | None:
         """Returns when the earliest timer is due, or None without timers."""
 
+    def advance_watermark(self, watermark: Watermark) -> None:
+        """Takes a change of the task's watermark: an instant above all earlier ones, idle, or active.
+
+        Fires the event-time timers up to the instant by (time, index of the step, registration), then forwards it to
+        ``Collector.watermark``. A step that may still emit earlier records holds it back. Never called by sources,
+        whose head makes watermarks in ``read`` and ``fire_timers``.
+        """
+
     def end_of_input(self) -> None:
-        """Emits what windows still hold, because all inputs have ended.
+        """Emits what windows and timers of either kind still hold, because all inputs and event time have ended.
 
         Called again when asynchronous calls that it requested are complete.
         """
@@ -142,7 +154,8 @@ class Chain(Protocol):
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
         """Returns (split, n): a split and how many records can be read from it now, at most ``records_max``.
 
-        Changes only a read-ahead buffer; ``read`` takes the records.
+        0 records are the end of the split, if the chain wants it in the log. Changes only a read-ahead buffer; ``read``
+        takes the records.
         """
 
     def read(self, split: int, count: int) -> None:

@@ -20,7 +20,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     kind: ElementKind
     count: int
     checkpoint: CheckpointId  # checkpoint of a barrier, else 0
-    payload: bytes
+    payload: bytes  # of a watermark, its content; empty for a barrier and the end
 
 
 class Emission(NamedTuple):

@@ -5,7 +5,24 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.watermark import Instant
 from clonos.core.wire.log_delta import Count
+
+
+class ChannelTime(msgspec.Struct, frozen=True, array_like=True):
+    """Event time of an input channel: its watermark, None if only its activity is known, and whether it is idle."""
+
+    channel: ChannelId
+    reached_ns: Instant | None
+    is_idle: bool
+
+
+class EventTime(msgspec.Struct, frozen=True, array_like=True):
+    """Event time of a task: its watermark, None before the first one, whether it is idle, and its channels."""
+
+    own_ns: Instant | None
+    is_idle: bool
+    channels: tuple[ChannelTime, ...]
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -17,6 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     restore it, including those of a chain that was restored, because the start of a new chain may never have been
     stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
+    ``event_time`` is None until the first watermark comes.
     """
 
     format: int
@@ -36,3 +54,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     records_in: Count = 0
     journal_offset_bytes: Count = 0
     calls: tuple[tuple[str, Count], ...] = ()
+    event_time: EventTime | None = None

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
 from clonos.core.model.machine import Machine
@@ -34,7 +35,7 @@ from clonos.core.slot.task_status import status_of
 from clonos.core.slot.thread_events import LocalEvents
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
-from clonos.core.wire.admission import check_for_slot
+from clonos.core.wire.admission import check_for_slot, check_watermark
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Hold, Release, SlotStatus, Suspicion, Trigger, View
@@ -122,6 +123,8 @@ class Slot(StorageEvents, LocalEvents):
     def _on_batch(self, sender: SlotId, batch: Batch, payload: bytes | memoryview) -> None:
         channel = self.plan.channels[batch.channel]
         check_life(sender, channel.sender, batch.sender, self.view)
+        if batch.kind is ElementKind.WATERMARK:
+            check_watermark(sender, payload)
         receiver = channel.receiver
         assert receiver is not None, channel
         hosted = self.hosted.get(receiver)
@@ -155,13 +158,10 @@ class Slot(StorageEvents, LocalEvents):
             return
         replicas: tuple[Delta, ...] | None = None
         if request.is_keeper:
-            keeper = self.backups.keepers.get(request.holder)
-            if keeper is not None:
+            if (keeper := self.backups.keepers.get(request.holder)) is not None:
                 replicas = keeper.reply(request.task, self.plan)
-        else:
-            holder = self.hosted.get(request.holder)
-            if holder is not None:
-                replicas = holder.logs_for(request.task)
+        elif (holder := self.hosted.get(request.holder)) is not None:
+            replicas = holder.logs_for(request.task)
         if replicas is not None:
             head = request.task, request.incarnation, request.view, request.holder, request.is_keeper
             self.shell.send(placement.slot, LogReply(*head, self.id, replicas))

@@ -9,6 +9,7 @@ from clonos.core.channel.credit import cost_bytes
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Plan
+from clonos.core.model.watermark import decode_watermark
 from clonos.core.ports.task_port import Delivered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values.elements import cut_elements, decode_elements, join_elements
@@ -77,14 +78,18 @@ class InputQueue:
         return sum(piece.left for piece in self.pieces)
 
     def run_length(self, limit: int) -> int:
-        """Returns how many elements of one kind are at the head of the queue, at most ``limit``."""
+        """Returns how many elements at the head of the queue a step can take, at most ``limit``.
+
+        These are records of one kind and the watermarks between them, or one barrier, or the end.
+        """
         total, kind = 0, None
         for piece in self.pieces:
-            if kind is not None and kind is not piece.kind:
-                break
-            if piece.kind.is_control:
-                return total or 1
-            kind = piece.kind
+            if piece.kind is not kind and piece.kind is not ElementKind.WATERMARK:
+                if kind is not None:
+                    break
+                if piece.kind.is_control:
+                    return total or 1
+                kind = piece.kind
             total += piece.left
             if total >= limit:
                 return limit
@@ -96,27 +101,32 @@ class InputQueue:
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """Takes the next ``count`` elements as one contiguous batch.
+        """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark.
 
-        Returns their kind and the batch; for a barrier, its checkpoint.
+        Returns their kind and the batch; for a barrier its checkpoint, for a watermark its content.
         """
         head = self.pieces[0]
-        self.next_seq += count
         if head.kind.is_control:
+            self.next_seq += 1
             self._drop(head)
-            return head.kind, head.checkpoint
+            is_watermark = head.kind is ElementKind.WATERMARK
+            return head.kind, decode_watermark(head.payload) if is_watermark else head.checkpoint
         if head.left == count:
+            self.next_seq += count
             self._drop(head)
             return head.kind, head.take(count)
         parts = []
         missing = count
         while missing:
             piece = self.pieces[0]
+            if piece.kind is not head.kind:
+                break
             taken = min(missing, piece.left)
             parts.append(piece.take(taken))
             missing -= taken
             if not piece.left:
                 self._drop(piece)
+        self.next_seq += count - missing
         return head.kind, parts[0] if len(parts) == 1 else join_elements(head.kind, parts)
 
     def _drop(self, piece: _Piece) -> None:

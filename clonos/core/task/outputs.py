@@ -10,6 +10,7 @@ from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
+from clonos.core.model.watermark import Watermark, encode_watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
@@ -120,13 +121,13 @@ class OutputPort:
             self._outputs.append(Output(self.channels[index], kind, count, CheckpointId(0), payload))
             self.next_seqs[index] += count
 
-    def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
-        """Adds a barrier or the end of the stream for every receiver, but not for an external system."""
+    def control(self, kind: ElementKind, checkpoint: CheckpointId, payload: bytes = b"") -> None:
+        """Adds a barrier, a watermark or the end of the stream for every receiver, but not for an external system."""
         self._encode_gathered()
         if self.partitioning is Partitioning.EXTERNAL:
             return
         for index, channel in enumerate(self.channels):
-            self._outputs.append(Output(channel, kind, 1, checkpoint, b""))
+            self._outputs.append(Output(channel, kind, 1, checkpoint, payload))
             self.next_seqs[index] += 1
 
     def drain(self) -> list[Output]:
@@ -183,6 +184,12 @@ class TaskOutputs:
         for port in self._ports:
             port.control(kind, checkpoint)
 
+    def watermark(self, port: int, watermark: Watermark) -> None:
+        """Adds a watermark to every edge on ``port``."""
+        payload = encode_watermark(watermark)
+        for output_port in self._by_port.get(port, ()):
+            output_port.control(ElementKind.WATERMARK, CheckpointId(0), payload)
+
     def drain(self) -> tuple[Output, ...]:
         """Returns the encoded output of the step, and begins the next step's positions after it."""
         outputs = [output for port in self._ports for output in port.drain()]
@@ -205,6 +212,10 @@ class StepCollector:
     def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
         self._outputs.columns(port, batch, keys)
+
+    def watermark(self, port: int, watermark: Watermark) -> None:
+        """Adds a watermark to every edge on ``port``, behind the rows and columns that were added before."""
+        self._outputs.watermark(port, watermark)
 
     def prepared(self, part: bytes) -> None:
         """Adds a part that the completed checkpoint will commit."""

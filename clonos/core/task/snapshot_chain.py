@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clonos.core.model.ids import CheckpointId
-from clonos.core.ports.operator_chain import ChainSnapshot, Pieces
+from clonos.core.ports.operator_chain import ChainSnapshot, Pieces, ReadyPieces
 from clonos.core.ports.task_snapshot import Snapshot
 
 
@@ -15,6 +15,15 @@ class Taken(NamedTuple):
     changes: ChainSnapshot
     whole: Pieces | None
     is_final: bool
+
+
+def encode_now(changes: ChainSnapshot) -> ChainSnapshot:
+    """Encodes what another thread would encode later, so that the state does not stay frozen."""
+    if changes.more is None:
+        return changes
+    ready = ReadyPieces(changes.more)
+    changes.more.release()
+    return changes._replace(more=ready)
 
 
 class SnapshotChain:

@@ -131,11 +131,13 @@ class SourceReader:
             self._end()
             return
         split, count = found
-        task.pace.announce_step(None, task.records_in)
+        if count:
+            task.pace.announce_step(None, task.records_in)
         task.log.begin_step()
         task.log.append(d.numbers(d.READ, split, count))
         self._read(split, count, is_begun=True)
-        self._poll_backoff.measure(count, limit, now_ns, task.pace.begin() - began_ns)
+        if count:
+            self._poll_backoff.measure(count, limit, now_ns, task.pace.begin() - began_ns)
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task
@@ -144,7 +146,10 @@ class SourceReader:
         task.begin_read(count)
         began_ns = task.pace.begin()
         task.chain.read(split, count)
-        task.finish_step(count, began_ns)
+        if count:
+            task.finish_step(count, began_ns)
+        else:
+            task.end_or_emit()
 
     def _end(self) -> None:
         self.has_read_all = True

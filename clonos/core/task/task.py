@@ -15,7 +15,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
-from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext, ReadyPieces
+from clonos.core.ports.operator_chain import CallingChain, Chain, ChainContext
 from clonos.core.ports.recorder import running
 from clonos.core.ports.task_port import (
     Activation,
@@ -29,11 +29,12 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.inputs import InputQueue, open_inputs
+from clonos.core.task.opening import open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
-from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
-from clonos.core.task.snapshot_chain import SnapshotChain, Taken
+from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
+from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process
 from clonos.core.wire.recovery_messages import InputRange
 
 
@@ -52,7 +53,7 @@ class Task:
         self.is_final = bool(snapshot and snapshot.final)
         self.pace = StepSize(options, port, activation.is_single_step)
         name = plan.task_name(task)
-        self.log = self._open_log(name, activation)
+        self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
             self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
@@ -61,6 +62,7 @@ class Task:
         self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
+        self.watermarks = InputWatermarks(self.inputs, snapshot.event_time if snapshot else None)
         self._turn = 0
         self._held_count = 0  # elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)
@@ -83,21 +85,6 @@ class Task:
             inline_bytes_max=options.snapshot_inline_bytes,
             is_shadow=activation.is_shadow,
         )
-
-    def _open_log(self, name: str, activation: Activation) -> TaskLog:
-        vertex = self.plan.vertices[self.plan.vertex_of[self.task]]
-        rules = LogRules(
-            name,
-            f"{activation.job_id}/{activation.generation}/{name}",
-            vertex.has_effects,
-            self.options.clock_tick_ms,
-            self.options.causal_logging,
-            self.options.calls_ahead_max,
-        )
-        instant_ns = activation.snapshot.instant_ns if activation.snapshot else 0
-        recovered = Recovered(activation.log, activation.log_offset_bytes, instant_ns)
-        await_more = (lambda: self.take(self.port.receive(None))) if activation.is_shadow else None
-        return TaskLog(rules, self.port, recovered, await_more)
 
     # ------------------------------------------------------------------ life
 
@@ -228,10 +215,11 @@ class Task:
     # ------------------------------------------------------------------ steps
 
     def _step(self, queue: InputQueue, count: int, is_begun: bool = False) -> None:
-        """Processes the next ``count`` elements of an input as one batch."""
+        """Processes the next ``count`` elements of an input as one batch, cut at watermarks."""
         if not is_begun:
             self.log.begin_step()
         self.at = InputRange(queue.channel, queue.next_seq, count)
+        end_seq = queue.next_seq + count
         kind, batch = queue.take(count)
         began_ns = self.pace.begin() if kind.is_data else 0
         match kind:
@@ -245,20 +233,39 @@ class Task:
                 return
             case ElementKind.END:
                 queue.end()
+                advance(self.chain, self.watermarks.end())
                 self._align_or_end()
+                return
+            case ElementKind.WATERMARK:
+                advance(self.chain, self.watermarks.take(queue.channel, batch))
+                self._cross_watermarks(queue, end_seq)
                 return
             case _:
                 assert_never(kind)
-        self.finish_step(count, began_ns)
+        if queue.next_seq == end_seq:
+            self.finish_step(count, began_ns)
+        else:
+            self.records_in += queue.next_seq - self.at.first_seq
+            self._cross_watermarks(queue, end_seq)
+
+    def _cross_watermarks(self, queue: InputQueue, end_seq: int) -> None:
+        """Processes the rest of a step that spans watermarks, and emits it. It does not change the size of later steps,
+        because the cost and the output of timers are not those of a record.
+        """
+        for self.at, kind, batch in parts_of(queue, end_seq):
+            if kind is ElementKind.WATERMARK:
+                advance(self.chain, self.watermarks.take(queue.channel, batch))
+            else:
+                self.records_in += self.at.count
+                process(self.chain, kind, queue.port, batch)
+        self.emit()
 
     def begin_read(self, count: int | None) -> None:
         """Notes that the current step reads ``count`` records of a source; None: it has not begun."""
         self.at = InputRange(None, self.records_in, count) if count else None
 
     def finish_step(self, count: int, began_ns: int) -> None:
-        """Ends a step over ``count`` elements and emits it, in replay together with the consecutive complete steps that
-        follow. Their log entries are replicated already, and one emission is cheaper than many.
-        """
+        """Ends a step over ``count`` elements and emits it, in replay with the complete steps behind it in the log."""
         self.pace.measure(count, began_ns)
         self.records_in += count
         self._held_count += count
@@ -341,16 +348,11 @@ class Task:
         self.emit(self._snapshot(is_final=True))
 
     def _snapshot(self, is_final: bool) -> Taken:
-        """Takes the state at a barrier, full the first time. When many snapshots build on each other, the whole state
-        is stored beside one of them; no checkpoint and no recovery waits for it.
-        """
+        """Takes the state at a barrier, full the first time, and the whole state beside it when the chain is long."""
         # The label of a final state is one above that of the last barrier, so it counts for all later checkpoints.
         changes = self.chain.snapshot(self.checkpoint, self._snapshots.is_empty)
-        if changes.more is not None and self._activation.is_shadow and not self.log.live:
-            # A shadow's snapshot may be stored much later, so encode it now instead of keeping the state frozen.
-            ready = ReadyPieces(changes.more)
-            changes.more.release()
-            changes = changes._replace(more=ready)
+        if self._activation.is_shadow and not self.log.live:
+            changes = encode_now(changes)  # it may be stored much later
         is_due = self.log.live and self._snapshots.is_long(self.options.snapshot_chain_max)
         return Taken(changes, self.chain.whole_state() if is_due and not is_final else None, is_final)
 
@@ -373,6 +375,7 @@ class Task:
             records_in=self.records_in,
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
+            event_time=self.watermarks.event_time(),
         )
 
     # ------------------------------------------------------------------ emission

@@ -16,7 +16,7 @@ def decode_elements(kind: ElementKind, payload: bytes | memoryview) -> Any:
             return decode_rows(payload)
         case ElementKind.COLUMNS:
             return decode_columns(payload)
-        case ElementKind.BARRIER | ElementKind.END:
+        case ElementKind.BARRIER | ElementKind.END | ElementKind.WATERMARK:
             raise AssertionError(kind)
         case _:
             assert_never(kind)
@@ -36,7 +36,7 @@ def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> An
             return elements[start : start + count]
         case ElementKind.COLUMNS:
             return elements.slice(start, count)
-        case ElementKind.BARRIER | ElementKind.END:
+        case ElementKind.BARRIER | ElementKind.END | ElementKind.WATERMARK:
             raise AssertionError(kind)
         case _:
             assert_never(kind)
@@ -54,7 +54,7 @@ def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
             import pyarrow as pa
 
             return pa.concat_batches(parts)
-        case ElementKind.BARRIER | ElementKind.END:
+        case ElementKind.BARRIER | ElementKind.END | ElementKind.WATERMARK:
             raise AssertionError(kind)
         case _:
             assert_never(kind)

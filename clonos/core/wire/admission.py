@@ -12,6 +12,7 @@ from typing import Any, Final
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import COORDINATOR, LogId, SlotId, TaskId, journal_of, log_name, log_of
 from clonos.core.model.plan import Channel, Plan
+from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
@@ -43,6 +44,15 @@ def check_for_slot(plan: Plan, sender: SlotId, message: Message) -> None:
         check(plan, message)
     except _Wrong as wrong:
         raise _malformed(sender, message, wrong) from None
+
+
+def check_watermark(sender: SlotId, payload: bytes | memoryview) -> None:
+    """Checks the payload of a batch of a watermark.
+
+    Raises: MessageMalformed, if it is none.
+    """
+    if not is_watermark(payload):
+        raise MessageMalformed(sender_name(sender), f"a watermark of {len(payload)} bytes, {bytes(payload[:16]).hex()}")
 
 
 def check_for_coordinator(plan: Plan, sender: SlotId, message: Message) -> None:

@@ -16,7 +16,8 @@ from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     """Sender to receiver of a channel: ``count`` consecutive elements of one kind, with the payload in the next frame.
 
-    A barrier (its checkpoint in ``checkpoint``) and an end of stream are batches of one element.
+    A barrier (its checkpoint in ``checkpoint``), a watermark (its payload) and an end of stream are batches of one
+    element.
     """
 
     channel: ChannelId

@@ -1,4 +1,4 @@
-"""Processing-time timers of a step, per key; they are part of the state and fire by (time, registration)."""
+"""Timers of a step, per key, in processing time or in event time; part of the state, fired by (time, registration)."""
 
 from __future__ import annotations
 

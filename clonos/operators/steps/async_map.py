@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, cast
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
+from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
@@ -30,15 +31,21 @@ NEXT_NAME: Final = "next call"
 """Table with one entry, the number of the next call."""
 
 
+HELD_NAME: Final = "held watermarks"
+"""Table of watermarks that wait for calls: number of the first call behind them -> their encodings, in order."""
+
+
 class AsyncMap(Operator):
-    """One result per record, from a call in a thread."""
+    """One result per record, from a call in a thread. A watermark waits for the results of all records before it."""
 
     has_calls: ClassVar[bool] = True
+    holds_watermarks: ClassVar[bool] = True
 
     _recorder: CallingRecorder
     _open: Table
     _done: Table
     _next: Table
+    _held: Table
 
     def __init__(self, step: str, function: Callable[..., Any], capacity: int, is_ordered: bool) -> None:
         self._step, self._function = step, function
@@ -54,6 +61,7 @@ class AsyncMap(Operator):
         self._open = scope.state.table(f"{self._step}/{OPEN_NAME}", is_small=True)
         self._done = scope.state.table(f"{self._step}/{DONE_NAME}", is_small=True)
         self._next = scope.state.table(f"{self._step}/{NEXT_NAME}", is_small=True)
+        self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
         self._recorder.limit_calls(self._capacity)
         for number, record in self._open.entries.items():
@@ -73,10 +81,32 @@ class AsyncMap(Operator):
             self._number += self._stride
         self._next.set(0, self._number)
 
+    def on_watermark(self, watermark: Watermark) -> None:
+        if self._open.entries:
+            held = self._held.entries.get(self._number, ())
+            self._held.set(self._number, (*held, encode_watermark(watermark)))
+        else:
+            self.pass_watermark(watermark)
+
+    def _pass_held(self) -> None:
+        """Passes on the watermarks in front of which no call is open any more."""
+        while self._held.entries:
+            number = next(iter(self._held.entries))
+            if self._open.entries and next(iter(self._open.entries)) < number:
+                return
+            held = self._held.entries[number]
+            self._held.delete(number)
+            for each in held:
+                self.pass_watermark(decode_watermark(each))
+
     def awaits_calls(self) -> bool:
         return bool(self._open.entries)
 
     def complete(self, number: int, outcome: bytes) -> None:
+        self._take(number, outcome)
+        self._pass_held()
+
+    def _take(self, number: int, outcome: bytes) -> None:
         if not self._is_ordered:
             self._emit(number, outcome)
             return

@@ -18,6 +18,16 @@ from clonos.core.log.call_outcomes import (
     encode_outcome,
 )
 from clonos.core.model.errors import LogMalformed
+from clonos.core.model.watermark import (
+    ACTIVE,
+    END_OF_TIME_NS,
+    IDLE,
+    INSTANT_NS_MIN,
+    WatermarkMalformed,
+    decode_watermark,
+    encode_watermark,
+    is_watermark,
+)
 from clonos.core.values import (
     ValueMalformed,
     decode_columns,
@@ -44,7 +54,7 @@ class Declined(Exception):
 
 def targets() -> list[Target]:
     """Targets of this file."""
-    return [*_values(), _columns(), *_logs(), _state()]
+    return [*_values(), _columns(), _watermarks(), *_logs(), _state()]
 
 
 def _values() -> list[Target]:
@@ -64,6 +74,26 @@ def _values() -> list[Target]:
 
 def _as_rows(column: bytes) -> bytes:
     return b"\x01" + column
+
+
+# ------------------------------------------------------------------ watermarks
+
+
+def _watermarks() -> Target:
+    samples = [encode_watermark(each) for each in (0, -1, INSTANT_NS_MIN, END_OF_TIME_NS, IDLE, ACTIVE)]
+    return Target("watermarks", of_bytes(samples), _read_watermark, (WatermarkMalformed,))
+
+
+def _read_watermark(data: bytes) -> None:
+    """A slot accepts just the payloads that its task can decode."""
+    is_accepted = is_watermark(memoryview(data))
+    try:
+        watermark = decode_watermark(memoryview(data))
+    except WatermarkMalformed:
+        assert not is_accepted, data
+        raise
+    assert is_accepted, data
+    assert encode_watermark(watermark) == data
 
 
 # ------------------------------------------------------------------ columns

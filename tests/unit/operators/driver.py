@@ -16,6 +16,7 @@ from clonos.api.graph import JobGraph
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
+from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.keys import Router
@@ -78,6 +79,13 @@ class TaskCollector:
             for target, part in enumerate(self._parts(number, list(range(batch.num_rows)), keys)):
                 if part:
                     self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(batch.take(part)))
+
+    def watermark(self, port: int, watermark: Watermark) -> None:
+        for number in self._edges(port):
+            edge = self.run.plan.edges[number]
+            if edge.partitioning is not Partitioning.EXTERNAL:
+                for target in range(self.run.plan.vertices[edge.target].parallelism):
+                    self.run.deliver(number, self.task, target, ElementKind.WATERMARK, encode_watermark(watermark))
 
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
@@ -184,8 +192,10 @@ class Run:
             kind, payload = inbox.batches.popleft()
             if kind is ElementKind.ROWS:
                 self.chains[inbox.task].process_rows(inbox.port, decode_rows(payload))
-            else:
+            elif kind is ElementKind.COLUMNS:
                 self.chains[inbox.task].process_columns(inbox.port, decode_columns(payload))
+            else:  # as if it had one input channel
+                self.chains[inbox.task].advance_watermark(decode_watermark(payload))
 
     def fire(self) -> None:
         """Fires what is due in every task."""

@@ -84,6 +84,7 @@ def test_every_valid_message_of_a_peer_is_processed() -> None:
         (BATCH, {"count": 0}),
         (BATCH, {"kind": ElementKind.BARRIER, "count": 2, "checkpoint": 1}),
         (BATCH, {"kind": ElementKind.BARRIER}),
+        (BATCH, {"kind": ElementKind.WATERMARK}),  # its payload is no watermark
         (POSITION, {"channel": 99}),
         (HANDSHAKE, {"channel": -2}),
         (HANDSHAKE, {"channel": 2}),

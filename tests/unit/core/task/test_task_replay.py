@@ -20,6 +20,8 @@ from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.model.watermark import ACTIVE, IDLE
+from clonos.core.ports.task_snapshot import Snapshot
 from tests.harnesses.recording_chain import (
     EVERYTHING,
     RecordingChain,
@@ -44,6 +46,7 @@ from tests.harnesses.task_harness import (
     restored_at,
     rows,
     tags_of,
+    watermark,
 )
 
 JOIN = Plan(
@@ -128,10 +131,30 @@ def watcher(**options: int) -> Job:
     )
 
 
+def timed(**options: int) -> Job:
+    """The same inputs with watermarks in all places: before records, between them, in a row, next to barriers."""
+    inputs = {
+        0: [
+            *(*rows(1, 2, 3), *watermark(-7), *rows(4), *barrier(1), *watermark(5), *rows(5, 6, 7), *watermark(9)),
+            *(*watermark(IDLE), *barrier(2), *watermark(ACTIVE), *rows(8, 9), *watermark(30), *END),
+        ],
+        1: [
+            *(*watermark(1), *rows(10, 11), *columns(12, 13), *watermark(7), *columns(14), *barrier(1), *barrier(2)),
+            *(*watermark(8), *watermark(20), *rows(15, 16), *watermark(IDLE), *END),
+        ],
+        2: [
+            *(*watermark(-9), *barrier(1), *columns(*range(20, 24)), *watermark(3), *columns(24, 25), *watermark(6)),
+            *(*rows(27, 28), *barrier(2), *watermark(31), *rows(29), *watermark(40), *END),
+        ],
+    }
+    return replace(work(EVERYTHING, **options), inputs=inputs)
+
+
 ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, rng, timer, ask_aside)
 
 JOBS: dict[str, Callable[..., Job]] = {
     "work": work,
+    "timed": timed,
     "reader": reader,
     "watcher": watcher,
     "work with calls aside": partial(work, ASIDE),
@@ -180,8 +203,13 @@ def test_c16_from_every_barrier_and_cut_of_the_log_the_next_incarnation_continue
             assert second.task.is_final
     whole = ScriptedTask(made, 99, restored_at(first, first.snapshots[0].checkpoint)).run()
     check_repeats(first, whole)
-    theirs = [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in first.snapshots[1:]]
-    assert [(s.checkpoint, s.inputs, s.outputs, s.log_offset_bytes, s.position) for s in whole.snapshots] == theirs
+    theirs = [_place_of(snapshot) for snapshot in first.snapshots[1:]]
+    assert [_place_of(snapshot) for snapshot in whole.snapshots] == theirs
+
+
+def _place_of(snapshot: Snapshot) -> tuple[Any, ...]:
+    positions = snapshot.inputs, snapshot.outputs, snapshot.log_offset_bytes, snapshot.position
+    return snapshot.checkpoint, *positions, snapshot.event_time
 
 
 def test_c15_processing_time_windows_over_a_union_equal_the_output_that_survivors_saw() -> None:

@@ -120,7 +120,7 @@ def test_a_message_with_flipped_bytes_or_cut_short_is_a_message_or_malformed(kin
         msgspec.msgpack.encode(["position", 0, 1, 1, -1, 0, 0, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, -5, []]),
         msgspec.msgpack.encode(["position", 0, 1, 1, 1, 0, 1 << 62, []]),
-        msgspec.msgpack.encode(["batch", 0, 1, 1, 1, 0, 0, 4, 1, 0, []]),  # no kind of elements
+        msgspec.msgpack.encode(["batch", 0, 1, 1, 1, 0, 0, 5, 1, 0, []]),  # no kind of elements
         msgspec.msgpack.encode(["slot_status", 1, 1, 0, [[0, 1, "gathering", []]], [], []]),  # no phase of a task
         msgspec.msgpack.encode(["slot_status", 1, 1, 0, [[0, 1, "live", [["records", 1]]]], [], []]),  # no counter
         b"\x91" * 100_000,

@@ -1,0 +1,59 @@
+"""Directed tests 51: jobs in event time whose source, windows and sink die, and whose source has an idle task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from clonos_chaos.directed.building_blocks import (
+    OPTIONS,
+    SETTINGS,
+    DirectedTest,
+    at,
+    directed_test,
+    kills_it,
+)
+from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
+from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
+from clonos_chaos.swarm.world import World
+
+RECORDS = 480
+
+
+def _timed(
+    seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob] = MergingJob, is_prompt: bool = True
+) -> World:
+    """Makes a world. ``is_prompt``: barriers pass at once, because little is on its way; else steps are longer."""
+
+    def job(rng: Random) -> TimedJob:
+        return kind("timed", Random(rng.getrandbits(64)), RECORDS, None)
+
+    return World(
+        seed,
+        options=replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300),
+        settings=SETTINGS,
+        job=job,
+        targeted_faults=targeted_faults,
+    )
+
+
+def kills_receiver(world: World, reached: PointReached) -> None:
+    """Kills the slot that receives a message."""
+    slot = world.slots.get(reached.receiver)
+    if slot is not None:
+        world.faults.kill_together([slot])
+
+
+def _dies(action: FaultAction, point: str, *nths: int, is_prompt: bool = True) -> DirectedTest:
+    return lambda seed: _timed(seed, [at(point, action, nth=nth) for nth in nths], is_prompt=is_prompt)
+
+
+directed_test("51 task dies with a watermark delivered")(_dies(kills_receiver, "watermark delivered", 40, 80, 120, 160))
+directed_test("51 task dies just behind a barrier")(_dies(kills_it, "aligned", 15))
+directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission", 60, 260, is_prompt=False))
+
+
+@directed_test("51 task of the source is idle")
+def _is_idle(seed: int) -> World:
+    return _timed(seed, [], SleepingJob)

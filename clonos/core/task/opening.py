@@ -1,0 +1,35 @@
+"""Opening of a task's log: its rules, what was recovered of it, and where a shadow gets more (protocol 2 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clonos.core.model.ids import TaskId
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+from clonos.core.ports.task_port import Activation, Command, TaskPort
+from clonos.core.task.record_or_replay import LogRules, Recovered, TaskLog
+
+
+def open_log(
+    plan: Plan,
+    task: TaskId,
+    options: Options,
+    port: TaskPort,
+    activation: Activation,
+    take: Callable[[Command | None], None],
+) -> TaskLog:
+    """Returns the log of an incarnation, from the start of its restored epoch. ``take`` does what a command says."""
+    name, vertex = plan.task_name(task), plan.vertices[plan.vertex_of[task]]
+    rules = LogRules(
+        name,
+        f"{activation.job_id}/{activation.generation}/{name}",
+        vertex.has_effects,
+        options.clock_tick_ms,
+        options.causal_logging,
+        options.calls_ahead_max,
+    )
+    instant_ns = activation.snapshot.instant_ns if activation.snapshot else 0
+    recovered = Recovered(activation.log, activation.log_offset_bytes, instant_ns)
+    await_more = (lambda: take(port.receive(None))) if activation.is_shadow else None
+    return TaskLog(rules, port, recovered, await_more)

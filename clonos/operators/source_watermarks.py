@@ -1,0 +1,138 @@
+"""Watermark of a source's task: the minimum over its splits that are not idle, in event time (protocol 2).
+
+Everything here is a function of what the causal log has: the reads of each split, the ends of splits, and the instants
+of the idleness checks. A split is idle if no record of it was read between two checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from clonos.core.model.watermark import ACTIVE, IDLE, Instant, Watermark
+from clonos.core.wire.log_delta import Count
+
+
+class SplitTime(msgspec.Struct, array_like=True):
+    """Event time of one split. ``was_read``: since the last check."""
+
+    reached_ns: Instant | None = None
+    is_idle: bool = False
+    was_read: bool = False
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    """State in a snapshot."""
+
+    sent_ns: Instant | None
+    is_idle: bool
+    check_ns: Count
+    splits: dict[int, SplitTime]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_State)
+
+CHECK_AT_ONCE_NS: Final = 0
+"""Time of the first check, which only sets the time of the second one."""
+
+
+class SourceWatermarks:
+    """Watermarks of one incarnation of a source's task. Methods return the elements to send, in order."""
+
+    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int) -> None:
+        self._every_ns, self._idle_after_ns = every_ns, idle_after_ns
+        self._splits = {split: SplitTime() for split in splits}  # those that have not ended
+        self._sent_ns: int | None = None
+        self._is_idle = False
+        self._check_ns = CHECK_AT_ONCE_NS
+        self._found_empty: set[int] = set()  # splits that had no record when they were last polled; not in the state
+
+    def restore(self, state: bytes) -> None:
+        """Restores the state of a snapshot. Raises what msgspec raises for other bytes."""
+        found = _decoder.decode(state)
+        self._sent_ns, self._is_idle, self._check_ns = found.sent_ns, found.is_idle, found.check_ns
+        self._splits = found.splits
+
+    def state(self) -> bytes:
+        """Returns the state for a snapshot."""
+        return _encoder.encode(_State(self._sent_ns, self._is_idle, self._check_ns, self._splits))
+
+    def add(self, split: int) -> None:
+        """Adds a split that was found at run time."""
+        self._splits[split] = SplitTime()
+
+    def reached_ns(self, split: int) -> int | None:
+        """Returns the watermark of a split, None before its first one."""
+        return self._splits[split].reached_ns
+
+    # --- reads
+
+    def begin(self, split: int) -> list[Watermark]:
+        """Begins a read of a split, which makes it active."""
+        time = self._splits[split]
+        time.is_idle, time.was_read = False, True
+        self._found_empty.discard(split)
+        if not self._is_idle:
+            return []
+        self._is_idle = False
+        return [ACTIVE]
+
+    def reach(self, split: int, reached_ns: int | None) -> list[Watermark]:
+        """Takes the watermark of a split behind the records of a read. One that falls changes nothing."""
+        time = self._splits[split]
+        if reached_ns is None or (time.reached_ns is not None and reached_ns <= time.reached_ns):
+            return []
+        time.reached_ns = reached_ns
+        return self._risen(self._every_ns)
+
+    def end(self, split: int) -> list[Watermark]:
+        """Takes the end of a split, which holds the watermark back no more."""
+        self._splits.pop(split, None)
+        return self._risen(self._every_ns)
+
+    def _risen(self, least_ns: int) -> list[Watermark]:
+        """Returns the watermark if it has risen by ``least_ns`` since the last one."""
+        counted = [time.reached_ns for time in self._splits.values() if not time.is_idle]
+        known = [reached_ns for reached_ns in counted if reached_ns is not None]
+        if not counted or len(known) < len(counted):
+            return []
+        lowest_ns = min(known)
+        if self._sent_ns is not None and lowest_ns < self._sent_ns + least_ns:
+            return []
+        self._sent_ns = lowest_ns
+        return [lowest_ns]
+
+    # --- idleness
+
+    def found_empty(self, split: int) -> None:
+        """Notes that a poll has found no record in a split."""
+        self._found_empty.add(split)
+
+    def next_check_ns(self) -> int | None:
+        """Returns when idleness is checked next.
+
+        None while a split might be taken for idle that has records: it was neither read nor found empty, because the
+        task was held back.
+        """
+        if not self._idle_after_ns:
+            return None
+        quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
+        return self._check_ns if self._check_ns == CHECK_AT_ONCE_NS or quiet <= self._found_empty else None
+
+    def check(self, instant_ns: int) -> list[Watermark]:
+        """Makes splits idle that were not read since the last check, and sends what ``watermark_every`` held back."""
+        if instant_ns < self._check_ns:
+            return []
+        changes = self._risen(1)
+        if self._check_ns != CHECK_AT_ONCE_NS:
+            for time in self._splits.values():
+                time.is_idle, time.was_read = not time.was_read, False
+            changes += self._risen(1)
+        self._check_ns = instant_ns + self._idle_after_ns
+        if not self._is_idle and all(time.is_idle for time in self._splits.values()):
+            self._is_idle = True
+            changes.append(IDLE)
+        return changes

@@ -1,0 +1,57 @@
+"""Jobs in event time in simulated worlds: windows equal those of a dumb twin, whatever dies and whatever is idle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
+from clonos_chaos.swarm.environments import Swarm
+from clonos_chaos.swarm.world import World
+from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
+
+pytestmark = pytest.mark.worlds
+
+IDLE_SCENE = "51 task of the source is idle"
+
+
+def rows_of(world: World) -> list[Any]:
+    immediate = [row for external in world.externals.values() for row in external.rows]
+    return [*immediate, *(row for rows in world.committed.values() for row in rows)]
+
+
+def test_random_worlds_of_jobs_in_event_time_are_correct(seeds: range) -> None:
+    assert swarmed(seeds[: len(seeds) // 4], Swarm("timed")).checkpoints > 0
+
+
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene != IDLE_SCENE])
+def test_windows_are_the_same_when_their_task_dies(scene: str) -> None:
+    for world in played_scene(scene):
+        assert is_done(world)
+        assert len(world.oracle.incarnations) > 0
+        assert world.outcome.views > 1
+
+
+def test_windows_fire_while_a_task_of_the_source_is_idle() -> None:
+    for seed in range(3):
+        world = DIRECTED_TESTS[IDLE_SCENE](seed)
+        world.run()
+        assert isinstance(world.job, TimedJob)
+        assert not world.job.was_held_back
+        kinds = Counter(entry[3][0] for row in rows_of(world) for entry in row[1])
+        assert kinds[LATE] > 0, "nothing came behind the watermark, so nobody was ahead of the idle task"
+
+
+def test_the_twin_sees_a_row_that_left_another_window_or_too_early() -> None:
+    job = next(job for seed in range(99) if not (job := TimedJob("timed", Random(seed), 40, None)).sleeps)
+    windows = job.twin()[7]
+    lineage: tuple[Any, ...] = tuple((n, 0, 0, ("fired", None, *window), 0, 0) for n, window in enumerate(windows, 1))
+    assert job.complaints_of_rows([(7, lineage)]) == []
+    end_ns, size = windows[0]
+    for wrong in (("fired", None, end_ns + 1, size), ("fired", None, end_ns, size + 1), ("late", end_ns, end_ns, size)):
+        assert job.complaints_of_rows([(7, ((1, 0, 0, wrong, 0, 0), *lineage[1:]))])
+    assert job.complaints_of_rows([(7, ((1, 0, 0, ("fired", end_ns, end_ns, size), 0, 0), *lineage[1:]))])
