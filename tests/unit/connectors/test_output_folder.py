@@ -394,18 +394,3 @@ def test_every_file_sink_meets_the_sink_protocol() -> None:
     assert all(isinstance(sink, TransactionalSink) for sink in sinks)
     assert not any(isinstance(sink, ImmediateSink) for sink in sinks)
     assert not isinstance(files.lines("a"), TransactionalSink)
-
-
-def test_a_resume_warns_of_committed_parts_that_somebody_has_removed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = files.jsonl(tmp_path / "out")
-    sink.prepare_output(JOB, resume=False, overwrite=False)
-    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
-    sink.prepare_output(JOB, resume=True, overwrite=False)
-    assert not caplog.messages
-    for part in (tmp_path / "out").iterdir():
-        part.unlink()
-    sink.prepare_output(JOB, resume=True, overwrite=False)
-    (message,) = caplog.messages
-    assert message.startswith(f"1 committed part files of {tmp_path}/out are no longer there, such as part-")

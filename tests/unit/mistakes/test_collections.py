@@ -12,6 +12,7 @@ import pytest
 
 from clonos import files, values
 from clonos.connectors.connector_errors import InvalidConnector
+from tests.unit.connectors.writing import JOB, part_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,18 @@ def test_a_pipe_as_an_output_is_refused_and_stays(tmp_path: Path, is_single: boo
         files.jsonl(pipe, single=is_single).prepare_output("etl-1", resume=False, overwrite=True)
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_resume_warns_of_committed_parts_that_are_no_longer_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = files.jsonl(tmp_path / "out")
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    sink.commit(JOB, 1, [part_of(sink, 1, ["a"])])
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    assert not caplog.messages
+    for part in (tmp_path / "out").iterdir():
+        part.unlink()
+    sink.prepare_output(JOB, resume=True, overwrite=False)
+    (message,) = caplog.messages
+    assert message.startswith(f"1 committed part files of {tmp_path}/out are no longer there, such as part-")
