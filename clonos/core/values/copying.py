@@ -1,7 +1,7 @@
 """Copies of values whose holder may change them in place, as user functions do with dicts and lists.
 
-A copy costs a type lookup for immutable values and a call into C for flat dicts and lists. A value of an unknown type
-is copied by ``copy.deepcopy``; one that cannot be copied (a connection, a lock) is shared.
+A copy costs a type lookup for immutable values and a call into C for flat dicts and lists. Values of other types are
+copied by ``copy.deepcopy``, or shared if that fails (a connection, a lock).
 """
 
 from __future__ import annotations
