@@ -133,7 +133,7 @@ class Handle:
 
     def summary(self) -> list[str]:
         """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
-        is. There is nothing to say about one that was stopped before it had begun."""
+        is. A run that was stopped before it had begun has no lines."""
         image, status = self._launched.image, self.status()
         if not status.tasks:
             return []

@@ -168,10 +168,11 @@ def test_one_signal_before_the_job_has_begun_promises_nothing(
     gated: Gated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin = Driver.start
-    monkeypatch.setattr(Driver, "start", lambda self: None)
+    drivers: list[Driver] = []
+    monkeypatch.setattr(Driver, "start", lambda self: drivers.append(self))
     with gated.job().start() as handle, handle.handling_signals():
         signal.raise_signal(signal.SIGINT)
-        begin(handle._launched.driver)
+        begin(drivers[0])
         result = handle.wait(LIMIT_S)
         assert result.was_aborted
         assert result.summary() == "gated was stopped before it had begun: nothing was read or written"
