@@ -6,7 +6,7 @@ import pytest
 
 from clonos.core.channel.budgets import SOFT_PERCENT, Level, fullest
 from clonos.core.channel.output_channels import OutputChannels
-from clonos.core.channel.sender import ChannelSender
+from clonos.core.channel.sender import Behind, ChannelSender
 from clonos.core.log.causal_log import CausalLogs
 from clonos.core.model.ids import Incarnation, TaskId
 from clonos.core.model.options import Options
@@ -40,6 +40,22 @@ def test_a_budget_one_byte_above_its_soft_limit_is_soft(used: tuple[int, int, in
     found = fullest(OPTIONS, *used)
     assert found is not None
     assert (found.option, found.level) == (option, Level.SOFT)
+
+
+@pytest.mark.parametrize(("used_bytes", "level"), [(1_000, Level.SOFT), (1_001, Level.HARD)])
+def test_a_budget_that_is_used_up_to_its_hard_limit_is_soft(used_bytes: int, level: Level) -> None:
+    found = fullest(OPTIONS, 0, 0, used_bytes)
+    assert found is not None
+    assert found.level is level
+
+
+# ------------------------------------------------------------------ the end of a log
+
+
+@pytest.mark.parametrize(("found_bytes", "behind"), [(12, Behind(None, 10, 12)), (10, None), (0, None)])
+def test_a_log_is_behind_its_furthest_copy(found_bytes: int, behind: Behind | None) -> None:
+    outputs = OutputChannels(LIFE, CausalLogs(), None, EffectCollector(lambda _task: RecordingMirror()))
+    assert outputs.compare({}, None, 10, found_bytes) == (behind, False)
 
 
 # ------------------------------------------------------------------ output budget of a task
