@@ -21,6 +21,7 @@ from clonos.connectors.json_text import scalar_text
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.csv"
+FIELD_CHARACTERS_MAX = 2**31 - 1
 COPY_BYTES = 1 << 20
 WRITE_ROWS = 10_000
 _AS_THEY_ARE = frozenset({str, int, float, NoneType})
@@ -115,10 +116,13 @@ class CsvRows:
 
 def _rows(path: str) -> Iterator[list[str]]:
     with output_errors(path, "read"), open(path, encoding="utf-8", newline="") as text:
+        before = csv.field_size_limit(FIELD_CHARACTERS_MAX)  # a sink writes fields of any length
         try:
             yield from csv.reader(text)
         except (csv.Error, ValueError) as error:
             raise OutputCorrupt(path, "CSV", str(error)) from None
+        finally:
+            csv.field_size_limit(before)
 
 
 def _text(rows: Iterable[Sequence[str]]) -> bytes:

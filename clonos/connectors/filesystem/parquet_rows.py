@@ -94,13 +94,21 @@ def unified(schemas: Sequence[Any]) -> Any:
 
 
 def widened(batch: Any, schema: Any) -> Any:
-    """Returns a ``pyarrow.RecordBatch`` with the columns of a unified schema: null where the batch has none."""
-    columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else pyarrow.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
+    """Returns a ``pyarrow.RecordBatch`` with the columns of a unified schema: null where the batch has none.
+
+    Raises: RowNotWritable: the type of a column does not hold a value exactly.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in batch.schema.names:
+            columns.append(pyarrow.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except pyarrow.ArrowInvalid as error:
+            reason = f"its part has {column.type}, other parts {field.type} ({error}); give the sink schema="
+            raise RowNotWritable(CONNECTOR, 0, f"with the column {field.name}", reason) from None
     return pyarrow.record_batch(columns, schema=schema)
 
 

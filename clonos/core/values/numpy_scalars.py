@@ -30,6 +30,10 @@ def python_scalar(value: Any) -> Any:
         return value
     import numpy  # it is loaded, since the value is one of its own
 
+    if isinstance(value, str):
+        return str.__str__(value)  # item() would cut zeros off its end
+    if isinstance(value, bytes):
+        return bytes.__add__(value, b"")
     if isinstance(value, numpy.generic) and value.dtype.kind in KINDS:
         scalar = value.item()
         return scalar if type(scalar).__module__ == "builtins" else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -176,3 +177,25 @@ def test_an_output_folder_that_was_removed_is_free(tmp_path: Path) -> None:
     os.rmdir(tmp_path / "out")
     sink.prepare_output("next-1", resume=False, overwrite=False)
     assert list(files.read_committed(tmp_path / "out")) == []
+
+
+def test_a_single_parquet_file_names_the_column_that_no_type_holds_exactly(tmp_path: Path) -> None:
+    sink = files.parquet(tmp_path / "out.parquet", single=True)
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    rows: list[list[Any]] = [[{"n": 2**53 + 1}], [{"n": 0.5}]]
+    sink.commit(JOB, 1, [part_of(sink, 1, part, index) for index, part in enumerate(rows)])
+    with pytest.raises(
+        RowNotWritable, match=r"column n: its part has int64, other parts double .*schema="
+    ):
+        sink.finish_output(JOB)
+
+
+def test_a_single_csv_file_takes_fields_of_any_length(tmp_path: Path) -> None:
+    sink = files.csv(tmp_path / "out.csv", single=True)
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    limit = csv.field_size_limit()
+    rows: list[list[Any]] = [[{"a": "x" * (limit + 1)}], [{"b": 1}]]
+    sink.commit(JOB, 1, [part_of(sink, 1, part, index) for index, part in enumerate(rows)])
+    sink.finish_output(JOB)
+    assert len((tmp_path / "out.csv").read_text()) > limit
+    assert csv.field_size_limit() == limit

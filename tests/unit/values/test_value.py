@@ -249,3 +249,10 @@ def test_importing_the_codec_imports_no_large_library() -> None:
         "print([name for name in ('pyarrow', 'numpy', 'pandas', 'zoneinfo', 'pickle') if name in sys.modules])"
     )
     assert printed_by(program) == "[]"
+
+
+@pytest.mark.parametrize("value", [numpy.bytes_(b"a\0"), numpy.str_("a\0")], ids=["bytes", "str"])
+def test_a_text_of_numpy_keeps_the_zeros_at_its_end(value: Any) -> None:
+    decoded: Any = decode_value(encode_value(value))
+    assert decoded == ("a\0" if isinstance(value, str) else b"a\0")
+    assert type(decoded) in (bytes, str)
