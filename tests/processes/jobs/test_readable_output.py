@@ -10,7 +10,6 @@ import sys
 import threading
 from pathlib import Path
 
-import duckdb
 import pandas
 import polars
 import pytest
@@ -58,9 +57,9 @@ class Drawn:
         )
 
     def look(self) -> int:
-        """Reads both outputs with every reader and returns how many records the one with most has."""
+        """Reads both outputs with each reader and returns how many records the one with most has."""
         counts = []
-        for rows in (self.pandas_rows(), self.polars_rows(), self.duckdb_rows(), self.lines()):
+        for rows in (self.pandas_rows(), self.polars_rows(), self.lines()):
             assert len(set(rows)) == len(rows) == len({n for n, _ in rows})
             self.seen.update(rows)
             counts.append(len(rows))
@@ -73,10 +72,6 @@ class Drawn:
 
     def polars_rows(self) -> list[tuple[int, int]]:
         return polars.scan_parquet(self.folder / "out").collect().rows() if self.parts("out") else []
-
-    def duckdb_rows(self) -> list[tuple[int, int]]:
-        pattern = self.folder / "**" / "*.parquet"
-        return duckdb.execute(f"SELECT n, draw FROM read_parquet('{pattern}')").fetchall() if self.parts("out") else []
 
     def lines(self) -> list[tuple[int, int]]:
         texts = [path.read_text("utf-8") for path in sorted((self.folder / "lines").glob("*"))]

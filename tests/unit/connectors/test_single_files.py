@@ -184,9 +184,7 @@ def test_a_single_parquet_file_names_the_column_that_no_type_holds_exactly(tmp_p
     sink.prepare_output(JOB, resume=False, overwrite=False)
     rows: list[list[Any]] = [[{"n": 2**53 + 1}], [{"n": 0.5}]]
     sink.commit(JOB, 1, [part_of(sink, 1, part, index) for index, part in enumerate(rows)])
-    with pytest.raises(
-        RowNotWritable, match=r"column n: its part has int64, other parts double .*schema="
-    ):
+    with pytest.raises(RowNotWritable, match=r"column n: its part has int64, other parts double .*schema="):
         sink.finish_output(JOB)
 
 
