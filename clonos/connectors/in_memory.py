@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Final, Generic, Self, TypeVar
-from uuid import UUID
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.order_choice import OrderChoice
+from clonos.core.values.copying import copied_rows
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.connector_contract import WriterContext
@@ -21,8 +19,6 @@ from clonos.operators.connector_contract import WriterContext
 logger = logging.getLogger("clonos.run")
 
 MARK_BYTES = 8
-IMMUTABLE: Final = frozenset({int, str, float, bytes, bool, type(None), Decimal, datetime, date, UUID})
-"""Types of values that no step can change."""
 
 LONG_LIST: Final = 1_024
 """Number of values from which on a job says that one task reads them."""
@@ -50,7 +46,7 @@ class _Share(msgspec.Struct, frozen=True, array_like=True):
 _share_decoder = msgspec.msgpack.Decoder(_Share)
 
 
-class ValueList(Generic[AnyValue]):
+class ValueList(OrderChoice, Generic[AnyValue]):
     """Source of a list that travels with the plan. Split i of n has the values i, i + n, i + 2n, ..."""
 
     def __init__(
@@ -65,14 +61,6 @@ class ValueList(Generic[AnyValue]):
         self.batch = batch
         self.split_count = splits
         self.ordered = False if ordered is None and splits is not None else ordered
-
-    def in_order(self) -> Self:
-        """See ``connector_contract.OrderedSource``."""
-        if self.ordered is not None:
-            return self
-        source = copy.copy(self)
-        source.ordered = True
-        return source
 
     def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
         """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
@@ -149,7 +137,6 @@ class ValueReader(Generic[AnyValue]):
         self._records = records
         self._batch = batch
         self._share: list[AnyValue] = []
-        self._copies = False
         self._next = 0
 
     def open(self, split: bytes, mark: bytes | None) -> None:
@@ -168,7 +155,6 @@ class ValueReader(Generic[AnyValue]):
         if mark is not None and len(mark) != MARK_BYTES:
             raise SplitMalformed("position in a list of values", mark, f"it has {len(mark)} bytes")
         self._share = self._records[share.first :: share.of]
-        self._copies = not IMMUTABLE.issuperset(map(type, self._share))
         self._next = 0 if mark is None else int.from_bytes(mark, "big")
 
     def read(self, records_max: int) -> list[AnyValue] | None:
@@ -177,8 +163,7 @@ class ValueReader(Generic[AnyValue]):
         if first >= len(self._share):
             return None
         self._next = min(first + min(records_max, self._batch or records_max), len(self._share))
-        found = self._share[first : self._next]
-        return copy.deepcopy(found) if self._copies else found  # a step may change a record that is read again later
+        return copied_rows(self._share[first : self._next])  # a step may change a record that is read again later
 
     def mark(self) -> bytes:
         """Returns the number of values read."""

@@ -21,10 +21,8 @@ from clonos_chaos.swarm.world import World
 RECORDS = 480
 
 
-def _timed(
-    seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob] = MergingJob, is_prompt: bool = True
-) -> World:
-    """Makes a world. ``is_prompt``: barriers pass at once, because little is on its way; else steps are longer."""
+def _timed(seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob] = MergingJob) -> World:
+    """Makes a world in which barriers pass at once, because little is on its way."""
 
     def job(rng: Random) -> TimedJob:
         return kind("timed", Random(rng.getrandbits(64)), RECORDS, None)
@@ -45,13 +43,13 @@ def kills_receiver(world: World, reached: PointReached) -> None:
         world.faults.kill_together([slot])
 
 
-def _dies(action: FaultAction, point: str, *nths: int, is_prompt: bool = True) -> DirectedTest:
-    return lambda seed: _timed(seed, [at(point, action, nth=nth) for nth in nths], is_prompt=is_prompt)
+def _dies(action: FaultAction, point: str, *nths: int) -> DirectedTest:
+    return lambda seed: _timed(seed, [at(point, action, nth=nth) for nth in nths])
 
 
 directed_test("51 task dies with a watermark delivered")(_dies(kills_receiver, "watermark delivered", 40, 80, 120, 160))
 directed_test("51 task dies just behind a barrier")(_dies(kills_it, "aligned", 15))
-directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission", 60, 260, is_prompt=False))
+directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission", 60, 260))
 
 
 @directed_test("51 task of the source is idle")

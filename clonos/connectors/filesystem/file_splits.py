@@ -6,17 +6,17 @@ into blocks of bytes; a compressed file is one split.
 
 from __future__ import annotations
 
-import copy
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Annotated, Self
+from typing import Annotated
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InputChanged, InputUnreadable, SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match
+from clonos.connectors.order_choice import OrderChoice
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 
@@ -114,22 +114,10 @@ def regular_status(path: str) -> os.stat_result:
     return status
 
 
-class OrderedFiles:
-    """Base of file sources: reads each file as one split if the order of its records matters.
+class OrderedFiles(OrderChoice):
+    """Base of file sources: reads each file as one split if the order of its records matters."""
 
-    ``ordered`` None lets the job decide.
-    """
-
-    ordered: bool | None
     patterns: tuple[str, ...]
-
-    def in_order(self) -> Self:
-        """See ``connector_contract.OrderedSource``."""
-        if self.ordered is not None:
-            return self
-        source = copy.copy(self)
-        source.ordered = True
-        return source
 
     def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
         """See ``connector_contract.OrderedSource``."""

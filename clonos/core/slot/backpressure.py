@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from clonos.core.channel.budgets import LimitExceeded, Use, fullest
 from clonos.core.channel.inflight_budget import InflightBudget
-from clonos.core.model.ids import SlotId
 from clonos.core.model.options import Options
 from clonos.core.ports.effect_collector import EffectCollector
 
@@ -19,8 +18,8 @@ HOLD_HEARTBEATS = 3
 class Pressure:
     """Budgets of one slot. ``pauses_sources`` gates what its sources read."""
 
-    def __init__(self, slot: SlotId, options: Options, shell: EffectCollector) -> None:
-        self.slot, self.options, self.shell = slot, options, shell
+    def __init__(self, options: Options, shell: EffectCollector) -> None:
+        self.options, self.shell = options, shell
         self.budget = InflightBudget(options, shell.spill)
         self.is_over_soft_limit = False  # here
         self.is_held = False  # another slot is above its soft limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -72,15 +73,16 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 KILLED = """\
-import os, pathlib, time
+import fcntl, os
 from clonos import Job, files, logger, values
 
 def look(n):
     if n == 100:
         print("process", os.getpid())
         logger.warning("hundred", n=n)
-    while n == 3000 and not pathlib.Path("go").exists():
-        time.sleep(0.01)
+    if n == 3000:
+        with open("go", "w") as file:  # clonos: ok the test holds the lock
+            fcntl.flock(file, fcntl.LOCK_SH)
     return n
 
 job = Job("watched", slots="process", checkpoint_every="100ms")
@@ -91,12 +93,13 @@ looked.key_by(lambda n: n % 5).count(name="count").sink(files.jsonl("out"))
 
 def test_a_recovery_is_one_sentence_and_the_end_a_summary(terminal: Terminal) -> None:
     terminal.write(KILLED)
-    process = terminal.start("run", "job.py")
-    terminal.wait_for(lambda: re.search(r"\[\S+\] process (\d+)\n", terminal.errors()), process)
-    (pid,) = re.findall(r"\[\S+\] process (\d+)\n", terminal.errors())
-    os.kill(int(pid), signal.SIGKILL)
-    terminal.wait_for(lambda: "recovered in" in terminal.errors(), process)
-    (terminal.folder / "go").touch()
+    with (terminal.folder / "go").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        process = terminal.start("run", "job.py")
+        terminal.wait_for(lambda: re.search(r"\[\S+\] process (\d+)\n", terminal.errors()), process)
+        (pid,) = re.findall(r"\[\S+\] process (\d+)\n", terminal.errors())
+        os.kill(int(pid), signal.SIGKILL)
+        terminal.wait_for(lambda: "recovered in" in terminal.errors(), process)
     output, _ = process.communicate(timeout=LIMIT_S)
     errors = terminal.errors()
     assert (process.returncode, output) == (ENDED, ""), errors
