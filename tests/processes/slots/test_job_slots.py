@@ -105,6 +105,7 @@ def test_a_slot_that_raises_is_reported_with_its_exit_code(
 def test_a_killed_domain_is_filled_again(ends: SlotEnds, tmp_path: Path) -> None:
     with closing(ProcessSlots(ends, HASH_SEED, domains=2)) as provider:
         orders = [provider.order(_note(tmp_path, waits=True)) for _ in range(4)]
+        _notes(tmp_path, 4)  # a slot that is killed earlier leaves none
         pids = _born(provider, 4)
         for order in (orders[0], orders[2]):
             os.kill(pids[order], signal.SIGKILL)
