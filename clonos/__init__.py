@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clonos.api.stream import KeyedStream as KeyedStream
+    from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
     from clonos.api.windowed import WindowedStream as WindowedStream
@@ -81,7 +81,8 @@ _MODULES = {
 
 _NAMES = {
     "clonos.job": ("Job", "Handle"),
-    "clonos.api.stream": ("Stream", "KeyedStream", "ProcessFunction"),
+    "clonos.api.keyed_stream": ("KeyedStream",),
+    "clonos.api.stream": ("Stream", "ProcessFunction"),
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.windows": ("Tumbling",),
     "clonos.operators.steps.windows": ("WindowResult",),
@@ -119,7 +120,7 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("_"):
         raise AttributeError(f"module 'clonos' has no attribute {name!r}")
     else:
-        from clonos.api.missing_methods import name_missing
+        from clonos.api.checks.missing_methods import name_missing
 
         raise name_missing(name, __all__, sys._getframe(1))
     globals()[name] = found

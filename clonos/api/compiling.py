@@ -14,11 +14,11 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from clonos.api.code_check import warn_of_code
+from clonos.api.checks.code_check import warn_of_code
+from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
+from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.order import describe_order, ordered_sources
 from clonos.api.source_splits import splits_of
 from clonos.core.model.options import Options
@@ -41,11 +41,11 @@ from clonos.operators.connector_contract import (
     TransactionalSink,
     discovery_interval_ns,
 )
+from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import SourceHead
-from clonos.operators.timed_source import TimedHead
 
 VERTEX_NAME_CHARACTERS_MAX = 64
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.job_image import JobImage

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from clonos.api.function_checks import check_function, check_process, states_of
+from clonos.api.checks.function_checks import check_function, check_process, states_of
+from clonos.api.checks.missing_methods import method_missing
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.missing_methods import method_missing
 from clonos.operators.operator import Operator
 from clonos.operators.steps.process import Process
 

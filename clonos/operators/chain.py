@@ -14,7 +14,7 @@ from typing import Any
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
-from clonos.operators.event_time import regions_of
+from clonos.operators.event_time.regions import regions_of
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
 from clonos.operators.split_source import SourceHead

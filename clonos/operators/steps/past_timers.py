@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
 from clonos.core.wire.control_messages import ONCE_PER_STEP
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 
 TOLERANCE_NS: Final = 1_000_000
 """Age up to which an instant is not in the past: datetimes and floats are coarser than the clock."""

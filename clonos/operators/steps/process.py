@@ -15,13 +15,13 @@ from typing import Any, Final, Generic, TypeVar, overload
 from clonos.core.model.errors import JobError
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.values.copying import IMMUTABLE, copied
+from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
-from clonos.operators.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.user_errors import RAISED
 
 K = TypeVar("K")

@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values import register
 from clonos.core.values.keys import key_of
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.steps.aggregates import Aggregate
-from clonos.operators.timestamps import from_timestamp_ns
 
 K = TypeVar("K")
 V = TypeVar("V")

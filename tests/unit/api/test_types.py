@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, assert_type
 
 from clonos.api.graph import JobGraph
-from clonos.api.stream import KeyedStream, Stream
+from clonos.api.keyed_stream import KeyedStream
+from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState

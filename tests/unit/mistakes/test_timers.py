@@ -11,8 +11,8 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_timestamp_ns
 from tests.unit.operators.driver import START_NS, Clock, Given, Outbox, Run
 
 START = from_timestamp_ns(START_NS)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.stream import KeyedStream, Stream
+from clonos.api.keyed_stream import KeyedStream
+from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.model.errors import ReplayDiverged

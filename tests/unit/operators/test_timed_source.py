@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from clonos.core.model.watermark import ACTIVE, IDLE, Watermark
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.timed_source import InvalidWatermark, TimedHead
 from clonos.operators.operator import Scope
-from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.timed_source import InvalidWatermark, TimedHead
 from clonos.operators.user_errors import Guard
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.test_source import Collects, Taken

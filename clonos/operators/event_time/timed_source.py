@@ -10,8 +10,8 @@ from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN, Watermar
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import Source, TimedSource
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.operator import DueTimer, Scope
-from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.split_source import PositionMalformed, SourceHead
 from clonos.operators.state.keyed_state import Table
 
