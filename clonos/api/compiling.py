@@ -42,6 +42,7 @@ from clonos.operators.connector_contract import (
     discovery_interval_ns,
 )
 from clonos.operators.event_time.timed_source import TimedHead
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
@@ -64,6 +65,7 @@ class _Node:
     step: str
     make: Callable[[], Operator]
     is_aligned: bool
+    timestamp_column: TimestampColumn | None = None
     children: list[int] = field(default_factory=list)
 
 
@@ -193,15 +195,21 @@ class _Compiler:
             parent = vertex.add(_Node(step.name, DropKeys, True), None)
         aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
         make = self._operator_factory(step, vertex)
-        number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns), parent)
+        column = self._graph.steps[step.inputs[0].step].timestamp_column if step.inputs else None
+        number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns, column), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= step.runs_user_code or getattr(step.source, "routes_malformed", False)
+        vertex.runs_user_code |= (
+            step.runs_user_code or step.assigner is not None or getattr(step.source, "routes_malformed", False)
+        )
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
         if is_head:
-            vertex.inputs = [Input(head, *self._connect(step_input, vertex)) for step_input in step.inputs]
+            vertex.inputs = [
+                Input(head, *self._connect(step_input, vertex), is_timed=self._are_rows_timed(step_input))
+                for step_input in step.inputs
+            ]
 
     def _fusable_vertex(self, step: Step) -> _Vertex | None:
         """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
@@ -235,8 +243,10 @@ class _Compiler:
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
             source = self._ordered.get(step.number, step.source)
-            head = TimedHead if isinstance(source, TimedSource) else SourceHead
-            return partial(head, step.name, source, self._splits[step.name], step.emits_columns)
+            arguments = step.name, source, self._splits[step.name], step.emits_columns
+            if step.assigner is not None or isinstance(source, TimedSource):
+                return partial(TimedHead, *arguments, step.assigner)
+            return partial(SourceHead, *arguments)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
@@ -268,6 +278,10 @@ class _Compiler:
         upstream = self._graph.steps[step_input.step]
         vertex.add(_Node(upstream.name, partial(ToEdge, port), False), self._node_of[step_input.step])
         return InputShape.PLAIN, ""
+
+    def _are_rows_timed(self, step_input: StepInput) -> bool:
+        upstream = self._graph.steps[step_input.step]
+        return upstream.has_times and upstream.timestamp_column is None
 
     def _connect_by_key(
         self, step_input: StepInput, key_by: KeyBy, vertex: _Vertex, port: int
@@ -354,7 +368,10 @@ def _key_text(key_by: KeyBy) -> str:
 
 
 def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
-    nodes = tuple(Node(node.step, node.make, tuple(node.children), node.is_aligned) for node in vertex.nodes)
+    nodes = tuple(
+        Node(node.step, node.make, tuple(node.children), node.is_aligned, node.timestamp_column)
+        for node in vertex.nodes
+    )
     return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
 
 

@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.checks.function_checks import check_function
+from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
-from clonos.operators.steps.process import Context
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -28,9 +29,10 @@ class ProcessFunction(Protocol[T_contra, U]):
     """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
-    ``open(context)``, called before the first record, ``on_timer(timestamp, context)``, called when a timer fires, and
-    ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
-    attribute later raises ``AttributeSetLate`` because it would not.
+    ``open(context)``, called before the first record, ``on_timer(timestamp, context)`` and
+    ``on_event_timer(timestamp, context)``, called when a timer of the clock or of event time fires, and ``close()``.
+    Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an attribute later
+    raises ``AttributeSetLate`` because it would not.
 
     Example::
 
@@ -213,6 +215,17 @@ class Stream(GraphBuilder, Generic[T]):
     def broadcast(self) -> Stream[T]:
         """Sends every record to every task of the next step."""
         return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
+
+    def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
+        """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
+
+        ``timestamps``: a ``Timestamps``, or only its first argument. The watermark is that of all records of a task. At
+        a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
+
+        Raises:
+            InvalidJob: the timestamps cannot be used.
+        """
+        return Stream(self._graph, self._with_timestamps(timestamps, name))
 
     def process(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.operators.event_time.regions import regions_of
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
 from clonos.operators.split_source import SourceHead
@@ -33,11 +34,15 @@ class InputShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``.
+
+    ``is_timed``: rows travel as (row, timestamp in ns).
+    """
 
     node: int
     form: InputShape = InputShape.PLAIN
     column: str = ""
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,14 @@ class Node:
     """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
     ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
+    ``timestamp_column``: the column that has the timestamps of batches of columns that this step takes.
     """
 
     step: str
     make: Callable[[], Operator]
     children: tuple[int, ...] = ()
     is_aligned: bool = False
+    timestamp_column: TimestampColumn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ class OperatorChain:
         self._state = StateBackend(mirror, context.inline_bytes_max)
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
+            operator.timestamp_column = node.timestamp_column
             operator.out = self._follower_of(node)
         self._region = regions_of(self._operators, [node.children for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
@@ -246,7 +254,15 @@ class OperatorChain:
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
         operator = self._operators[image.node]
-        return operator.keys if image.form is InputShape.KEYS else operator.rows
+        process = operator.keys if image.form is InputShape.KEYS else operator.rows
+        if not image.is_timed:
+            return process
+
+        def unpack(packed: list[Any]) -> None:
+            rows, times = zip(*packed, strict=True)
+            process(list(rows), list(times))
+
+        return unpack
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]

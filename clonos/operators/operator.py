@@ -6,15 +6,25 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
+from clonos.operators.event_time.timestamps import TimestampColumn, column_times
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
+
+Times = list[int] | None
+"""Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
+
+
+def without(items: list[Any], indexes: Collection[int]) -> list[Any]:
+    """Returns the items of a batch whose indexes are not in ``indexes``."""
+    left_out = frozenset(indexes)
+    return [item for index, item in enumerate(items) if index not in left_out]
 
 
 class Scope(NamedTuple):
@@ -46,6 +56,9 @@ class Operator:
     changes_rows: bool = True
     """False if the operator passes no row to user code, so that it may share mutable rows with other consumers."""
 
+    timestamp_column: TimestampColumn | None = None
+    """Column that has the timestamps of the batches of columns that it takes; set by the chain."""
+
     out: Operator
     guard: Guard
     pass_watermark: Callable[[Watermark], None]
@@ -54,21 +67,31 @@ class Operator:
     def open(self, scope: Scope) -> None:
         """Opens the operator, after its state is restored and before the first batch."""
 
-    def rows(self, rows: list[Any]) -> None:
-        """Processes a batch of rows, never empty; rows (key, value) if the input is keyed."""
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows, never empty; rows (key, value) if the input is keyed.
+
+        It passes ``times`` on with the results. It does not change either list.
+        """
         raise NotImplementedError
 
-    def keys(self, keys: list[Any]) -> None:
+    def keys(self, keys: list[Any], times: Times = None) -> None:
         """Processes a batch of a keyed input whose values are their own keys."""
-        self.rows(list(zip(keys, keys, strict=True)))
+        self.rows(list(zip(keys, keys, strict=True)), times)
 
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record."""
-        self.rows(batch.to_pylist())
+        self.rows(batch.to_pylist(), self.times_of(batch))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Processes a batch of a keyed input as columns, one of which is the key."""
-        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)))
+        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
+
+    def times_of(self, batch: Any) -> Times:
+        """Returns the timestamps of a batch of columns.
+
+        Raises: NoTimestampColumn, TimestampMissing: the batch lacks them.
+        """
+        return None if self.timestamp_column is None else column_times(self.guard.step, batch, self.timestamp_column)
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""
@@ -133,9 +156,9 @@ class Fork(Operator):
         has_sharing = not all(target.changes_rows for target in targets)
         self._copies = [target.changes_rows and (has_sharing or place < last) for place, target in enumerate(targets)]
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         for target, copies in zip(self._targets, self._copies, strict=True):
-            target.rows(copied_rows(rows) if copies else rows)
+            target.rows(copied_rows(rows) if copies else rows, times)
 
     def columns(self, batch: RecordBatch) -> None:
         for target in self._targets:
@@ -149,7 +172,7 @@ class Fork(Operator):
 class Drop(Operator):
     """End of a stream that no step reads."""
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         pass
 
     def columns(self, batch: RecordBatch) -> None:

@@ -16,10 +16,13 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.results import advice_for
 
-OPTIONAL_METHODS: Final = ("open", "on_timer", "close")
+OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
-EMITTING_METHODS: Final = ("process", "on_timer")
+EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
+
+TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
+"""Method of a process function that is called when a timer fires, by the method of the context that sets it."""
 """Methods of a process function that may yield results."""
 
 
@@ -71,12 +74,18 @@ def check_process(step: str, function: Any) -> None:
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
     _check_hooks(step, function)
-    if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
-        raise InvalidJob(
-            step,
-            "sets timers and has no method on_timer(timestamp, context)",
-            "Add it: the runtime calls it when a timer fires.",
-        )
+    for setting, method in TIMER_METHODS.items():
+        if not hasattr(function, method) and uses(function, setting):
+            raise InvalidJob(
+                step,
+                f"sets timers and has no method {method}(timestamp, context)",
+                "Add it: the runtime calls it when a timer fires.",
+            )
+
+
+def uses(function: Any, name: str) -> bool:
+    """Returns whether a method of a process function uses an attribute of this name."""
+    return any(name in code.co_names for code in _codes_of(function))
 
 
 def states_of(function: Any) -> tuple[tuple[str, str], ...]:
@@ -121,7 +130,8 @@ def _check_hooks(step: str, function: Any) -> None:
             raise InvalidJob(
                 step,
                 f"has a method {name}(), which nothing calls",
-                "The runtime calls process, on_timer, open and close. Call it from one of these, or rename it.",
+                "The runtime calls process, on_timer, on_event_timer, open and close."
+                " Call it from one of these, or rename it.",
             )
 
 
@@ -140,7 +150,7 @@ def _check_method(step: str, name: str, method: Any) -> None:
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         what, advice = "an async method", "Write it with def: the runtime awaits nothing."
     elif inspect.isgeneratorfunction(method) and name not in EMITTING_METHODS:
-        what, advice = "a generator", "It cannot yield results: do that in process() or on_timer()."
+        what, advice = "a generator", "It cannot yield results: do that in process() or a timer's method."
     else:
         return
     raise InvalidJob(step, f"has {what} as {name}()", advice)

@@ -15,7 +15,7 @@ from clonos.core.model.options import Options
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_descriptors import ListState, MapState, ValueState
-from clonos.operators.steps.process import Context
+from clonos.operators.steps.context import Context
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
 
 KEYS = ["a", "b", True, 1, 0, None, ("x", False), ("x", 0), b"a"]
