@@ -1,7 +1,7 @@
 """Logical graph of a job: the steps as the user wrote them, and the exchanges between them.
 
 A method of a stream adds a step; a step is never changed and follows all its inputs in the list of steps.
-``clonos.api.compiling`` makes the physical plan of the graph.
+``clonos.api.plan.compiling`` makes the physical plan of the graph.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class JobGraph:
 
         Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
-        from clonos.api.compiling import compile_graph
+        from clonos.api.plan.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
 

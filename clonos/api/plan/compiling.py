@@ -17,9 +17,9 @@ from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.order import describe_order, ordered_sources
-from clonos.api.source_splits import splits_of
-from clonos.api.vertices import PlannedNode, PlannedVertex
+from clonos.api.plan.order import describe_order, ordered_sources
+from clonos.api.plan.source_splits import splits_of
+from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
