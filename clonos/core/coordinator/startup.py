@@ -187,6 +187,8 @@ def _start(state: CoordinatorState) -> None:
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    is_new = state.completed.checkpoint == 0
+    state.awaits_output = is_new and any(vertex.is_transactional for vertex in plan.vertices)
     install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
 
 
