@@ -30,16 +30,14 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.startup import check_slots, refuse
+from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
-from clonos.core.model.progress import TaskCounter
 from clonos.core.wire.control_messages import (
     Hold,
     Release,
     SlotStatus,
     Snapshotted,
     Suspicion,
-    TaskStatus,
     Trigger,
     View,
 )
@@ -49,9 +47,6 @@ NUMBERS_AHEAD_MAX = 1 << 20
 """Maximum distance of a reported checkpoint from the highest known one. A higher number is ignored: numbers are used
 once, so a single false report could use them all up.
 """
-
-FIRST_INTERVAL_NS = 250_000_000
-"""Time from the first checkpoint of a new job to the second, if the first committed no output."""
 
 # ------------------------------------------------------------------ messages
 
@@ -70,7 +65,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     for task in status.tasks:
         if state.is_placed_in(event.slot, task.task):
             note_progress(state, task)
-            _note_first_record(state, task)
+            note_first_record(state, task)
     if status.is_over_soft_limit:
         state.over_soft_limit[event.slot] = None
     else:
@@ -199,6 +194,7 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
     """Completes a checkpoint, schedules another write, or stands down, by the outcome of writing its metadata."""
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
+        hasten_checkpoint(state)
     elif event.outcome is WriteOutcome.TAKEN:
         advance_checkpoints(state, checkpoint_machine.SnapshotTaken(event.checkpoint))
         if any(isinstance(effect, StoodDown) for effect in state.effects):
@@ -209,9 +205,7 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
 
 def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
     """Ends the commit of a checkpoint's output."""
-    if state.awaits_output:
-        state.awaits_output = False
-        state.due_ns = state.awake_ns + _interval_ns(state)
+    state.awaits_output = False
     advance_checkpoints(state, event)
 
 
@@ -283,26 +277,6 @@ def _request_slots_again(state: CoordinatorState) -> None:
 # ------------------------------------------------------------------ checkpoints begin
 
 
-def _note_first_record(state: CoordinatorState, status: TaskStatus) -> None:
-    """Makes the first checkpoint of a new job due when a transactional sink has a record, because only a checkpoint
-    makes output visible."""
-    if not state.awaits_output or state.first_record_ns is not None:
-        return
-    if not state.plan.vertices[state.plan.vertex_of[status.task]].is_transactional:
-        return
-    if any(name is TaskCounter.RECORDS_IN and count for name, count in status.counters):
-        state.first_record_ns = state.awake_ns
-        state.due_ns = min(state.due_ns, state.awake_ns)
-
-
-def _interval_ns(state: CoordinatorState) -> int:
-    """Returns the time to the next checkpoint. While no output was committed, it doubles up to the option's value."""
-    interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
-    if not state.awaits_output or state.first_record_ns is None:
-        return interval_ns
-    return min(interval_ns, max(FIRST_INTERVAL_NS, state.awake_ns - state.first_record_ns))
-
-
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     """Begins a checkpoint by time, above a soft limit, or to drain. Returns whether one was begun.
 
@@ -324,7 +298,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     if state.over_soft_limit and not pending:
         names = ", ".join(state.describe_slot(slot) for slot in state.over_soft_limit)
         state.emit(Alarm(f"above a soft limit: {names}. Sources pause, and a checkpoint begins", is_routine=True))
-    state.due_ns = state.awake_ns + _interval_ns(state)
+    state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
     advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))
     if state.ledger.highest == highest:

@@ -44,8 +44,17 @@ def test_the_first_checkpoint_of_a_job_begins_when_a_transactional_sink_has_a_re
     harness.acknowledge(1, parts=[(1, b"part")])
     harness.durable(1)
     harness.do(OutputCommitted(CheckpointId(1)))
-    assert sent(harness.tick(4_900), Trigger) == []
-    assert len(sent(harness.tick(100), Trigger)) == 2
+    harness.tick(4_900)
+    assert harness.pending() == []
+    harness.tick(100)
+    assert harness.pending() == [2]
+
+
+def test_the_second_checkpoint_of_a_new_job_does_not_begin_before_the_first_has_completed() -> None:
+    harness = formed()
+    harness.slots[harness.of(5).hosting_slot].counters = RECORDS
+    harness.tick(4_900)
+    assert harness.pending() == [1]
 
 
 def test_checkpoints_grow_further_apart_while_the_sinks_of_a_new_job_have_no_output() -> None:
