@@ -222,11 +222,14 @@ class CoordinatorHarness:
             final,
         )
 
-    def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[Effect, ...]:
-        """Reports that these tasks, by default all, have stored their snapshots."""
+    def acknowledge(
+        self, checkpoint: int, *tasks: int, final: bool = False, parts: Iterable[tuple[int, bytes]] = ()
+    ) -> tuple[Effect, ...]:
+        """Reports that these tasks, by default all, have stored their snapshots. ``parts``: prepared by each."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
-            effects += self.receive(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
+            message = self.acknowledgement(task, checkpoint, final, parts=parts)
+            effects += self.receive(self.of(task).hosting_slot, message)
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:
