@@ -33,6 +33,7 @@ from clonos.operators.chain_outputs import (
     ToKeys,
     ToSink,
     is_identity,
+    routes_refused,
 )
 from clonos.operators.connector_contract import (
     ImmediateSink,
@@ -196,7 +197,8 @@ class _Compiler:
         number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= step.runs_user_code or getattr(step.source, "routes_malformed", False)
+        routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
+        vertex.runs_user_code |= step.runs_user_code or routes
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
+from clonos.operators.row_errors import RowNotWritable as RowNotWritable
 
 RECORD_CHARACTERS_MAX = 200
 
@@ -179,18 +180,6 @@ class OutputConflict(InternalError):
             f"checkpoint {self.checkpoint} cannot be committed to {self.output}: {self.reason}."
             " This is a bug in clonos, please report it; the visible output was not changed."
         )
-
-
-class RowNotWritable(JobError):
-    """The format of a sink cannot hold a row. ``index`` is the position of the row in the batch that was written."""
-
-    output: str
-    index: int
-    row: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.output} cannot write the row {self.row}: {self.reason}."
 
 
 class TableRefused(JobError):

@@ -124,6 +124,10 @@ class Guard:
                 self._route_or_fail(row.error, row.record, index, True)
         return [row for row in rows if type(row) is not MalformedRecord]
 
+    def refused(self, error: Exception, record: object, index: int) -> None:
+        """Routes a record that a sink refused to write."""
+        self._route_or_fail(error, record, index, True)
+
     def _route_or_fail(self, error: BaseException, record: object, index: int | None, is_routable: bool) -> None:
         if self._port is not None and is_routable:
             routed = RoutedError(self._step, _encodable(record), _error_text(error), _frames(error))
