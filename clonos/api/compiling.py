@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from clonos.api.code_check import warn_of_code
@@ -283,8 +282,7 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            function = itemgetter(key) if isinstance(key, str) else key
-            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            to_keys = partial(ToKeys, ports, key, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[step_input.step])

@@ -69,14 +69,16 @@ class DropKeys(Operator):
 class ToKeys(Operator):
     """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], rows_are_keys: bool) -> None:
-        """Creates the output for all edges with this key, so that the key function runs once per record."""
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
+        """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
         self._ports = tuple(ports)
-        self._key = key
+        self._field = key if isinstance(key, str) else None
+        self._key = itemgetter(key) if isinstance(key, str) else key
         self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or type(key) is itemgetter)
+        self.changes_rows = not (rows_are_keys or self._field is not None)
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._field
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any]) -> None:
@@ -119,6 +121,7 @@ class ToColumnKeys(Operator):
         self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._column
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any]) -> None:
