@@ -67,7 +67,6 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     """
     if not callable(function):
         raise _no_function(method, step, function)
-    _check_parameters(step, function, PARAMETERS[method][index])
     called = _called(function)
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
@@ -75,6 +74,7 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
+        _check_parameters(step, function, PARAMETERS[method][index])
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 

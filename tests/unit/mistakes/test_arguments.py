@@ -140,15 +140,17 @@ def test_other_steps_take_functions_that_may_fit() -> None:
     keyed = rows.key_by(str)
     keyed.reduce(max)
     keyed.reduce(lambda *values: values[0])
-    keyed.stateful_map(lambda key, state, value, more=1: (state, value))
+    takes_more: Any = lambda key, state, value, more=1: (state, value)  # noqa: E731
+    keyed.stateful_map(takes_more)
     keyed.window(Tumbling("1s")).aggregate(list, list.append, len)
-    rows.process(Process)  # type: ignore[arg-type]
-    rows.process(Process())  # type: ignore[arg-type]
+    rows.process(Process)
+    rows.process(Process())
 
 
 def test_map_async_may_take_the_key_of_its_call() -> None:
     rows = Job("etl").source(values([1]))
-    rows.map_async(lambda record, idempotency_key: record)
+    takes_key: Any = lambda record, idempotency_key: record  # noqa: E731
+    rows.map_async(takes_key)
     rows.map_async(lambda record, *, idempotency_key: record)
 
 
@@ -157,7 +159,7 @@ RECORDS = [{"a": 1, "v": 2}, {"b": 1, "v": 2}, {"a": 3}]
 
 def outcome(step: Callable[[Any], Any], records: list[Any], errors: Outbox | None = None) -> list[RoutedError]:
     graph = JobGraph("etl", errors=errors)
-    step(graph.source(Given(records), name="read")).sink(Outbox(), name="out")  # type: ignore[arg-type]
+    step(graph.source(Given(records), name="read")).sink(Outbox(), name="out")
     return run(graph, parallelism=1).written.get("errors", [])
 
 
