@@ -9,7 +9,7 @@ from typing import Any
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator
 from clonos.operators.steps.frames import as_batch, as_wanted
-from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, refusal
+from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
 from clonos.operators.user_errors import RAISED
 
 
@@ -73,20 +73,26 @@ class FlatMap(Consuming):
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
+        self._gives_items = gives_items(function)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend
-        for record in records:
-            results += list(checked_items(function(record)))
-            break
-        if not self.guard.routes:
+        if self.guard.routes:
+            self._consume_routing(records, results)
+        elif self._gives_items:
             for record in records:
                 extend(function(record))
-            return
+        else:
+            for record in records:
+                items = function(record)
+                extend(items if items.__class__ is list else checked_items(items))  # most functions return lists
+
+    def _consume_routing(self, records: Iterator[Any], results: list[Any]) -> None:
+        function, extend = self._function, results.extend
         for record in records:
             whole = len(results)
             try:
-                extend(function(record))
+                extend(checked_items(function(record)))
             except RAISED:
                 del results[whole:]
                 raise
