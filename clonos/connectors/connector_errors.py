@@ -154,6 +154,18 @@ class OutputFailed(EnvironmentFault):
         )
 
 
+class OutputClosed(EnvironmentFault):
+    """The program that read the output of the driver has ended."""
+
+    output: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.output} is closed: the program that read it has ended. Nothing else is lost: continue with"
+            " --resume, which prints the rows from the last checkpoint on."
+        )
+
+
 class OutputCorrupt(EnvironmentFault):
     """A file of a committed output differs from its manifest."""
 
