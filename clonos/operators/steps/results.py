@@ -94,7 +94,9 @@ def checked_items(items: Any) -> Any:
     return items
 
 
-SPLITTING: Final = frozenset({str.split, str.rsplit, str.splitlines, bytes.split, bytes.rsplit, bytes.splitlines})
+SPLITTING: Final[frozenset[Any]] = frozenset(
+    {str.split, str.rsplit, str.splitlines, bytes.split, bytes.rsplit, bytes.splitlines}
+)
 
 
 def gives_items(function: Any) -> bool:
