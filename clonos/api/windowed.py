@@ -73,7 +73,10 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), (of,), name, parallelism, standby))
+        return Stream(
+            self._graph,
+            self._window("sum", aggregates.Sum(of), () if of is None else (of,), name, parallelism, standby),
+        )
 
     def reduce(
         self,
@@ -146,8 +149,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns
-        functions = tuple(filter(callable, called))
-        fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
+        fields = tuple(("field", repr(each)) for each in called if what == "sum" and isinstance(each, str))
+        functions = () if fields else called
         return self._step(
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, aggregate),

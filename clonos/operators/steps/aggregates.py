@@ -21,6 +21,9 @@ class Aggregate:
     ignores_order: ClassVar[bool] = False
     """True if the result is the same in whatever order values arrive."""
 
+    field: str | None = None
+    """Field of the values that it looks up, if it was given a name."""
+
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         """Adds a batch."""
         stored = state_keys([key for key, _ in rows])
@@ -66,7 +69,7 @@ class Sum(Aggregate):
     ignores_order = True
 
     def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
-        self._of = of
+        self.field = of if isinstance(of, str) else None
         self._term = itemgetter(of) if isinstance(of, str) else of
 
     def _consume(self, records: Iterator[Any], table: Table) -> None:
@@ -77,12 +80,12 @@ class Sum(Aggregate):
             changed[key] = None
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        if not isinstance(self._of, str):
+        if self.field is None or self.field not in batch.schema.names:
             super().add_columns(table, batch, column, guard)
             return
         import pyarrow  # loaded only if there are columns
 
-        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._of)})
+        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self.field)})
         # One thread, because the result depends on the order in which floats are added.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
         keys = state_keys(sums.column("key").to_pylist())
