@@ -44,21 +44,23 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "key_by": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
+    "timestamps": (("record",),),
     "window_sum": (("record",),),
     "window_reduce": (("so_far", "value"),),
     "window_aggregate": ((), ("accumulator", "value"), ("accumulator",)),
 }
-"""Arguments that each function of a step is called with, by the method that adds the step."""
+"""Arguments that each function of a step is called with, by the method that adds the step; others are not checked."""
 
 METHOD_PARAMETERS: Final = {
     "process": ("value", "context"),
     "on_timer": ("timestamp", "context"),
+    "on_event_timer": ("timestamp", "context"),
     "open": ("context",),
     "close": (),
 }
 """Arguments that the methods of a process function are called with."""
 
-TAKES_FIELD: Final = frozenset({"key_by", "window_sum"})
+TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 
@@ -77,7 +79,8 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        _check_parameters(step, function, PARAMETERS[method][index])
+        if method in PARAMETERS:
+            _check_parameters(step, function, PARAMETERS[method][index])
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 
