@@ -167,7 +167,9 @@ class Start:
                 sink.prepare_output(job_id, self.is_resume, is_replaced)
                 number += 1
             elif self._run.overwrite or self._replaces:
-                logger.warning("the output of %s cannot be overwritten: existing rows stay", name)
+                logger.warning(
+                    "the output of %s cannot be overwritten: its rows stay, and this start adds its own", name
+                )
             if self.is_resume:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
