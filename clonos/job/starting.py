@@ -8,6 +8,7 @@ used without ``overwrite``. A start that fails removes what it has created.
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class Start:
             if found.name != self._identity.name and not self._run.overwrite:
                 raise StoreOfAnotherJob(self.store.url, f"{found.name!r}", f"{self._identity.name!r}")
         elif self._run.resume:
+            self._refuse_other_folder()
             if self._run.checkpoint is not None:
                 raise NothingToResume(self.store.url, f"checkpoint {self._run.checkpoint}")
             logger.warning(
@@ -110,6 +112,21 @@ class Start:
             if check is not None and check(self._replaces):
                 self._replaced_sinks.add(number)
         return None
+
+    def _refuse_other_folder(self) -> None:
+        """Refuses a resume whose default store is empty here, while the one beside the job's file has the job.
+
+        The folder from which a job is started decides where its default store is.
+        """
+        folder = os.path.dirname(self._identity.file)
+        beside = os.path.normpath(f"{folder}/{default_store(self._identity.name)}")
+        if self._run.store or not folder or not os.path.isdir(beside):
+            return
+        if CheckpointStore(beside).read_job() is not None:
+            advice = (
+                f"But {beside} has a job of this name: start from {folder}, or name the store with --store {beside}."
+            )
+            raise NothingToResume(self.store.url, "job", advice)
 
     def _refuse_another_job(self, found: JobRecord, plan: Plan) -> None:
         """Refuses a store whose job has both another file and another plan: a file may be renamed, and a plan may be
@@ -206,6 +223,11 @@ class Start:
         """Removes the mark of this process from the store."""
         if self._mark is not None:
             self._mark.close()
+
+
+def default_store(name: str) -> str:
+    """Returns the store of a job without ``store=``, relative to the working folder."""
+    return f"{DEFAULT_STORE}/{name}"
 
 
 def identity_of(graph: JobGraph) -> JobIdentity:
