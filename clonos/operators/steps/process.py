@@ -10,9 +10,10 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from types import FunctionType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import attribute_missing
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.values.copying import IMMUTABLE, copied
 from clonos.operators.operator import DueTimer, Operator, Scope
@@ -31,6 +32,25 @@ MapKey = TypeVar("MapKey")
 MapValue = TypeVar("MapValue")
 
 TIMERS_NAME: Final = "timers"
+
+
+DECLARE_STATE: Final = (
+    "Declare the state in the class, such as seen = ValueState('seen'), and write context.state(self.seen).value."
+)
+SET_TIMER: Final = "Use set_timer(timestamp), and a method on_timer(self, timestamp, context)."
+EMIT: Final = "Use emit(result), or yield it."
+CONTEXT_HINTS: Final = {
+    **dict.fromkeys(("get_state", "get_value_state", "get_list_state", "get_map_state"), DECLARE_STATE),
+    **dict.fromkeys(("timer_service", "timer", "register_timer", "register_processing_time_timer"), SET_TIMER),
+    "register_event_time_timer": SET_TIMER,
+    **dict.fromkeys(("cancel_timer", "delete_processing_time_timer"), "Use delete_timer(timestamp)."),
+    **dict.fromkeys(("collect", "output", "out", "forward", "send", "write"), EMIT),
+    **dict.fromkeys(("current_key", "get_current_key"), "Use key, which is an attribute."),
+    **dict.fromkeys(("now", "current_processing_time"), "Use clock.now() of clonos."),
+    "emit": "It can be used in process() and on_timer(): open() runs before the first record.",
+    "key": "There is no key yet: open() runs before the first record.",
+}
+"""Attributes of other systems, and those that do not exist before the first record."""
 
 
 class Context(Generic[K, U]):
@@ -94,6 +114,11 @@ class Context(Generic[K, U]):
             InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
         self._timers.delete(to_timestamp_ns(timestamp), self.key)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, CONTEXT_HINTS)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
         if descriptor.name == TIMERS_NAME or (
