@@ -160,4 +160,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             state=(("window", str(self._kind)), *fields),
             key_field=WindowResult._fields[0],
             ignores_order=aggregate.ignores_order,
+            has_times=False,
         )

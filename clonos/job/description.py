@@ -6,16 +6,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
+from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
-from clonos.api.graph_picture import graph_svg
-from clonos.api.missing_methods import method_missing
-from clonos.api.unused_results import check_results
+from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import resolve_keywords, resolve_settings
 from clonos.job import script_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from clonos.api.event_time import AnyTimestamps
     from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
     from clonos.job.handle import Handle
@@ -79,6 +80,7 @@ class Job:
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        timestamps: AnyTimestamps | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
@@ -88,6 +90,8 @@ class Job:
             name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
             parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
             standby: "hot" or "passive"; None for the setting of the job.
+            timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
+                ``Timestamps`` with the unit and the watermarks; None for a stream without event time.
 
         Raises:
             InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
@@ -96,7 +100,7 @@ class Job:
 
             lines = job.source(files.lines("texts/*.txt"), name="read")
         """
-        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby)
+        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps)
 
     def start(
         self,

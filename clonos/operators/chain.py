@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
-from clonos.operators.event_time import regions_of
+from clonos.operators.event_time.regions import regions_of
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.user_errors import Guard
@@ -33,11 +34,15 @@ class InputShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``.
+
+    ``is_timed``: rows travel as (row, timestamp in ns).
+    """
 
     node: int
     form: InputShape = InputShape.PLAIN
     column: str = ""
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,21 @@ class Node:
     """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
     ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
+    ``tagged``: the followers of each side output. ``timestamp_column``: the column that has the timestamps of batches
+    of columns that this step takes.
     """
 
     step: str
     make: Callable[[], Operator]
     children: tuple[int, ...] = ()
     is_aligned: bool = False
+    timestamp_column: TimestampColumn | None = None
+    tagged: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """Indexes of all followers, those of side outputs last."""
+        return tuple(chain.from_iterable((self.children, *(children for _, children in self.tagged))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +109,12 @@ class OperatorChain:
         self._state = StateBackend(mirror, context.inline_bytes_max)
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
-            operator.out = self._follower_of(node)
-        self._region = regions_of(self._operators, [node.children for node in self._image.nodes])
+            operator.timestamp_column = node.timestamp_column
+            operator.out = self._follower_of(node.children)
+            if node.tagged:
+                operator.side_outputs = {tag: self._follower_of(children) for tag, children in node.tagged}
+                operator.out = WithSides(operator.out, operator.side_outputs.values())
+        self._region = regions_of(self._operators, [node.followers for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
         scope = Scope(context, self._state)
@@ -238,15 +256,23 @@ class OperatorChain:
         assert isinstance(self._source, JournalHead), "only a source that cannot be replayed has a journal"
         return self._source
 
-    def _follower_of(self, node: Node) -> Operator:
-        followers: Sequence[Operator] = [self._operators[child] for child in node.children]
+    def _follower_of(self, children: Sequence[int]) -> Operator:
+        followers: Sequence[Operator] = [self._operators[child] for child in children]
         if len(followers) == 1:
             return followers[0]
         return Fork(followers) if followers else Drop()
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
         operator = self._operators[image.node]
-        return operator.keys if image.form is InputShape.KEYS else operator.rows
+        process = operator.keys if image.form is InputShape.KEYS else operator.rows
+        if not image.is_timed:
+            return process
+
+        def unpack(packed: list[Any]) -> None:
+            rows, times = zip(*packed, strict=True)
+            process(list(rows), list(times))
+
+        return unpack
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]

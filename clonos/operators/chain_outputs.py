@@ -24,7 +24,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 
 
@@ -39,7 +39,7 @@ class ToImmediateSink(Operator):
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self._collector.rows(self._port, rows)
 
     def on_watermark(self, watermark: Watermark) -> None:
@@ -47,7 +47,10 @@ class ToImmediateSink(Operator):
 
 
 class ToEdge(ToImmediateSink):
-    """Output to an edge, batches unchanged."""
+    """Output to an edge, batches unchanged; rows with their timestamps as (row, timestamp in ns)."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self._collector.rows(self._port, rows if times is None else list(zip(rows, times, strict=True)))
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -56,18 +59,21 @@ class ToEdge(ToImmediateSink):
 class DropKeys(Operator):
     """Removal of the keys in front of a keyed sink."""
 
-    def rows(self, rows: list[Any]) -> None:
-        self.out.rows([value for _, value in rows])
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.out.rows([value for _, value in rows], times)
 
-    def keys(self, keys: list[Any]) -> None:
-        self.out.rows(keys)
+    def keys(self, keys: list[Any], times: Times = None) -> None:
+        self.out.rows(keys, times)
 
     def keyed_columns(self, batch: RecordBatch, column: str) -> None:
         self.out.columns(batch)
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
+    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys.
+
+    With timestamps each of them is (row, timestamp in ns).
+    """
 
     def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
         """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
@@ -81,17 +87,18 @@ class ToKeys(Operator):
         self.guard.field = self._field
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
             keys, failed = self.guard.each(self._key, rows)
             if failed:
-                failed_indexes = frozenset(failed)
-                rows = [row for index, row in enumerate(rows) if index not in failed_indexes]
+                rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))
         if not pairs:
             return
+        if times is not None:
+            pairs = list(zip(pairs, times, strict=True))
         try:
             for port in self._ports:
                 self._collector.rows(port, pairs, keys)
@@ -124,7 +131,7 @@ class ToColumnKeys(Operator):
         self.guard.field = self._column
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
@@ -170,7 +177,7 @@ class ToSink(Operator):
         except Exception as error:
             raise self.guard.failed() from error
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         assert self._writer is not None
         try:
             self._writer.write(rows)

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any, assert_type
 
 from clonos.api.graph import JobGraph
-from clonos.api.stream import KeyedStream, Stream
+from clonos.api.keyed_stream import KeyedStream
+from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
-from clonos.operators.steps.process import Context
+from clonos.operators.steps.context import Context
 from clonos.operators.steps.windows import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 

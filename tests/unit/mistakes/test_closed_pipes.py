@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 @pytest.mark.processes
 @pytest.mark.parametrize("command", [["-m", "clonos.cli", "run", "job.py", "--slots", "process"], ["job.py"]])
-def test_a_job_whose_reader_ends_says_so_and_ends_at_once(tmp_path: Path, command: list[str]) -> None:
+def test_a_job_whose_reader_ends_is_ended_at_once_with_a_sentence(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "job.py").write_text(JOB)
     reader, writer = os.pipe()
     os.close(reader)

@@ -25,7 +25,7 @@ import pytest
 import requests
 
 from clonos import Job, ListState, clock, http, random, service, uuid4
-from clonos.api.code_check import warn_of_code, warnings_of
+from clonos.api.checks.code_check import warn_of_code, warnings_of
 from clonos.api.graph import JobGraph
 from clonos.cli import load_job
 from clonos.job.description import graph_of

@@ -39,7 +39,6 @@ def failed(line: str, opening: str = "pass") -> str:
         ("context.timer_service()", "a Context has no timer_service. Use set_timer("),
         ("context.register_processing_time_timer(1)", "Use set_timer("),
         ("context.collect(value)", "a Context has no collect. Use emit(result), or yield it."),
-        ("context.output(value)", "Use emit(result)"),
         ("context.current_key()", "a Context has no current_key. Use key"),
         ("context.emitt(value)", "a Context has no emitt. Did you mean emit?"),
         ("context.state(self.seen).update(1)", "a Value has no update. Assign it: state.value = ..."),

@@ -282,7 +282,7 @@ def later(line):
     ("function", "sentence"),
     [("sometimes", "a str, whose characters would each be"), ("later", "a dict, whose keys would each be a result")],
 )
-def test_what_only_a_later_record_returns_is_refused_too(function: str, sentence: str) -> None:
+def test_flat_map_refuses_what_only_a_later_record_returns(function: str, sentence: str) -> None:
     job = f"{LATER}\njob = Job('etl')\njob.source(values(['a b', 'b', 'c', 'd'])).flat_map({function}).sink(collect())"
     with pytest.raises(StepFailed) as raised:
         rows_of(job)

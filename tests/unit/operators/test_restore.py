@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_descriptors import ListState, MapState, ValueState
-from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.steps.context import Context
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
 
 KEYS = ["a", "b", True, 1, 0, None, ("x", False), ("x", 0), b"a"]

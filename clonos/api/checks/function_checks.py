@@ -18,11 +18,14 @@ from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.async_map import KEY_PARAMETER
 from clonos.operators.steps.results import advice_for
 
-OPTIONAL_METHODS: Final = ("open", "on_timer", "close")
+OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
-EMITTING_METHODS: Final = ("process", "on_timer")
+EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
 """Methods of a process function that may yield results."""
+
+TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
+"""Method of a process function that is called when a timer fires, by the method of the context that sets it."""
 
 
 HOOK: Final = re.compile(r"on(_|[A-Z])")
@@ -39,17 +42,19 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "map_async": (("record",),),
     "map_batches": (("batch",),),
     "key_by": (("record",),),
+    "timestamps": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
     "window_sum": (("record",),),
     "window_reduce": (("so_far", "value"),),
     "window_aggregate": ((), ("accumulator", "value"), ("accumulator",)),
 }
-"""Arguments that each function of a step is called with, by the method that adds the step."""
+"""Arguments that each function of a step is called with, by the method that adds the step; others are not checked."""
 
 METHOD_PARAMETERS: Final = {
     "process": ("value", "context"),
     "on_timer": ("timestamp", "context"),
+    "on_event_timer": ("timestamp", "context"),
     "open": ("context",),
     "close": (),
 }
@@ -74,7 +79,8 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        _check_parameters(step, function, PARAMETERS[method][index])
+        if index < len(arguments := PARAMETERS.get(method, ())):
+            _check_parameters(step, function, arguments[index])
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 
@@ -152,12 +158,18 @@ def check_process(step: str, function: Any) -> None:
             is_unbound = isinstance(function, type) and isinstance(getattr_static(function, name), FunctionType)
             _check_parameters(step, getattr(function, name), METHOD_PARAMETERS[name], name, int(is_unbound))
     _check_hooks(step, function)
-    if not hasattr(function, "on_timer") and any("set_timer" in code.co_names for code in _codes_of(function)):
-        raise InvalidJob(
-            step,
-            "sets timers and has no method on_timer(timestamp, context)",
-            "Add it: the runtime calls it when a timer fires.",
-        )
+    for setting, method in TIMER_METHODS.items():
+        if not hasattr(function, method) and uses(function, setting):
+            raise InvalidJob(
+                step,
+                f"sets timers and has no method {method}(timestamp, context)",
+                "Add it: the runtime calls it when a timer fires.",
+            )
+
+
+def uses(function: Any, name: str) -> bool:
+    """Returns whether a method of a process function uses an attribute of this name."""
+    return any(name in code.co_names for code in _codes_of(function))
 
 
 def states_of(function: Any) -> tuple[tuple[str, str], ...]:
@@ -202,7 +214,8 @@ def _check_hooks(step: str, function: Any) -> None:
             raise InvalidJob(
                 step,
                 f"has a method {name}(), which nothing calls",
-                "The runtime calls process, on_timer, open and close. Call it from one of these, or rename it.",
+                "The runtime calls process, on_timer, on_event_timer, open and close."
+                " Call it from one of these, or rename it.",
             )
 
 
@@ -221,7 +234,7 @@ def _check_method(step: str, name: str, method: Any) -> None:
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         what, advice = "an async method", "Write it with def: the runtime awaits nothing."
     elif inspect.isgeneratorfunction(method) and name not in EMITTING_METHODS:
-        what, advice = "a generator", "It cannot yield results: do that in process() or on_timer()."
+        what, advice = "a generator", "It cannot yield results: do that in process() or a timer's method."
     else:
         return
     raise InvalidJob(step, f"has {what} as {name}()", advice)
