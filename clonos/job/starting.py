@@ -191,9 +191,15 @@ class Start:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
     def outputs(self) -> list[str]:
-        """Returns where the output of the job is, as far as its sinks are folders."""
-        folders: list[Callable[[], str] | None] = [getattr(sink, "folder", None) for sink in self._sinks]
-        return [folder() for folder in folders if callable(folder)]
+        """Returns where the output of transactional sinks is, with the number of rows, as far as the sinks know."""
+        found: list[str] = []
+        for sink in self._sinks:
+            folder: Callable[[], str] | None = getattr(sink, "folder", None)
+            where = folder() if callable(folder) else getattr(sink, "name", "")
+            count: Callable[[], int] | None = getattr(sink, "rows_written", None)
+            if where:
+                found.append(where if count is None else f"{where} ({rows_text(count())})")
+        return found
 
     def undo(self) -> None:
         """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
@@ -223,6 +229,11 @@ class Start:
         """Removes the mark of this process from the store."""
         if self._mark is not None:
             self._mark.close()
+
+
+def rows_text(count: int) -> str:
+    """Returns a number of rows as text."""
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def default_store(name: str) -> str:
