@@ -32,6 +32,7 @@ from clonos.job.run_report import (
     summary_lines,
     what_a_stop_waits_for,
 )
+from clonos.job.skew import keyed_steps
 from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
@@ -140,11 +141,15 @@ class Handle:
             return []
         sent = records_out(image.plan, status.tasks)
         outputs = [*self._launched.start.outputs(), *immediate_outputs(image, status.tasks)]
-        return summary_lines(status, time.monotonic() - self._began_s, sent, outputs)
+        return summary_lines(status, time.monotonic() - self._began_s, sent, outputs, self.keyed_steps())
 
     def steps_with_sinks(self) -> frozenset[str]:
         """Returns the names of the steps whose tasks write to a sink."""
         return steps_with_sinks(self._launched.image.plan)
+
+    def keyed_steps(self) -> frozenset[str]:
+        """Returns the names of the steps whose tasks share their records by key."""
+        return keyed_steps(self._launched.image.plan)
 
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""

@@ -12,6 +12,7 @@ from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
+from clonos.job.skew import hot_tasks
 from clonos.job.starting import rows_text
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.job_image import JobImage
@@ -85,8 +86,17 @@ def steps_with_sinks(plan: Plan) -> frozenset[str]:
     return frozenset(immediate | {vertex.name for vertex in plan.vertices if vertex.is_transactional})
 
 
-def summary_lines(status: Status, seconds: float, sent: Mapping[str, int], outputs: Iterable[str]) -> list[str]:
-    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is."""
+def summary_lines(
+    status: Status,
+    seconds: float,
+    sent: Mapping[str, int],
+    outputs: Iterable[str],
+    keyed: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is.
+
+    ``keyed``: the steps that share records by key, whose skew is said.
+    """
     number = status.checkpoint
     checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
     lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
@@ -98,6 +108,13 @@ def summary_lines(status: Status, seconds: float, sent: Mapping[str, int], outpu
     for step, count in received.items():
         out = f", {sent[step]:,} out" if step in sent else ""
         lines.append(f"  {step:{width}}  {count:,} in{out}")
+    for hot in hot_tasks(
+        status.tasks,
+        keyed,
+        lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
+        lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
+    ):
+        lines.append(f"  {hot}: its keys have more records than others")
     if failed:
         lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]
