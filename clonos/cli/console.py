@@ -68,7 +68,7 @@ def watch(handle: Handle, table: LiveTable, has_to_stop: Callable[[], bool] = la
         try:
             return handle.wait(LOOK_EVERY_S)
         except TimeoutError:
-            table.show(handle.status(), handle.steps_with_sinks())
+            table.show(handle.status(), handle.steps_with_sinks(), handle.keyed_steps())
         if has_to_stop():
             handle.stop(drain=False)
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.order import describe_order, ordered_sources
@@ -83,6 +83,8 @@ class _Compiler:
         """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
 
     def image(self) -> JobImage:
+        sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
+        check_folders([*sinks_of_steps, (ERRORS_STEP, self._graph.errors)])
         for step in self._graph.steps:
             self._check(step)
             self._add_step(step)
