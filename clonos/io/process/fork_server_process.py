@@ -76,7 +76,7 @@ _ahead: ContextVar[tuple[str, ForkServerProcess] | None] = ContextVar("fork serv
 
 
 @contextmanager
-def fork_server_ahead(run: RunOptions | None) -> Iterator[None]:
+def fork_server_ahead(run: RunOptions | None, warm_modules: tuple[str, ...] = WARM_MODULES) -> Iterator[None]:
     """Starts a fork server for the job that starts within the block, and ends it if no job takes it.
 
     ``run``: the options as far as they are known. A job on Spark needs none, and the hash seed of a resumed job is in
@@ -87,7 +87,7 @@ def fork_server_ahead(run: RunOptions | None) -> Iterator[None]:
         yield
         return
     hash_seed = random_hash_seed()
-    before = _ahead.set((hash_seed, ForkServerProcess.start(hash_seed, WARM_MODULES)))
+    before = _ahead.set((hash_seed, ForkServerProcess.start(hash_seed, warm_modules)))
     try:
         yield
     finally:

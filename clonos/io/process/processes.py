@@ -92,7 +92,7 @@ class ProcessSlots:
             return dict(self._pid_of)
 
     def _start_fork_server(self) -> subprocess.Popen[bytes]:
-        """Starts a fork server, or takes the one that waits, and a thread that reads its events."""
+        """Starts a fork server, or takes the waiting one, and starts a thread that reads its events."""
         started = take_or_start(self._hash_seed, self._warm_modules, self._output)
         reader = threading.Thread(
             target=self._read, args=(started.events_fd, started.process), name="slot processes", daemon=True

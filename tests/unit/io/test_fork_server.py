@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from clonos.config import RunOptions, SlotKind
-from clonos.io.process import fork_server_process
 from clonos.io.process.fork_server_process import (
     WARM_MODULES,
     ForkServerProcess,
@@ -44,16 +43,15 @@ def test_the_fork_server_imports_no_module_of_drivers() -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ForkServerProcess]]:
-    """All fork servers that were started; they import next to nothing."""
-    monkeypatch.setattr(fork_server_process, "WARM_MODULES", NO_MODULES)
+    """All fork servers that were started."""
     found: list[ForkServerProcess] = []
     start = ForkServerProcess.start
 
-    def noted(hash_seed: str, warm_modules: tuple[str, ...], output: Path | None = None) -> ForkServerProcess:
+    def start_and_keep(hash_seed: str, warm_modules: tuple[str, ...], output: Path | None = None) -> ForkServerProcess:
         found.append(start(hash_seed, warm_modules, output))
         return found[-1]
 
-    monkeypatch.setattr(ForkServerProcess, "start", noted)
+    monkeypatch.setattr(ForkServerProcess, "start", start_and_keep)
     yield found
     for each in found:
         if each.process.returncode is None:
@@ -63,10 +61,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ForkServerProcess]
 def test_a_job_takes_the_fork_server_that_was_started_ahead_and_only_the_first_job(
     started: list[ForkServerProcess],
 ) -> None:
-    with fork_server_ahead(ON_PROCESSES):
+    with fork_server_ahead(ON_PROCESSES, NO_MODULES):
         seed = hash_seed_ahead()
         assert seed is not None
-        with fork_server_ahead(ON_PROCESSES):  # the start of the job, within the command line's
+        with fork_server_ahead(ON_PROCESSES, NO_MODULES):  # the start of the job, within the command line's
             assert take_or_start(seed, NO_MODULES, None) is started[0]
         assert hash_seed_ahead() is None
         assert take_or_start(seed, NO_MODULES, None) is started[1]
@@ -77,7 +75,7 @@ def test_a_job_takes_the_fork_server_that_was_started_ahead_and_only_the_first_j
 def test_a_fork_server_whose_slots_would_differ_is_ended_and_replaced(
     started: list[ForkServerProcess], what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with fork_server_ahead(ON_PROCESSES):
+    with fork_server_ahead(ON_PROCESSES, NO_MODULES):
         seed = hash_seed_ahead()
         assert seed is not None
         if what == "a variable":
@@ -95,7 +93,7 @@ def test_a_fork_server_whose_slots_would_differ_is_ended_and_replaced(
 
 
 def test_a_fork_server_that_no_job_takes_is_ended(started: list[ForkServerProcess]) -> None:
-    with pytest.raises(ValueError, match="the job file"), fork_server_ahead(ON_PROCESSES):
+    with pytest.raises(ValueError, match="the job file"), fork_server_ahead(ON_PROCESSES, NO_MODULES):
         raise ValueError("the job file")
     assert hash_seed_ahead() is None
     assert [each.process.returncode is not None for each in started] == [True]
