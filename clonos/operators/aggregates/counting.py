@@ -1,4 +1,4 @@
-"""Counts of records."""
+"""Counts of records: all of them, or those that fulfil a condition."""
 
 from __future__ import annotations
 

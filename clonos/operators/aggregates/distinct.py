@@ -138,7 +138,9 @@ def estimate(registers: bytes) -> float:
     """Returns the estimate of the number of distinct hashes: Ertl (2017), algorithm 6."""
     size = len(registers)
     rank_max = HASH_BITS - (size.bit_length() - 1)
-    counts = [registers.count(rank) for rank in range(rank_max + 2)]
+    import numpy  # loaded only if there are sketches
+
+    counts = numpy.bincount(numpy.frombuffer(registers, numpy.uint8), minlength=rank_max + 2).tolist()
     total = size * _tau(1 - counts[rank_max + 1] / size)
     for count in reversed(counts[1 : rank_max + 1]):
         total = 0.5 * (total + count)

@@ -29,9 +29,9 @@ INFINITE: Final = 1 << 60
 class Quantile(OfValues):
     """Quantile ``q`` of numbers, as a float; None without a number. A nan does not count.
 
-    It is the number of rank floor(q * (n - 1)), counted from 0; of more than ``EXACT_MAX`` numbers one that differs
-    from it by at most ``error``, relatively. The accumulator is a list of numbers; then a dict from the numbers of
-    buckets to their counts.
+    It is the number of rank floor(q * (n - 1)), counted from 0; above ``EXACT_MAX`` numbers, a number that differs from
+    it by at most ``error``, relatively. The accumulator is a list of numbers; then a dict from the numbers of buckets
+    to their counts.
     """
 
     insertion = Insertion.IN_PLACE

@@ -10,7 +10,7 @@ import pytest
 
 from clonos import agg
 from clonos.agg import Aggregation
-from clonos.operators.aggregates.distinct import HASHES_MAX, index_bits
+from clonos.operators.aggregates.distinct import HASHES_MAX, estimate, index_bits
 from clonos.operators.aggregates.quantiles import EXACT_MAX, bucket_of, mantissa_bits, middle_of
 
 
@@ -59,6 +59,17 @@ def test_approx_distinct_has_the_same_bytes_in_any_order_and_cut(size: int) -> N
     whole = added(aggregation, values)
     for _ in range(5):
         assert merged(aggregation, values + values[: size // 2], rng) == whole
+
+
+def test_registers_that_are_full_count_as_the_published_series() -> None:
+    # tau(x) = (1 - x - sum over k of (1 - x ** 2 ** -k) ** 2 * 2 ** -k) / 3: Ertl (2017), equation 17
+    for full in (1, 8, 15):
+        share = 1 - full / 16
+        tau = (1 - share - sum((1 - share**2.0**-k) ** 2 * 2.0**-k for k in range(1, 60))) / 3
+        rank_max = 60
+        registers = bytes([rank_max + 1] * full + [rank_max] * (16 - full))
+        total = 0.5 * (16 * tau + 16 - full) / 2.0 ** (rank_max - 1)
+        assert estimate(registers) == pytest.approx(16 * 16 / (2 * math.log(2) * total), rel=1e-9)
 
 
 def test_the_error_of_approx_distinct_decides_its_size() -> None:

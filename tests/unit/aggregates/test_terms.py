@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal, getcontext, localcontext
 from typing import Any, NamedTuple
@@ -103,6 +104,23 @@ def test_a_result_is_no_part_of_the_state() -> None:
         result = aggregation.result(accumulator)
         (result[0] if isinstance(result, list) else result)["tags"].append("b")
         assert encode_value(accumulator) == before, aggregation
+
+
+def test_a_nan_is_the_smallest_and_largest_value_only_if_there_is_nothing_else() -> None:
+    nan = float("nan")
+    for aggregation in (agg.min_(), agg.max_()):
+        assert result_of(aggregation, nan, 2.0) == result_of(aggregation, 2.0, nan) == 2.0
+        assert math.isnan(result_of(aggregation, nan, nan))
+
+
+def test_the_result_of_own_functions_shares_nothing_with_the_accumulator_and_neither_does_a_merge() -> None:
+    rows: Aggregation[Any, Any] = agg.aggregate(list, list.append, list.extend)
+    left, right = rows.add(rows.create(), ["a"]), rows.add(rows.create(), ["b"])
+    rows.result(left)[0].append("changed")
+    assert left == [["a"]]
+    merged = rows.merge(left, right)
+    merged[1].append("changed")
+    assert right == [["b"]]
 
 
 def named(**aggregations: Aggregation[Any, Any]) -> Named[Any]:

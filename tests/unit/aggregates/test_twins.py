@@ -22,7 +22,7 @@ NAN = float("nan")
 
 ints = st.integers(-(10**30), 10**30) | st.integers(-3, 3)
 floats = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.1, 0.2, -0.1, 1e16, -1e16, 1.0])
-any_floats = st.floats() | st.sampled_from([math.inf, -math.inf, NAN])
+any_floats = st.floats() | st.sampled_from([math.inf, -math.inf, NAN, NAN])
 decimals = st.decimals(-(10**20), 10**20, allow_nan=False, allow_infinity=False)
 durations = st.timedeltas(timedelta(-1000), timedelta(1000))
 numbers = ints | floats
