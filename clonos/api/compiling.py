@@ -55,6 +55,7 @@ PARTITIONINGS = {
     Exchange.HASH: Partitioning.HASH,
     Exchange.REBALANCE: Partitioning.REBALANCE,
     Exchange.BROADCAST: Partitioning.BROADCAST,
+    **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
 }
 
 
@@ -275,8 +276,12 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port)
-        upstream = self._graph.steps[step_input.step]
-        vertex.add(_Node(upstream.name, partial(ToEdge, port), False), self._node_of[step_input.step])
+        output: Callable[[], Operator] = partial(ToEdge, port)
+        if step_input.route is not None:
+            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            vertex.runs_user_code |= step_input.route.runs_user_code
+            name = step_input.route.name
+        vertex.add(_Node(name, output, False), self._node_of[step_input.step])
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:

@@ -21,6 +21,7 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
+from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
     from clonos.api.event_time import AnyTimestamps
@@ -43,6 +44,10 @@ class Exchange(StrEnum):
     HASH = "hash"
     REBALANCE = "rebalance"
     BROADCAST = "broadcast"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    GLOBAL = "global"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,13 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs.
+    A union has several inputs. ``route`` chooses the receiving task, where the sender does.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
+    route: Route | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
+from clonos.operators.transforms.routing import Route
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
 
 StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
@@ -41,8 +45,16 @@ class GraphBuilder:
             raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
-    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
-        return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
+    def _inputs_by(
+        self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
+    ) -> tuple[StepInput, ...]:
+        return tuple(StepInput(each.step, exchange, key, route) for each in self._inputs)
+
+    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
+        """Returns the stream of a step's results, for bases of ``Stream``."""
+        from clonos.api.stream import Stream
+
+        return Stream(self._graph, inputs)
 
     def _step(
         self,
