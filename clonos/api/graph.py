@@ -126,12 +126,14 @@ class Step:
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
-    the code that describes the job; "" if it is in no file.
+    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
+    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
+    the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:
         self.name = _checked_name("the job", name)
+        self.limit = limit
         self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
@@ -154,13 +156,23 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
         """
         from clonos.api.stream import Stream
 
+        limit = self.limit if limit is None else limit
+        if limit is not None:
+            if parallelism not in (None, 1):
+                raise InvalidJob(
+                    name or "source",
+                    f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+                    "Leave out parallelism=, or the limit.",
+                )
+            parallelism = 1
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
                 raise InvalidJob(
@@ -197,8 +209,8 @@ class JobGraph:
         )
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
         if timestamps is not None and isinstance(source, PushSource):
-            return stream.with_timestamps(timestamps)
-        return stream
+            stream = stream.with_timestamps(timestamps)
+        return stream if limit is None else stream.limit(limit)
 
     def add(
         self,

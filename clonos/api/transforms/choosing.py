@@ -12,6 +12,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps import stateless
 from clonos.operators.transforms.choosing import Chosen, Peeked, Sampled, Select
+from clonos.operators.transforms.limit import Limit
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -111,6 +112,31 @@ class Choosing(GraphBuilder, Generic[T]):
         make = partial(stateless.Map, Peeked(function))
         step = self._step(
             "peek", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return self._stream(step)
+
+    def limit(self, count: int, *, name: str | None = None, standby: StandbyMode | None = None) -> Stream[T]:
+        """Passes on the first ``count`` records, in one task, and drops the others.
+
+        In the task of a source it ends the source too, which has then read no more than was needed: use
+        ``job.source(..., limit=count)``, or give the source ``parallelism=1``. Its other streams end then.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+        """
+        if type(count) is not int or count < 1:
+            raise InvalidJob(
+                name or "limit", f"gets {count!r:.80}", "Give the number of records: an int of at least 1."
+            )
+        options = {"name": name, "parallelism": 1, "effects": False, "standby": standby}
+        step = self._step(
+            "limit",
+            partial(partial, Limit, count=count),
+            options,
+            emits_columns=all(self._graph.steps[each.step].emits_columns for each in self._inputs),
+            is_one_to_one=True,
+            selects_rows=True,
+            state=(),
         )
         return self._stream(step)
 
