@@ -38,12 +38,16 @@ class Job:
 
     Options are keywords. ``clonos.toml``, ``CLONOS_*`` variables and the command line override them, in this order.
     ``errors``: a sink for records whose step raised; without one the job fails when the same record raises again.
+    ``limit``: the number of records after which each source ends; None for all.
 
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
-        self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
+    def __init__(
+        self, name: str, *, errors: AnySink | None = None, limit: int | None = None, **options: Unpack[JobOptions]
+    ) -> None:
+        file = _file_of(sys._getframe(1).f_code.co_filename)
+        self._graph = JobGraph(name, errors=errors, file=file, limit=limit)
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}
         self._graph.take_rows = self._take_rows
@@ -82,6 +86,7 @@ class Job:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
@@ -93,15 +98,19 @@ class Job:
             standby: "hot" or "passive"; None for the setting of the job.
             timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
                 ``Timestamps`` with the unit and the watermarks; None for a stream without event time.
+            limit: ends the source after this number of records, which makes any input bounded. The source then has one
+                task. None for that of the job, or all records.
 
         Raises:
-            InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+            InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
 
         Example::
 
             lines = job.source(files.lines("texts/*.txt"), name="read")
         """
-        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps)
+        return self._graph.source(
+            source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps, limit=limit
+        )
 
     def start(
         self,
