@@ -387,7 +387,7 @@ def test_a_process_killed_in_mid_transaction_leaves_no_row_of_it(path: Path) -> 
     assert rows_in(path) == [("a",), ("b",), ("c",)]
 
 
-def test_a_fresh_start_says_that_it_appends_to_the_rows_of_an_earlier_one(
+def test_a_fresh_start_warns_that_it_appends_to_the_rows_of_an_earlier_one(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def start(job: str, **options: Any) -> str:
