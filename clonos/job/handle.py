@@ -21,6 +21,7 @@ from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
 from clonos.core.model.errors import InternalError, JobError
 from clonos.core.model.ids import TaskId
+from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
@@ -37,7 +38,6 @@ from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
-from clonos_standby.slot.hang_watch import AT_WORK
 
 logger = logging.getLogger("clonos.run")
 

@@ -13,6 +13,7 @@ from clonos.config import JobSettings, RunOptions
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.io.process.fault_points import armed
+from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import pack
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_hash_seed
@@ -67,7 +68,7 @@ def launch(
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if found is None else found.splits)
     resumed = start.decide(image)
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
-    hash_seed = random_hash_seed() if found is None else found.hash_seed
+    hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
         record = start.begin(image, hash_seed)

@@ -60,7 +60,7 @@ METHOD_PARAMETERS: Final = {
 }
 """Arguments that the methods of a process function are called with."""
 
-TAKES_FIELD: Final = frozenset({"key_by", "window_sum"})
+TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 

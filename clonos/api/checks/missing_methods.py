@@ -60,6 +60,8 @@ STREAM_HINTS: Final = {
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(("sample", "peek", "branch", "split", "limit", "rescale", "shuffle", "global_"), ON_KEYED),
+    "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
     "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",
     "aggregate": "Write .window(Tumbling('5s')).aggregate(create, add), or .stateful_map(function).",

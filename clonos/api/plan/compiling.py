@@ -54,6 +54,7 @@ PARTITIONINGS = {
     Exchange.HASH: Partitioning.HASH,
     Exchange.REBALANCE: Partitioning.REBALANCE,
     Exchange.BROADCAST: Partitioning.BROADCAST,
+    **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
 }
 
 
@@ -246,9 +247,12 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port)
-        upstream = self._graph.steps[step_input.step]
-        node = PlannedNode(upstream.name, partial(ToEdge, port), False)
-        vertex.add(node, self._node_of[step_input.step], step_input.tag)
+        output: Callable[[], Operator] = partial(ToEdge, port)
+        if step_input.route is not None:
+            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            vertex.runs_user_code |= step_input.route.runs_user_code
+            name = step_input.route.name
+        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
