@@ -1,7 +1,7 @@
 """Logical graph of a job: the steps as the user wrote them, and the exchanges between them.
 
 A method of a stream adds a step; a step is never changed and follows all its inputs in the list of steps.
-``clonos.api.compiling`` makes the physical plan of the graph.
+``clonos.api.plan.compiling`` makes the physical plan of the graph.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs.
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
+    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
+      inputs; its inputs from this index on belong to the second one.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the source
       gets its timestamps from it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
@@ -112,6 +115,8 @@ class Step:
     functions: tuple[Any, ...] = ()
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
+    second_from: int | None = None
+    has_side_outputs: bool = False
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
@@ -236,6 +241,10 @@ class JobGraph:
         self._steps.append(step)
         return step
 
+    def gives_columns(self, step_input: StepInput) -> bool:
+        """Returns whether an input gives record batches; side outputs give rows."""
+        return self._steps[step_input.step].emits_columns and not step_input.tag
+
     def have_times(self, inputs: tuple[StepInput, ...]) -> bool:
         """Returns whether the records of all inputs have timestamps."""
         return bool(inputs) and all(self._steps[each.step].has_times for each in inputs)
@@ -334,7 +343,7 @@ class JobGraph:
 
         Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
-        from clonos.api.compiling import compile_graph
+        from clonos.api.plan.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
 

@@ -16,6 +16,7 @@ from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
+from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -227,6 +228,14 @@ class Stream(Aggregating[T], GraphBuilder, Generic[T]):
             InvalidJob: the timestamps cannot be used.
         """
         return Stream(self._graph, self._with_timestamps(timestamps, name))
+
+    def side_output(self, tag: Tag[U]) -> Stream[U]:
+        """Returns the stream of records that the step before passes to a side output, such as late records of windows.
+
+        Raises:
+            InvalidJob: the step before has no side outputs.
+        """
+        return Stream(self._graph, self._side_output(tag))
 
     def process(
         self,

@@ -145,7 +145,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
 
         Raises:
-            InvalidJob, BadAggregate: something is no aggregate, or no function.
+            InvalidJob: something is no aggregate.
 
         Example::
 
@@ -181,7 +181,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, window_aggregate(aggregation)),
             options,
-            aggregation.functions,
+            tuple(each.function for each in aggregation.functions),
+            tuple(each.arguments for each in aggregation.functions),
             runs_user_code=what != "count",
             state=tuple(state),
             key_field=WindowResult._fields[0],

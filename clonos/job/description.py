@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
-from clonos.api.graph_picture import graph_svg
+from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import resolve_keywords, resolve_settings
 from clonos.job import script_exit
 

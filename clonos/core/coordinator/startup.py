@@ -33,11 +33,15 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
+from clonos.core.model.progress import TaskCounter
 from clonos.core.wire.authorization import fits
-from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
+from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, TaskStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """Interval at which slots in another domain are requested while all registered slots share one domain."""
+
+FIRST_PAUSE_NS = 250_000_000
+"""Pause between the first checkpoint of a new job and the second, if the first had no output."""
 
 
 def begin(state: CoordinatorState, event: Begin) -> None:
@@ -187,7 +191,35 @@ def _start(state: CoordinatorState) -> None:
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    is_new = state.completed.checkpoint == 0
+    state.awaits_output = is_new and any(vertex.is_transactional for vertex in plan.vertices)
     install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
+
+
+# ------------------------------------------------------------------ the first output of a new job
+
+
+def note_first_record(state: CoordinatorState, status: TaskStatus) -> None:
+    """Makes the first checkpoint of a new job due when a transactional sink has a record, because only a checkpoint
+    makes output visible."""
+    if not state.awaits_output or state.first_record_ns is not None:
+        return
+    if not state.plan.vertices[state.plan.vertex_of[status.task]].is_transactional:
+        return
+    if any(name is TaskCounter.RECORDS_IN and count for name, count in status.counters):
+        state.first_record_ns = state.awake_ns
+        state.due_ns = min(state.due_ns, state.awake_ns)
+
+
+def hasten_checkpoint(state: CoordinatorState) -> None:
+    """Shortens the pause after a checkpoint of a new job that had no output. The pauses double up to the interval."""
+    is_without_output = isinstance(state.checkpoints, checkpoint_machine.Collecting)
+    if state.awaits_output and state.first_record_ns is not None and is_without_output:
+        pause_ns = max(FIRST_PAUSE_NS, state.awake_ns - state.first_record_ns)
+        state.due_ns = min(state.due_ns, state.awake_ns + pause_ns)
+
+
+# ------------------------------------------------------------------ while slots are awaited
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:

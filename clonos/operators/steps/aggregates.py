@@ -79,6 +79,9 @@ class WindowSum(WindowAggregate):
         self._field = field
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
+        if self._field not in batch.schema.names:
+            super().add_columns(table, batch, column, guard)
+            return
         import pyarrow  # loaded only if there are columns
 
         pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._field)})

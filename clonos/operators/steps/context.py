@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
+from clonos.core.values.copying import copied
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
 from clonos.operators.steps.past_timers import PastTimers
+from clonos.operators.tags import Tag
 
 K = TypeVar("K")
 U = TypeVar("U")
@@ -33,13 +35,15 @@ class Context(Generic[K, U]):
 
     __slots__ = (
         *("key", "emit", "timestamp_ns", "watermark_ns", "_step", "_state", "_timers", "_event_timers", "_cells"),
-        *("_past_timers", "_has_times", "_fires_events"),
+        *("_past_timers", "_has_times", "_fires_events", "tagged"),
     )
 
     key: K
     emit: Callable[[U], None]
     timestamp_ns: int | None
     """Timestamp in nanoseconds since the Unix epoch: see ``timestamp``."""
+    tagged: list[tuple[str, Any, int | None]]
+    """Records for side outputs since the last call: tag, record, timestamp in nanoseconds."""
     watermark_ns: int | None
     """Watermark in nanoseconds since the Unix epoch: see ``watermark``."""
 
@@ -61,6 +65,7 @@ class Context(Generic[K, U]):
         self._past_timers = past_timers
         self._has_times, self._fires_events = has_times, fires_events
         self._cells: dict[str, tuple[State, Cell]] = {}
+        self.tagged = []
         self.timestamp_ns = self.watermark_ns = None
 
     @property
@@ -97,6 +102,10 @@ class Context(Generic[K, U]):
         if found is None or found[0] is not descriptor:
             found = self._cell(descriptor)
         return found[1].current()
+
+    def output(self, tag: Tag[T], record: T) -> None:
+        """Passes a record to a side output, which ``stream.side_output(tag)`` reads. Nothing reads it otherwise."""
+        self.tagged.append((tag.name, copied(record), self.timestamp_ns))
 
     def set_timer(self, timestamp: datetime | float) -> None:
         """Sets a timer for the current key: ``on_timer`` is called at that time, or at once if it has passed.
