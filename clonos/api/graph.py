@@ -166,13 +166,7 @@ class JobGraph:
 
         limit = self.limit if limit is None else limit
         if limit is not None:
-            if parallelism not in (None, 1):
-                raise InvalidJob(
-                    name or "source",
-                    f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
-                    "Leave out parallelism=, or the limit.",
-                )
-            parallelism = 1
+            parallelism = _of_limited(name or "source", parallelism)
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
                 raise InvalidJob(
@@ -355,6 +349,20 @@ class JobGraph:
         from clonos.api.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
+
+
+def _of_limited(step: str, parallelism: int | None) -> int:
+    """Returns the parallelism of a source with a limit.
+
+    Raises: InvalidJob: it is given and not 1.
+    """
+    if parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+            "Leave out parallelism=, or the limit.",
+        )
+    return 1
 
 
 def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:

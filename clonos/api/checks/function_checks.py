@@ -36,13 +36,13 @@ BY_NAME: Final = frozenset({"getattr", "methodcaller", "attrgetter"})
 def check_function(method: str, step: str, function: Any) -> None:
     """Checks that a function can be called for a result, and not for a generator or a coroutine.
 
-    Raises: InvalidJob: it is a generator function outside of ``flat_map``, or ``async def``.
+    Raises: InvalidJob: it is a generator function outside of ``flat_map``, or ``async def`` outside of ``map_async``.
     """
     called = _called(function)
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
         what = "a generator function, and a call of it returns a generator, not a result"
-    elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
         return
