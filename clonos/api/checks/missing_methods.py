@@ -22,8 +22,8 @@ JOIN: Final = (
 )
 
 CYCLE: Final = (
-    "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record in"
-    " one task."
+    "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
+    " in one task."
 )
 
 STREAM_HINTS: Final = {

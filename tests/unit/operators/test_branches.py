@@ -138,7 +138,7 @@ def _collatz(n: int) -> int | None:
 
 def test_a_cycle_is_refused_with_what_to_use_instead() -> None:
     stream = JobGraph("job").source(Given([1]))
-    with pytest.raises(AttributeError, match="cannot feed a step before it. Use iterate"):
+    with pytest.raises(AttributeError, match=r"cannot feed a step before it\. Use iterate"):
         stream.feedback(stream)  # type: ignore[attr-defined]
 
 
