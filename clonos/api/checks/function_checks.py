@@ -69,7 +69,7 @@ def check_function(
     ``arguments``: what it is called with; by default that of ``PARAMETERS``.
 
     Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
-        outside of ``flat_map``, or ``async def``.
+        outside of ``flat_map``, or ``async def`` outside of ``map_async``.
     """
     if not callable(function):
         raise _no_function(method, step, function)
@@ -77,7 +77,7 @@ def check_function(
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
         what = "a generator function, and a call of it returns a generator, not a result"
-    elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
         if arguments is None and index < len(known := PARAMETERS.get(method, ())):
