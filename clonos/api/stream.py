@@ -10,7 +10,8 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.steps import StandbyMode
+from clonos.api.stream_joins import StreamJoins
 from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.context import Context
@@ -51,7 +52,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(GraphBuilder, Generic[T]):
+class Stream(StreamJoins[T], Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:

@@ -1,0 +1,222 @@
+"""Joins of two streams: what users give to them, checked, and the steps that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+from clonos.api.checks.function_checks import check_function
+from clonos.api.event_time import Duration
+from clonos.api.graph import Exchange, KeyBy, StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.two_inputs import two_input_step
+from clonos.api.windows import Tumbling, duration_ns
+from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
+from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.operator import Operator
+from clonos.operators.steps.context import GIVE_TIMESTAMPS
+from clonos.operators.tags import Tag
+
+if TYPE_CHECKING:
+    pass
+
+Closed = Literal["both", "left", "right", "neither"]
+
+BOUND: Final = 'Bounds are lengths of time such as "-1h", 0 or "30min", the lower one first.'
+ZERO: Final = re.compile(r"0+(\.0*)?\s*(ms|s|min|h|d)?")
+
+
+class StepOptions(TypedDict, total=False):
+    """Keywords of every step."""
+
+    name: str | None
+    parallelism: int | None
+    effects: bool
+    standby: StandbyMode | None
+
+
+class JoinOptions(StepOptions, total=False):
+    """Keywords of ``join`` that do not change the type of its results."""
+
+    between: tuple[Duration, Duration] | None
+    closed: Closed
+    window: Tumbling | None
+    ttl: Duration | None
+    late: Tag[Any] | None
+
+
+def keyed_sides(left: GraphBuilder, right: GraphBuilder, on: Any, step: str) -> tuple[GraphBuilder, GraphBuilder]:
+    """Partitions both streams by their keys.
+
+    Raises: InvalidJob: ``on`` is neither a field nor a pair of fields or functions.
+    """
+    keys = (on, on) if isinstance(on, str) else on
+    is_pair = isinstance(keys, tuple) and len(keys) == 2
+    if not is_pair or not all(isinstance(key, str) or callable(key) for key in keys):
+        raise InvalidJob(
+            step,
+            f"gets on={on!r:.80}",
+            'Give a field that both streams have, such as on="order", or a pair of fields or functions:'
+            ' on=("order", "order_id"), on=(left_key, right_key).',
+        )
+    return _keyed(left, keys[0], step), _keyed(right, keys[1], step)
+
+
+def _keyed(stream: GraphBuilder, key: Any, step: str) -> GraphBuilder:
+    if not isinstance(key, str):
+        check_function("key_by", step, key)
+    key_by = KeyBy(stream._graph.reserve_name("key_by", None), key, False)
+    return GraphBuilder(stream._graph, stream._inputs_by(Exchange.HASH, key_by))
+
+
+def join_step(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    *,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    options: StepOptions,
+    between: tuple[Duration, Duration] | None = None,
+    closed: Closed = "both",
+    window: Tumbling | None = None,
+    ttl: Duration | None = None,
+    late: Tag[Any] | None = None,
+) -> tuple[StepInput, ...]:
+    """Adds a join of two keyed streams: see ``Stream.join``.
+
+    Raises: InvalidJob: the streams or the arguments do not fit.
+    """
+    step = options.get("name") or "join"
+    kind = checked_how(step, how, tuple(How))
+    check_select(step, select, kind.gives_pairs)
+    rule, text = _rule(step, between, closed, window, ttl)
+    sides = (left, right)
+    have_times = [each._graph.have_same_times(step, each._inputs) for each in sides]
+    is_timed = all(have_times)
+    if not is_timed and ttl is None:
+        raise timestamps_missing(step, have_times)
+    if late is not None and not is_timed:
+        raise InvalidJob(step, "gets late=, and its streams have no timestamps", GIVE_TIMESTAMPS)
+    make: Callable[[str], Callable[[], Operator]]
+    if is_timed:
+        make = partial(partial, EventJoin, rule=rule, how=kind, select=select, late=None if late is None else late.name)
+    else:
+        make = partial(partial, ClockJoin, rule=rule, how=kind, select=select)
+    return add_step(
+        left,
+        right,
+        "join",
+        make,
+        options,
+        select,
+        has_times=is_timed,
+        has_side_outputs=is_timed,
+        state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
+    )
+
+
+def add_step(
+    first: GraphBuilder,
+    second: GraphBuilder,
+    kind: str,
+    make: Callable[[str], Callable[[], Operator]],
+    options: StepOptions,
+    function: Any,
+    **rest: Any,
+) -> tuple[StepInput, ...]:
+    """Adds a step of two inputs that may call a function of the user."""
+    return two_input_step(
+        first,
+        second,
+        kind,
+        make,
+        name=options.get("name"),
+        parallelism=options.get("parallelism"),
+        has_effects=options.get("effects", False),
+        standby=options.get("standby"),
+        functions=() if function is None else (function,),
+        runs_user_code=function is not None,
+        **rest,
+    )
+
+
+def checked_how(step: str, how: str, allowed: tuple[How, ...]) -> How:
+    """Returns the kind of a join.
+
+    Raises: InvalidJob: there is no such kind.
+    """
+    if how not in allowed:
+        raise InvalidJob(step, f"gets how={how!r:.80}", f"Give one of {', '.join(map(repr, map(str, allowed)))}.")
+    return How(how)
+
+
+def check_select(step: str, select: Any, gives_pairs: bool) -> None:
+    """Checks the function that makes a result of a pair.
+
+    Raises: InvalidJob: it cannot be called for a result, or the join gives no pairs.
+    """
+    if select is None:
+        return
+    if not callable(select):
+        raise InvalidJob(step, f"gets select={select!r:.80}", "Give a function select(left, right).")
+    if not gives_pairs:
+        raise InvalidJob(
+            step, "gives records of the left stream, and gets select=", "Leave select out, and call map on the result."
+        )
+    check_function("join", step, select)
+
+
+def timestamps_missing(step: str, have_times: list[bool]) -> InvalidJob:
+    """Creates the error for a join by time of streams without timestamps."""
+    which = "streams" if not any(have_times) else f"a {'right' if have_times[0] else 'left'} stream"
+    return InvalidJob(step, f"joins {which} without timestamps by time", GIVE_TIMESTAMPS)
+
+
+def _rule(step: str, between: Any, closed: str, window: Any, ttl: Duration | None) -> tuple[MatchRule, str]:
+    """Returns the rule of a join, and its text for the plan."""
+    given = [each is not None for each in (between, window, ttl)]
+    if sum(given) != 1:
+        raise InvalidJob(
+            step,
+            "gets more than one of between, window and ttl"
+            if any(given)
+            else "has no bound in time, so it would keep every record for ever",
+            'Give one of between=("-1h", "1h"), window=Tumbling("1h") and ttl="1d".',
+        )
+    if closed not in ("both", "left", "right", "neither"):
+        raise InvalidJob(step, f"gets closed={closed!r:.80}", "Give 'both', 'left', 'right' or 'neither'.")
+    if window is not None:
+        if not isinstance(window, Tumbling):
+            raise InvalidJob(step, f"gets window={window!r:.80}", 'Give Tumbling("1h"), or between=("-1h", "1h").')
+        return SameWindow(window.size_ns), str(window)
+    if ttl is not None:
+        ttl_ns = duration_ns(ttl)
+        return Between(-ttl_ns, ttl_ns), f"within {ttl_ns} ns"
+    if not isinstance(between, tuple) or len(between) != 2:
+        raise InvalidJob(step, f"gets between={between!r:.80}", BOUND)
+    lower_ns = bound_ns(between[0]) + (closed in ("right", "neither"))
+    upper_ns = bound_ns(between[1]) - (closed in ("left", "neither"))
+    if lower_ns > upper_ns:
+        raise InvalidJob(step, f"gets between={between!r:.80}, in which nothing lies", BOUND)
+    return Between(lower_ns, upper_ns), f"{lower_ns} to {upper_ns} ns"
+
+
+def bound_ns(given: Any) -> int:
+    """Converts a length of time that may be zero or negative, such as "-1h", to nanoseconds.
+
+    Raises: InvalidDuration: it is none.
+    """
+    if isinstance(given, str):
+        text = given.strip()
+        sign, size = (-1, text[1:]) if text.startswith("-") else (1, text)
+        return 0 if ZERO.fullmatch(size.strip()) else sign * duration_ns(size)
+    if isinstance(given, (int, float, timedelta)) and not isinstance(given, bool):
+        zero = timedelta(0) if isinstance(given, timedelta) else 0
+        if given == zero:
+            return 0
+        return -duration_ns(-given) if given < zero else duration_ns(given)  # type: ignore[operator]
+    return duration_ns(given)
