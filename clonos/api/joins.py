@@ -15,8 +15,11 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.two_inputs import two_input_step
 from clonos.api.windows import Tumbling, duration_ns
+from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
+from clonos.operators.joins.lookup import Lookup
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -117,6 +120,112 @@ def join_step(
         has_side_outputs=is_timed,
         state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
     )
+
+
+def as_of_step(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    *,
+    direction: str,
+    tolerance: Duration | None,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    late: Tag[Any] | None,
+    options: StepOptions,
+) -> tuple[StepInput, ...]:
+    """Adds an as-of join of two keyed streams: see ``Stream.join_as_of``.
+
+    Raises: InvalidJob: the streams or the arguments do not fit.
+    """
+    step = options.get("name") or "join_as_of"
+    kind = checked_how(step, how, (How.LEFT, How.INNER))
+    check_select(step, select, True)
+    if direction not in tuple(Direction):
+        raise InvalidJob(
+            step, f"gets direction={direction!r:.80}", f"Give one of {', '.join(map(repr, map(str, Direction)))}."
+        )
+    if direction != Direction.BACKWARD and tolerance is None:
+        raise InvalidJob(
+            step,
+            f"looks {direction}, and has no tolerance: it would wait for ever",
+            'Give the greatest distance, such as tolerance="1h".',
+        )
+    have_times = [each._graph.have_same_times(step, each._inputs) for each in (left, right)]
+    if not all(have_times):
+        raise timestamps_missing(step, have_times)
+    tolerance_ns = None if tolerance is None else bound_ns(tolerance)
+    make = partial(
+        partial,
+        AsOfJoin,
+        direction=Direction(direction),
+        tolerance_ns=tolerance_ns,
+        is_inner=kind is How.INNER,
+        select=select,
+        late=None if late is None else late.name,
+    )
+    state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
+    return add_step(
+        left, right, "join_as_of", make, options, select, has_times=True, has_side_outputs=True, state=state
+    )
+
+
+def lookup_step(
+    left: GraphBuilder,
+    table: GraphBuilder,
+    *,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    options: StepOptions,
+) -> tuple[StepInput, ...]:
+    """Adds a lookup of records in a keyed table: see ``Stream.lookup``.
+
+    Raises: InvalidJob: the arguments do not fit.
+    """
+    step = options.get("name") or "lookup"
+    kind = checked_how(step, how, (How.LEFT, How.INNER))
+    check_select(step, select, True)
+    has_times = all(each._graph.have_same_times(step, each._inputs) for each in (left, table))
+    make = partial(partial, Lookup, is_inner=kind is How.INNER, select=select, has_times=has_times)
+    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=())
+
+
+def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options: StepOptions) -> tuple[StepInput, ...]:
+    """Adds an ordered merge of streams: see ``Stream.merge_ordered``.
+
+    Raises: InvalidJob: a stream has no timestamps, or belongs to another job.
+    """
+    step, graph = options.get("name") or "merge_ordered", streams[0]._graph
+    inputs: tuple[StepInput, ...] = ()
+    for number, stream in enumerate(streams):
+        if stream._graph is not graph:
+            raise InvalidJob(step, "merges streams of two jobs", "Both must come from one Job.")
+        if not graph.have_same_times(step, stream._inputs):
+            raise InvalidJob(step, "merges a stream without timestamps by time", GIVE_TIMESTAMPS)
+        upstreams = {graph.steps[each.step].parallelism for each in stream._inputs}
+        marked = graph.add(
+            "merge_input",
+            None,
+            stream._inputs,
+            make=lambda _, number=number: partial(NumberInput, number),  # type: ignore[misc]
+            parallelism=upstreams.pop() if len(upstreams) == 1 else None,
+            has_times=True,
+            is_one_to_one=True,
+            is_per_record=True,
+        )
+        inputs += (StepInput(marked.number),)
+    added = graph.add(
+        "merge_ordered",
+        options.get("name"),
+        inputs,
+        make=lambda name: partial(MergeOrdered, name, None if late is None else late.name),
+        parallelism=options.get("parallelism"),
+        standby=options.get("standby"),
+        has_times=True,
+        has_side_outputs=True,
+        state=(("inputs", str(len(streams))),),
+        breaks_order=True,
+    )
+    return (StepInput(added.number),)
 
 
 def add_step(

@@ -96,10 +96,10 @@ def scripts(keys: Sequence[Any] = ("a", "b"), waits: bool = True) -> st.SearchSt
     return st.lists(rows, max_size=25).map(script_of)
 
 
-def ordered(script: Iterable[Given | None], disorder: int) -> list[Given | None]:
+def ordered(script: Iterable[Given | None], disorder: int) -> list[Given]:
     """Sorts a script so that each record is at most ``disorder`` seconds behind an earlier one."""
     rows = [row for row in script if row is not None]
-    return sorted(rows, key=lambda row: (row.at + row.number * 7 % (disorder + 1), row.number))  # type: ignore[return-value]
+    return sorted(rows, key=lambda row: (row.at + row.number * 7 % (disorder + 1), row.number))
 
 
 def timed(graph: JobGraph, script: Iterable[Given | None], disorder: int = 0, idle: bool = False) -> Stream[Given]:
@@ -118,9 +118,30 @@ def _at(row: Given) -> int:
     return START + row.at
 
 
-def sunk(joined: Stream[Any], late: bool = True) -> None:
+def key_of(row: Given) -> Any:
+    """Returns the key of a row."""
+    return row.key
+
+
+def on_time(script: Iterable[Given | None], late: Iterable[Any]) -> list[Given]:
+    """The records of a side that are not among the late ones."""
+    left_out = set(late)
+    return [row for row in script if row is not None and row not in left_out]
+
+
+def odd_or_even(script: Iterable[Given | None], is_odd: bool) -> list[Given | None]:
+    """Gives a side odd or even numbers, so that late records of both sides can be told apart."""
+    return [None if row is None else row._replace(number=row.number * 2 + is_odd) for row in script]
+
+
+def same(found: Iterable[Any], expected: Iterable[Any]) -> bool:
+    """Compares two collections whatever their order."""
+    return sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def sunk(joined: Stream[Any], late: bool = True, parallelism: int | None = None) -> None:
     """Shows the results in ``out``, and the late records in ``late``."""
-    joined.process(Stamped, name="out").sink(Outbox())
+    joined.process(Stamped, name="out", parallelism=parallelism).sink(Outbox())
     if late:
         joined.side_output(LATE).rebalance().map(_same, name="late", parallelism=1).sink(Outbox())
 

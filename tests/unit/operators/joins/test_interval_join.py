@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
+from clonos.core.model.options import Options
+from tests.unit.operators.driver import Run
 from tests.unit.operators.joins.given_sides import (
     ACTIONS,
     LATE,
     START,
     Given,
+    key_of,
+    odd_or_even,
+    on_time,
     ordered,
     played,
+    same,
     script_of,
     scripts,
     steady_and_troubled,
@@ -62,21 +68,6 @@ def twin(lefts: Iterable[Given], rights: Iterable[Given], how: str, matches: Mat
     return found
 
 
-def on_time(script: Iterable[Given | None], late: Iterable[Any], side: str) -> list[Given]:
-    """The records of a side that are not among the late ones."""
-    left_out = {row for where, row in late if where == side}
-    return [row for row in script if row is not None and row not in left_out]
-
-
-def sided(script: list[Given | None], side: str) -> list[Given | None]:
-    """Marks the keys' owner in the number, so that late records of both sides can be told apart."""
-    return [None if row is None else row._replace(number=row.number * 2 + (side == "right")) for row in script]
-
-
-def same(found: Iterable[Any], expected: Iterable[Any]) -> bool:
-    return sorted(map(repr, found)) == sorted(map(repr, expected))
-
-
 RULES = st.one_of(
     st.tuples(st.integers(-8, 8), st.integers(0, 8), st.sampled_from(("both", "left", "right", "neither"))).filter(
         lambda bounds: bounds[2] == "both" or bounds[1] > 0
@@ -99,21 +90,17 @@ def test_a_join_gives_what_its_twin_does_from_the_records_that_are_on_time(
     left: list[Any], right: list[Any], how: Any, rule: Any, parallelism: int, records_max: int, idle: bool
 ) -> None:
     keywords, matches = arguments(rule)
-    left, right = sided(left, "left"), sided(right, "right")
+    left, right = odd_or_even(left, False), odd_or_even(right, True)
 
     def build(graph: JobGraph) -> None:
         lefts, rights = timed(graph, left, 3, idle), timed(graph, right, 3, idle)
-        sunk(lefts.join(rights, on=(_key, _key), how=how, late=LATE, **keywords))
+        sunk(lefts.join(rights, on=(key_of, key_of), how=how, late=LATE, **keywords))
 
     written = played(build, parallelism, records_max, seconds=4)
-    late = [("right" if row.number % 2 else "left", row) for row in written.get("late", [])]
+    late = written.get("late", [])
     assert len(late) == len(set(late))
-    expected = twin(on_time(left, late, "left"), on_time(right, late, "right"), how, matches)
+    expected = twin(on_time(left, late), on_time(right, late), how, matches)
     assert same(written.get("out", []), expected)
-
-
-def _key(row: Given) -> Any:
-    return row.key
 
 
 @settings(max_examples=40, deadline=None)
@@ -126,7 +113,7 @@ def test_no_record_within_the_disorder_is_late(
 
     def build(graph: JobGraph) -> None:
         lefts, rights = timed(graph, left, disorder), timed(graph, right, disorder)
-        sunk(lefts.join(rights, on=(_key, _key), how=how, late=LATE, **keywords))
+        sunk(lefts.join(rights, on=(key_of, key_of), how=how, late=LATE, **keywords))
 
     written = played(build, 1, records_max)
     assert "late" not in written
@@ -150,33 +137,24 @@ def test_a_join_restored_at_any_barrier_gives_the_same(
 
     def build(graph: JobGraph) -> None:
         lefts, rights = timed(graph, left, 3), timed(graph, right, 3)
-        sunk(lefts.join(rights, on=(_key, _key), how=how, late=LATE, **keywords))
+        sunk(lefts.join(rights, on=(key_of, key_of), how=how, late=LATE, **keywords))
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert repr(troubled) == repr(steady)
 
 
-@pytest.mark.parametrize(("how", "end"), [("left", 12), ("anti", 12), ("full", 12)])
-def test_a_record_without_a_match_leaves_when_nothing_can_match_any_more(how: Any, end: int) -> None:
-    def build_until(watermark: int) -> Callable[[JobGraph], None]:
-        def build(graph: JobGraph) -> None:
-            lefts = timed(graph, script_of([("a", 10), ("b", watermark), *[None] * 50]))
-            rights = timed(graph, script_of([("c", watermark), *[None] * 50]))
-            sunk(lefts.join(rights, on=(_key, _key), how=how, between=(0, 2), late=LATE))
-
-        return build
-
-    def first(build: Callable[[JobGraph], None]) -> list[Any]:
-        from clonos.core.model.options import Options
-        from tests.unit.operators.driver import Run
-
+@pytest.mark.parametrize("how", ["left", "anti", "full"])
+def test_a_record_without_a_match_leaves_when_nothing_can_match_any_more(how: Any) -> None:
+    def written_at(watermark: int) -> list[Any]:
         graph = JobGraph("job")
-        build(graph)
+        lefts = timed(graph, script_of([("a", 10), ("b", watermark), *[None] * 50]))
+        rights = timed(graph, script_of([("c", watermark), *[None] * 50]))
+        sunk(lefts.join(rights, on=(key_of, key_of), how=how, between=(0, 2), late=LATE))
         running = Run(graph.compile(Options(), parallelism=1))
         for _ in range(6):
             running.read(1)
             running.drain()
         return running.written.get("out", [])
 
-    assert first(build_until(end)) == []
-    assert [(row if how == "anti" else row[0]).at for row, _ in first(build_until(end + 1))] == [10]
+    assert written_at(12) == []
+    assert [(row if how == "anti" else row[0]).at for row, _ in written_at(13)] == [10]
