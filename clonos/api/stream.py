@@ -6,33 +6,38 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from clonos.api.function_checks import check_function
+from clonos.api.aggregating import Aggregating
+from clonos.api.checks.function_checks import check_function
+from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
-from clonos.operators.steps import keyed, stateless
+from clonos.api.transforms.choosing import Choosing
+from clonos.api.transforms.folding import Folding
+from clonos.api.transforms.routing import Routing
+from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
+from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
-from clonos.operators.steps.process import Context
+from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
-    from clonos.api.windowed import WindowedStream
+    from clonos.api.keyed_stream import KeyedStream
 
 T = TypeVar("T")
 U = TypeVar("U")
 K = TypeVar("K")
 T_contra = TypeVar("T_contra", contravariant=True)
-State = TypeVar("State")
 
 
 class ProcessFunction(Protocol[T_contra, U]):
     """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
-    ``open(context)``, called before the first record, ``on_timer(timestamp, context)``, called when a timer fires, and
-    ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
-    attribute later raises ``AttributeSetLate`` because it would not.
+    ``open(context)``, called before the first record, ``on_timer(timestamp, context)`` and
+    ``on_event_timer(timestamp, context)``, called when a timer of the clock or of event time fires, and ``close()``.
+    Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an attribute later
+    raises ``AttributeSetLate`` because it would not.
 
     Example::
 
@@ -50,7 +55,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(GraphBuilder, Generic[T]):
+class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -194,6 +199,8 @@ class Stream(GraphBuilder, Generic[T]):
         ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
         bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
         """
+        from clonos.api.keyed_stream import KeyedStream
+
         if not isinstance(key, str):
             check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
@@ -206,13 +213,24 @@ class Stream(GraphBuilder, Generic[T]):
         """
         return Stream(self._graph, self._union(others))
 
-    def rebalance(self) -> Stream[T]:
-        """Distributes records round-robin over the tasks of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.REBALANCE))
+    def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
+        """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
 
-    def broadcast(self) -> Stream[T]:
-        """Sends every record to every task of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
+        ``timestamps``: a ``Timestamps``, or only its first argument. The watermark is that of all records of a task. At
+        a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
+
+        Raises:
+            InvalidJob: the timestamps cannot be used.
+        """
+        return Stream(self._graph, self._with_timestamps(timestamps, name))
+
+    def side_output(self, tag: Tag[U]) -> Stream[U]:
+        """Returns the stream of records that the step before passes to a side output, such as late records of windows.
+
+        Raises:
+            InvalidJob: the step before has no side outputs.
+        """
+        return Stream(self._graph, self._side_output(tag))
 
     def process(
         self,
@@ -251,131 +269,3 @@ class Stream(GraphBuilder, Generic[T]):
             InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
-
-
-class KeyedStream(GraphBuilder, Generic[K, T]):
-    """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
-
-    @overload
-    def stateful_map(
-        self,
-        function: Callable[[K, State | None, T], tuple[State | None, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]: ...
-
-    @overload
-    def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]: ...
-
-    def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
-
-        The state of a new key is None. Returning None as the state deletes the state of the key.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(
-            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
-        )
-
-    def reduce(
-        self,
-        function: Callable[[T, T], T],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[tuple[K, T]]:
-        """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(
-            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
-        )
-
-    def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
-    ) -> Stream[tuple[K, int]]:
-        """Counts the records of each key, and emits (key, count so far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
-
-    def process(
-        self,
-        function: ProcessFunction[T, U] | type[ProcessFunction[T, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Runs a process function on each record. State and timers are those of ``context.key``.
-
-        Raises:
-            InvalidJob: ``function`` is no process function; the message says why.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return Stream(self._graph, self._process(function, True, options))
-
-    def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
-        """Merges this stream with others of the same job whose keys have the same meaning.
-
-        The order within each is kept.
-        """
-        return KeyedStream(self._graph, self._union(others))
-
-    def take(self, count: int = 10) -> list[T]:
-        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
-
-        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
-
-        Raises:
-            InvalidJob: ``count`` is not an int of at least 1.
-            JobError: the job fails.
-        """
-        return self._take(count)
-
-    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
-        """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
-
-        Raises:
-            InvalidJob: this is not a sink, or another step uses it.
-        """
-        self._sink(sink, name, parallelism)
-
-    def window(self, kind: Tumbling) -> WindowedStream[K, T]:
-        """Assigns the records of each key to windows; call an aggregation of the returned stream next.
-
-        Raises:
-            InvalidJob: ``kind`` is not a kind of window.
-
-        Example::
-
-            words.key_by(lambda word: word).window(Tumbling("5s")).count()
-        """
-        if not isinstance(kind, Tumbling):
-            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-        from clonos.api.windowed import WindowedStream
-
-        return WindowedStream(self._graph, self._inputs, kind)

@@ -19,7 +19,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values import decode_value, encode_value
 from clonos.core.values.keys import state_key
-from clonos.operators.operator import DueTimer, Operator, Scope
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder
@@ -120,7 +120,7 @@ class EventWindows(Operator):
         self._windows = scope.state.table(f"{self._step}/windows")
         self._reached = scope.state.table(f"{self._step}/reached", is_small=True)  # 0: watermark, 1: name of activity
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         late = []
         reached_ns = self._reached.entries.get(0)
         for key, row in rows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, ClassVar, Final, cast
 
 from clonos.core.log.call_outcomes import decode_outcome
@@ -15,7 +16,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.recorder import CallingRecorder, Suspended
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import RAISED
 
@@ -30,6 +31,9 @@ DONE_NAME: Final = "calls done"
 NEXT_NAME: Final = "next call"
 """Table with one entry, the number of the next call."""
 
+
+TIMES_NAME: Final = "times of open calls"
+"""Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
 
 HELD_NAME: Final = "held watermarks"
 """Table of watermarks that wait for calls: number of the first call behind them -> their encodings, in order."""
@@ -46,6 +50,7 @@ class AsyncMap(Operator):
     _done: Table
     _next: Table
     _held: Table
+    _times: Table
 
     def __init__(self, step: str, function: Callable[..., Any], capacity: int, is_ordered: bool) -> None:
         self._step, self._function = step, function
@@ -62,14 +67,15 @@ class AsyncMap(Operator):
         self._done = scope.state.table(f"{self._step}/{DONE_NAME}", is_small=True)
         self._next = scope.state.table(f"{self._step}/{NEXT_NAME}", is_small=True)
         self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
+        self._times = scope.state.table(f"{self._step}/{TIMES_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
         self._recorder.limit_calls(self._capacity)
         for number, record in self._open.entries.items():
             if number not in self._done.entries:
                 self._submit(number, record, encode_value(record))
 
-    def rows(self, rows: list[Any]) -> None:
-        for record in rows:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        for record, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
             try:
                 with keeping_types():  # the record is state until its call is complete
                     request = encode_value(record)
@@ -77,6 +83,8 @@ class AsyncMap(Operator):
                 self.guard.caught(problem, record)
                 continue
             self._open.set(self._number, record)
+            if timestamp_ns is not None:
+                self._times.set(self._number, timestamp_ns)
             self._submit(self._number, record, request)
             self._number += self._stride
         self._next.set(0, self._number)
@@ -131,9 +139,12 @@ class AsyncMap(Operator):
     def _emit(self, number: int, outcome: bytes) -> None:
         record = self._open.entries[number]
         self._open.delete(number)
+        timestamp_ns = self._times.entries.get(number)
+        if timestamp_ns is not None:
+            self._times.delete(number)
         try:
             result = decode_outcome(outcome)
         except RAISED as error:
             self.guard.caught(error, record)
             return
-        self.out.rows([result])
+        self.out.rows([result], None if timestamp_ns is None else [timestamp_ns])

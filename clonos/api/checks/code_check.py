@@ -21,9 +21,9 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from clonos.api.function_checks import EMITTING_METHODS
+from clonos.api.checks.function_checks import EMITTING_METHODS
+from clonos.api.checks.replacements import KEEP_IN_STATE, MUTATORS, SURE_MUTATORS, USE_SORTED, advice_for
 from clonos.api.graph import JobGraph
-from clonos.api.replacements import KEEP_IN_STATE, MUTATORS, SURE_MUTATORS, USE_SORTED, advice_for
 
 logger = logging.getLogger("clonos.check")
 

@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, cast
 
-from clonos.core.model.errors import JobError
-from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN, Watermark
+from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import Source, TimedSource
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
 from clonos.operators.operator import DueTimer, Scope
-from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.split_source import PositionMalformed, SourceHead
 from clonos.operators.state.keyed_state import Table
 
 WATERMARKS_NAME: Final = "watermarks"
 """Table with one entry, the state of ``SourceWatermarks``."""
-
-
-class InvalidWatermark(JobError):
-    """The watermark of a source is not a point in time."""
-
-    step: str
-    split: int
-    given: str
-
-    def __str__(self) -> str:
-        return (
-            f"the source {self.step} returned {self.given} as the watermark of its split {self.split}: return"
-            " nanoseconds since the Unix epoch as an int of 64 bits, or None while it is not known."
-        )
 
 
 class TimedHead(SourceHead):
@@ -42,14 +28,28 @@ class TimedHead(SourceHead):
     _table: Table
     _times: SourceWatermarks
 
-    def __init__(self, step: str, source: Source[Any], splits: Sequence[bytes], is_columnar: bool) -> None:
+    def __init__(
+        self,
+        step: str,
+        source: Source[Any],
+        splits: Sequence[bytes],
+        is_columnar: bool,
+        assigner: TimestampAssigner | None = None,
+    ) -> None:
+        """Creates the head of a ``TimedSource``, or with ``assigner`` that of any source."""
         super().__init__(step, source, splits, is_columnar)
-        self._timed = cast(TimedSource, source)
+        self._assigner = assigner
+        if assigner is not None:
+            self._every_ns, self._idle_after_ns = assigner.every_ns, assigner.idle_after_ns
+        else:
+            timed = cast(TimedSource, source)
+            self._every_ns, self._idle_after_ns = timed.watermark_every_ns, timed.idle_after_ns
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
+        self._recorder = scope.context.recorder
         self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
-        self._times = SourceWatermarks(self._splits, self._timed.watermark_every_ns, self._timed.idle_after_ns)
+        self._times = SourceWatermarks(self._splits, self._every_ns, self._idle_after_ns)
 
     def restore(self, position: bytes) -> None:
         super().restore(position)
@@ -97,18 +97,31 @@ class TimedHead(SourceHead):
             self._pass(self._times.end(number))
             return
         self._pass(self._times.begin(number))
-        batch = self._give(number, count)
-        if not isinstance(batch, list) or batch:  # otherwise all records were malformed
-            self._pass(self._times.reach(number, self._watermark_behind(number, batch)))
+        batch, times = self._taken(number, count), None
+        if self._assigner is not None:
+            batch, times = self._assigned(self._assigner, batch, f", in split {number} of {self._step}")
+        if (
+            batch if isinstance(batch, list) else batch.num_rows
+        ):  # otherwise all records were malformed or without timestamps
+            self._pass_on(batch, times)
+            self._pass(self._times.reach(number, self._watermark_behind(number, batch, times)))
 
-    def _watermark_behind(self, number: int, batch: Any) -> int | None:
+    def _assigned(self, assigner: TimestampAssigner, batch: Any, where: str) -> tuple[Any, list[int]]:
+        if self._is_columnar:
+            return assigner.assign_columns(batch, self.guard, self._recorder, where)
+        rows = batch if isinstance(batch, list) else batch.to_pylist()
+        return assigner.assign(rows, self.guard, self._recorder, where)
+
+    def _watermark_behind(self, number: int, batch: Any, times: list[int] | None) -> int | None:
+        before_ns = self._times.reached_ns(number)
         try:
-            found = self._timed.watermark(self._times.reached_ns(number), batch)
+            if self._assigner is None:
+                found = cast(TimedSource, self._source).watermark(before_ns, batch)
+            else:
+                found = self._assigner.strategy.watermark(before_ns, batch, times or [])
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
-        if found is not None and (type(found) is not int or not INSTANT_NS_MIN <= found <= END_OF_TIME_NS):
-            raise InvalidWatermark(self._step, number, repr(found)[:100])
-        return found
+        return checked_watermark(found, self._step, number)
 
     def _pass(self, watermarks: list[Watermark]) -> None:
         for watermark in watermarks:
