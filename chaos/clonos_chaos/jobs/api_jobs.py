@@ -128,7 +128,8 @@ def drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[
     return offset, (*lineage, (stage, 0, seen, timestamp, rng, answer))
 
 
-def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+def stage_of_row(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+    """Returns the row as a stage without state leaves it, with what the stage has drawn."""
     offset, lineage = row
     came_from = lineage[-1][0] if lineage else 0  # a row may pass twice, on two paths
     return drawn(stage, offset * 8 + came_from, True, True, ask, row)
@@ -192,16 +193,16 @@ class ApiJob:
         rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
         if rng.random() < 0.5:
             rows = rows.rebalance()
-        rows = rows.map(partial(_stage, 1, rng, ask))
+        rows = rows.map(partial(stage_of_row, 1, rng, ask))
         key = KEY_FUNCTIONS[self.records % len(KEY_FUNCTIONS)]  # not drawn, so that a seed still gives its job
         counted: Stream[Row] = rows.key_by(key).process(CountPerKey(2, rng.choice((0, 0, 15))))
         if rng.random() < 0.5:
-            counted = rows.map(partial(_stage, 3, rng, None)).union(counted)
+            counted = rows.map(partial(stage_of_row, 3, rng, None)).union(counted)
             self.copies = 2
         if rng.random() < 0.5:
             windowed = counted.key_by(key).window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(list, _append)
             counted = windowed.flat_map(_value)
-        last = counted.map(partial(_stage, 4, rng, order or ask), effects=order is not None)
+        last = counted.map(partial(stage_of_row, 4, rng, order or ask), effects=order is not None)
         kind = rng.choice(("transactional", "immediate", "both"))
         if kind != "transactional":
             last.sink(Immediate())

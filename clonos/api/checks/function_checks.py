@@ -22,10 +22,10 @@ OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
 EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
+"""Methods of a process function that may yield results."""
 
 TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
 """Method of a process function that is called when a timer fires, by the method of the context that sets it."""
-"""Methods of a process function that may yield results."""
 
 
 HOOK: Final = re.compile(r"on(_|[A-Z])")
@@ -42,6 +42,7 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "map_async": (("record",),),
     "map_batches": (("batch",),),
     "key_by": (("record",),),
+    "timestamps": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
 }
@@ -50,12 +51,13 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 METHOD_PARAMETERS: Final = {
     "process": ("value", "context"),
     "on_timer": ("timestamp", "context"),
+    "on_event_timer": ("timestamp", "context"),
     "open": ("context",),
     "close": (),
 }
 """Arguments that the methods of a process function are called with."""
 
-TAKES_FIELD: Final = frozenset({"key_by", "window_sum"})
+TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 
@@ -67,7 +69,7 @@ def check_function(
     ``arguments``: what it is called with; by default that of ``PARAMETERS``.
 
     Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
-        outside of ``flat_map``, or ``async def``.
+        outside of ``flat_map``, or ``async def`` outside of ``map_async``.
     """
     if not callable(function):
         raise _no_function(method, step, function)
@@ -75,10 +77,13 @@ def check_function(
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
         what = "a generator function, and a call of it returns a generator, not a result"
-    elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        _check_parameters(step, function, PARAMETERS[method][index] if arguments is None else arguments)
+        if arguments is None and index < len(known := PARAMETERS.get(method, ())):
+            arguments = known[index]
+        if arguments is not None:
+            _check_parameters(step, function, arguments)
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 

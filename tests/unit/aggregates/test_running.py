@@ -23,6 +23,11 @@ from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import Given, Outbox, Run, run
 
 
+def no_values() -> list[Any]:
+    """A new accumulator."""
+    return []
+
+
 @register
 class Sale(NamedTuple):
     key: Any
@@ -44,7 +49,7 @@ AGGREGATES: dict[str, Any] = {
     "top": agg.top_k(2, by="cents"),
     "all": agg.collect("cents"),
     "half": agg.quantile("cents", 0.5),
-    "own": agg.aggregate(list, list.append, list.extend, len),
+    "own": agg.aggregate(no_values, list.append, list.extend, len),
 }
 
 
