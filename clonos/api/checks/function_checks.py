@@ -19,7 +19,7 @@ from clonos.operators.steps.results import advice_for
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
-EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
+EMITTING_METHODS: Final = ("process", "process_first", "process_second", "on_timer", "on_event_timer")
 
 TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
 """Method of a process function that is called when a timer fires, by the method of the context that sets it."""
@@ -49,18 +49,19 @@ def check_function(method: str, step: str, function: Any) -> None:
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 
 
-def check_process(step: str, function: Any) -> None:
-    """Checks the methods of a process function, a class or an instance of it.
+def check_process(step: str, function: Any, required: tuple[str, ...] = ("process",)) -> None:
+    """Checks the methods of a process function, a class or an instance of it. ``required``: those that take records.
 
-    Raises: InvalidJob: it has no ``process``, its class needs arguments, one of its methods is no method or is
+    Raises: InvalidJob: it lacks one of these, its class needs arguments, one of its methods is no method or is
         ``async def``, nothing calls a method whose name looks like a hook, or it sets timers without ``on_timer``.
     """
-    if not callable(getattr(function, "process", None)):
-        raise InvalidJob(
-            step,
-            f"gets {function!r:.100}, which has no method process(value, context)",
-            "Give it a class with that method, or an instance of one.",
-        )
+    for name in required:
+        if not callable(getattr(function, name, None)):
+            raise InvalidJob(
+                step,
+                f"gets {function!r:.100}, which has no method {name}(value, context)",
+                "Give it a class with that method, or an instance of one.",
+            )
     if isinstance(function, type):
         _check_creation(step, function)
     for name in OPTIONAL_METHODS:
@@ -70,7 +71,7 @@ def check_process(step: str, function: Any) -> None:
                 f"has a {type(getattr(function, name)).__qualname__} as its attribute {name}, the name of a method",
                 f"Rename it: {name}() of a process function is called by the runtime.",
             )
-    for name in ("process", *OPTIONAL_METHODS):
+    for name in (*required, *OPTIONAL_METHODS):
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
     _check_hooks(step, function)
