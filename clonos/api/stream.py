@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
+from clonos.api.connected import ConnectedStreams
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -218,6 +219,16 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
+
+    def connect(self, other: Stream[U]) -> ConnectedStreams[T, U]:
+        """Connects this stream with another one, for a process function that takes the records of both.
+
+        ``other`` may be broadcast: ``stream.connect(rules.broadcast())``. All its records then reach every task.
+
+        Raises:
+            InvalidJob: the streams belong to two jobs.
+        """
+        return ConnectedStreams(self, other, False)
 
     def take(self, count: int = 10) -> list[T]:
         """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
