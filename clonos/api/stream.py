@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
-from clonos.api.connected import ConnectedStreams
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
+from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding

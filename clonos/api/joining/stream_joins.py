@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from clonos.api.event_time import Duration
-from clonos.api.joins import (
+from clonos.api.joining.joins import (
     Closed,
     JoinOptions,
     StepOptions,
