@@ -85,8 +85,8 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
-    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the source
-      gets its timestamps from it.
+    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
+      gives timestamps by it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 

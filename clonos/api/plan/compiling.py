@@ -9,18 +9,18 @@ hot standby meet steps that may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import NamedTuple
 
 from clonos.api.checks.code_check import warn_of_code
-from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
+from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.plan.fusion import NodeDraft, VertexDraft, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
-from clonos.api.plan.source_splits import splits_of
+from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
@@ -35,14 +35,12 @@ from clonos.operators.chain_outputs import (
     is_identity,
 )
 from clonos.operators.connector_contract import (
-    ImmediateSink,
     PushSource,
     TimedSource,
     TransactionalSink,
     discovery_interval_ns,
 )
 from clonos.operators.event_time.timed_source import TimedHead
-from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
@@ -58,69 +56,54 @@ PARTITIONINGS = {
 }
 
 
-@dataclass(slots=True)
-class _Node:
-    """Node of a vertex under construction."""
-
-    step: str
-    make: Callable[[], Operator]
-    is_aligned: bool
-    timestamp_column: TimestampColumn | None = None
-    children: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Vertex:
-    """Vertex under construction."""
-
-    number: int
-    parallelism: int
-    steps: list[Step] = field(default_factory=list)
-    names: list[tuple[str, bool]] = field(default_factory=list)
-    nodes: list[_Node] = field(default_factory=list)
-    inputs: list[Input] = field(default_factory=list)
-    sinks: list[TransactionalSink] = field(default_factory=list)
-    immediate_sink: ImmediateSink | None = None
-    pushed: PushSource[Any] | None = None
-    runs_user_code: bool = False
-    is_hot: bool = False
-    error_port: int | None = None
-    ports: int = 0
-
-    def allocate_port(self) -> int:
-        """Allocates the next output port."""
-        self.ports += 1
-        return self.ports - 1
-
-    def add(self, node: _Node, parent: int | None) -> int:
-        """Adds a node below ``parent`` and returns its number."""
-        self.nodes.append(node)
-        if parent is not None:
-            self.nodes[parent].children.append(len(self.nodes) - 1)
-        return len(self.nodes) - 1
-
-
 def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    image = _Compiler(graph, options, parallelism, splits).image()
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits = splits_of(graph, compiler.ordered, compiler.parallelism_of_source, splits)
+    image = compiler.image()
     warn_of_code(graph)
     return image
 
 
+class Compilation(NamedTuple):
+    """Result of a compilation, with what a user should know of it.
+
+    - ``vertex_of``: number of the vertex of each step. ``begins``: why each vertex begins where it does.
+    - ``keys``: keys of the edges that partition by one, by number of the edge.
+    - ``unlisted``: reasons for which sources cannot list their splits now, by name of the step.
+    """
+
+    image: JobImage
+    vertex_of: tuple[int, ...]
+    begins: tuple[str, ...]
+    keys: Mapping[int, KeyBy]
+    unlisted: Mapping[str, str]
+
+
+def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> Compilation:
+    """Compiles the graph for ``explain``: the input need not exist yet.
+
+    Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
+    """
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
+    image = compiler.image()
+    return Compilation(image, *compiler.places(), compiler.keys, unlisted)
+
+
 class _Compiler:
-    def __init__(
-        self, graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
-    ) -> None:
+    def __init__(self, graph: JobGraph, options: Options, parallelism: int) -> None:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism
-        self._ordered = ordered_sources(graph.steps)
-        self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
-        self._vertices: list[_Vertex] = []
+        self.ordered = ordered_sources(graph.steps)
+        self.splits: dict[str, tuple[bytes, ...]] = {}
+        self.keys: dict[int, KeyBy] = {}  # by number of the edge
+        self._vertices: list[VertexDraft] = []
         self._edges: list[Edge] = []
-        self._vertex_of: list[_Vertex] = []  # by number of the step
+        self._vertex_of: list[VertexDraft] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
         self._key_outputs: dict[tuple[int, int], tuple[int, list[int]]] = {}
         """Nodes that partition by key, with their ports, by number of the step and identity of the ``KeyBy``."""
@@ -157,10 +140,14 @@ class _Compiler:
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         has_columns = any(step.emits_columns for step in self._graph.steps)
-        order = describe_order(self._graph.steps, self._ordered, self._splits, self._parallelism_of)
+        order = describe_order(self._graph.steps, self.ordered, self.splits, self._parallelism_of)
         return JobImage(
-            plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns, order=order
+            plan, images, sinks, self._options, self.splits, pushed=pushed, has_columns=has_columns, order=order
         )
+
+    def places(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Returns the vertex of each step, and why each vertex begins."""
+        return tuple(vertex.number for vertex in self._vertex_of), tuple(vertex.begins for vertex in self._vertices)
 
     # --- steps
 
@@ -185,18 +172,18 @@ class _Compiler:
                 raise ColumnsNeeded(step.name, upstream.name)
 
     def _add_step(self, step: Step) -> None:
-        vertex = self._fusable_vertex(step)
-        is_head = vertex is None
-        if vertex is None:
-            vertex = self._new_vertex(self._parallelism_of(step))
+        upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None
+        reason = reason_to_begin(step, self._parallelism_of(step), upstream, self._options.standby)
+        is_head = upstream is None or reason != ""
+        vertex = self._new_vertex(self._parallelism_of(step), reason) if upstream is None or reason else upstream
         parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
         if is_head and step.sink is not None and step.inputs[0].key is not None:
-            parent = vertex.add(_Node(step.name, DropKeys, True), None)
+            parent = vertex.add(NodeDraft(step.name, DropKeys, True), None)
         aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
         make = self._operator_factory(step, vertex)
         column = self._graph.steps[step.inputs[0].step].timestamp_column if step.inputs else None
-        number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns, column), parent)
+        number = vertex.add(NodeDraft(step.name, make, aligned and not step.requires_columns, column), parent)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
         vertex.runs_user_code |= (
@@ -211,39 +198,22 @@ class _Compiler:
                 for step_input in step.inputs
             ]
 
-    def _fusable_vertex(self, step: Step) -> _Vertex | None:
-        """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
-        if len(step.inputs) != 1 or step.inputs[0].exchange is not Exchange.FORWARD:
-            return None
-        vertex = self._vertex_of[step.inputs[0].step]
-        if vertex.parallelism != self._parallelism_of(step):
-            return None
-        if step.sink is not None and vertex.immediate_sink is not None:
-            return None
-        if vertex.is_hot and not may_be_hot(step):
-            return None
-        if is_hot(step, self._options.standby) and not all(map(may_be_hot, vertex.steps)):
-            return None
-        if isinstance(step.sink, ImmediateSink) and vertex.sinks:
-            return None
-        return vertex
-
-    def _new_vertex(self, parallelism: int) -> _Vertex:
-        vertex = _Vertex(len(self._vertices), parallelism)
+    def _new_vertex(self, parallelism: int, begins: str) -> VertexDraft:
+        vertex = VertexDraft(len(self._vertices), parallelism, begins=begins)
         self._vertices.append(vertex)
         return vertex
 
-    def _is_one_to_one(self, vertex: _Vertex, step_input: StepInput) -> bool:
+    def _is_one_to_one(self, vertex: VertexDraft, step_input: StepInput) -> bool:
         number = step_input.step
         return vertex.nodes[self._node_of[number]].is_aligned and self._graph.steps[number].is_one_to_one
 
-    def _operator_factory(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
+    def _operator_factory(self, step: Step, vertex: VertexDraft) -> Callable[[], Operator]:
         if isinstance(step.source, PushSource):
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            source = self._ordered.get(step.number, step.source)
-            arguments = step.name, source, self._splits[step.name], step.emits_columns
+            source = self.ordered.get(step.number, step.source)
+            arguments = step.name, source, self.splits[step.name], step.emits_columns
             if step.assigner is not None or isinstance(source, TimedSource):
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
@@ -252,7 +222,7 @@ class _Compiler:
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
 
-    def _sink_factory(self, sink: AnySink, vertex: _Vertex, upstream: str) -> Callable[[], Operator]:
+    def _sink_factory(self, sink: AnySink, vertex: VertexDraft, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):
             vertex.sinks.append(sink)
             # The list grows with each further sink of the vertex.
@@ -264,7 +234,7 @@ class _Compiler:
 
     # --- edges
 
-    def _connect(self, step_input: StepInput, target: _Vertex) -> tuple[InputShape, str]:
+    def _connect(self, step_input: StepInput, target: VertexDraft) -> tuple[InputShape, str]:
         """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key column."""
         vertex = self._vertex_of[step_input.step]
         port = vertex.allocate_port()
@@ -274,9 +244,10 @@ class _Compiler:
         name = self._graph.steps[step_input.step].name
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if step_input.key is not None:
+            self.keys[len(self._edges) - 1] = step_input.key
             return self._connect_by_key(step_input, step_input.key, vertex, port)
         upstream = self._graph.steps[step_input.step]
-        vertex.add(_Node(upstream.name, partial(ToEdge, port), False), self._node_of[step_input.step])
+        vertex.add(NodeDraft(upstream.name, partial(ToEdge, port), False), self._node_of[step_input.step])
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
@@ -284,7 +255,7 @@ class _Compiler:
         return upstream.has_times and upstream.timestamp_column is None
 
     def _connect_by_key(
-        self, step_input: StepInput, key_by: KeyBy, vertex: _Vertex, port: int
+        self, step_input: StepInput, key_by: KeyBy, vertex: VertexDraft, port: int
     ) -> tuple[InputShape, str]:
         upstream = self._graph.steps[step_input.step]
         key = key_by.key
@@ -299,7 +270,7 @@ class _Compiler:
             to_keys = partial(ToKeys, ports, function, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
-            number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[step_input.step])
+            number = vertex.add(NodeDraft(key_by.name, make, aligned), self._node_of[step_input.step])
             self._key_outputs[step_input.step, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
@@ -315,9 +286,9 @@ class _Compiler:
             return
         refuse_key(ERRORS_STEP, sink)
         check_single_file(ERRORS_STEP, sink, self._graph.steps)
-        errors = self._new_vertex(1)
+        errors = self._new_vertex(1, "it is the error output of the job")
         errors.names.append((ERRORS_STEP, True))
-        number = errors.add(_Node(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
+        number = errors.add(NodeDraft(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
         for upstream in upstreams:
             port = upstream.error_port = upstream.allocate_port()
             self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
@@ -334,7 +305,7 @@ class _Compiler:
                 return parallelisms.pop()
         return self._parallelism
 
-    def _parallelism_of_source(self, step: Step) -> int:
+    def parallelism_of_source(self, step: Step) -> int:
         return step.parallelism or self._parallelism
 
     def _names(self) -> list[str]:
@@ -367,7 +338,7 @@ def _key_text(key_by: KeyBy) -> str:
     return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
 
 
-def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
+def _vertex_image(name: str, vertex: VertexDraft) -> VertexImage:
     nodes = tuple(
         Node(node.step, node.make, tuple(node.children), node.is_aligned, node.timestamp_column)
         for node in vertex.nodes
@@ -375,7 +346,7 @@ def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
     return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
 
 
-def _sink_of(vertex: _Vertex) -> AnySink | None:
+def _sink_of(vertex: VertexDraft) -> AnySink | None:
     if vertex.immediate_sink is not None:
         return vertex.immediate_sink
     if len(vertex.sinks) == 1:
