@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -24,6 +23,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
+from clonos.operators.fields import Field
 from clonos.operators.operator import Operator, Scope, Times, without
 
 
@@ -78,8 +78,9 @@ class ToKeys(Operator):
         """Creates the output for all edges with this key, so that the key function runs once per record."""
         self._ports = tuple(ports)
         self._key = key
+        self._field = key if isinstance(key, Field) else None
         self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or type(key) is itemgetter)
+        self.changes_rows = not (rows_are_keys or self._field is not None)
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
@@ -88,7 +89,7 @@ class ToKeys(Operator):
         if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
-            keys, failed = self.guard.each(self._key, rows)
+            keys, failed = self.guard.each(self._key if self._field is None else self._field.getter(rows), rows)
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))

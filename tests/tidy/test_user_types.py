@@ -12,16 +12,47 @@ from tests.tidy.source import PACKAGE_FOLDERS, ROOT
 pytestmark = pytest.mark.static
 
 RIGHT = """
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import Any, NamedTuple, TypedDict, assert_type
 
 from clonos import Job, KeyedStream, Stream, Tumbling, WindowResult, collect, files, values
+
+
+@dataclass
+class Bid:
+    auction: int
+    price: float
+
+
+class Pair(NamedTuple):
+    left: str
+
+
+class Row(TypedDict):
+    word: str
+
+
+
+def max_price(left: Bid, right: Bid) -> Bid:
+    return left if left.price > right.price else right
+
 
 job = Job("etl", parallelism=3, checkpoint_every=timedelta(seconds=1), slots="process")
 lines = job.source(files.lines("in/*.txt"))
 assert_type(lines, Stream[str])
 assert_type(job.source(files.lines("in", with_position=True)), Stream[tuple[str, int, str]])
 assert_type(job.source(files.jsonl("in")), Stream[Any])
+bids = job.source(files.jsonl("in", schema=Bid, watch="1s"))
+assert_type(bids, Stream[Bid])
+assert_type(bids.filter(lambda bid: bid.price > 1).map(lambda bid: bid.price), Stream[float])
+assert_type(bids.key_by(lambda bid: bid.auction), KeyedStream[int, Bid])
+assert_type(bids.key_by(lambda bid: bid.auction).reduce(max_price), Stream[tuple[int, Bid]])
+assert_type(bids.key_by("auction").count(), Stream[tuple[Any, int]])
+windows = bids.key_by(lambda bid: bid.auction).window(Tumbling("1s"))
+assert_type(windows.sum(lambda bid: bid.price).map(lambda result: result.value), Stream[float])
+assert_type(job.source(files.jsonl("in", schema=Pair)).map(lambda pair: pair.left), Stream[str])
+assert_type(job.source(files.jsonl("in", schema=Row)).map(lambda row: row["word"]), Stream[str])
 words = lines.flat_map(str.split).map(lambda word: word.lower()).filter(lambda word: word > "a")
 assert_type(words, Stream[str])
 assert_type(words.key_by(len), KeyedStream[int, str])
@@ -33,7 +64,21 @@ job.run(store="out", lease="2s")
 """
 
 WRONG = """
-from clonos import Job, files, values
+from dataclasses import dataclass
+from typing import TypedDict
+
+from clonos import Job, Tumbling, files, values
+
+
+@dataclass
+class Bid:
+    auction: int
+    price: float
+
+
+class Row(TypedDict):
+    word: str
+
 
 job = Job("etl", paralelism=3)  # call-arg
 Job("etl", parallelism="three")  # arg-type
@@ -45,6 +90,19 @@ numbers.join(numbers)  # attr-defined
 numbers.map(lambda number: number.lower())  # attr-defined
 numbers.key_by(str).map(str)  # attr-defined
 job.compile()  # attr-defined
+bids = job.source(files.jsonl("in", schema=Bid))
+bids.map(lambda bid: bid.prise)  # attr-defined
+bids.filter(lambda bid: bid.auction > 1).map(lambda bid: bid.item)  # attr-defined
+bids.map(lambda bid: bid.price.lower())  # attr-defined
+keyed = bids.key_by(lambda bid: bid.auction)
+bids.key_by(lambda bid: bid.auctoin)  # attr-defined
+keyed.reduce(lambda left, right: left if left.prize > right.price else right)  # attr-defined
+keyed.stateful_map(lambda key, state, bid: (state, bid.cost))  # attr-defined
+keyed.window(Tumbling("1s")).sum(lambda bid: bid.cost)  # attr-defined
+keyed.window(Tumbling("1s")).count().map(lambda result: result.total)  # attr-defined
+rows = job.source(files.jsonl("in", schema=Row))
+rows.map(lambda row: row["wrod"])  # typeddict-item
+files.jsonl("out", schema="Bid")  # call-overload
 """
 
 

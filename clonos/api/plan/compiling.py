@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import NamedTuple
 
 from clonos.api.checks.code_check import warn_of_code
@@ -41,6 +40,7 @@ from clonos.operators.connector_contract import (
     discovery_interval_ns,
 )
 from clonos.operators.event_time.timed_source import TimedHead
+from clonos.operators.fields import Field
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Operator
@@ -266,7 +266,7 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            function = itemgetter(key) if isinstance(key, str) else key
+            function = Field(key) if isinstance(key, str) else key
             to_keys = partial(ToKeys, ports, function, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
