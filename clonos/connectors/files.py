@@ -152,7 +152,7 @@ def jsonl(
     one file of this path when all sources have ended.
 
     ``schema`` is for sources: a dataclass, NamedTuple, msgspec.Struct or TypedDict. Each line becomes an object of it,
-    so that a type checker finds a wrong field. A line that does not fit it is malformed, like one that is not JSON.
+    so that a type checker finds a wrong field. A line that does not fit it is malformed.
 
     Raises:
         InvalidConnector: an option cannot work.

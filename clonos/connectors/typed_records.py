@@ -7,8 +7,9 @@ with a default may be missing; a key without a field is left out. A NamedTuple i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar, cast, get_type_hints
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -19,7 +20,9 @@ from clonos.core.values.type_registry import is_registrable
 
 T = TypeVar("T")
 
-RECORDS = (
+CACHE: Final = "__msgspec_cache__"
+
+RECORDS: Final = (
     msgspec.inspect.DataclassType,
     msgspec.inspect.NamedTupleType,
     msgspec.inspect.StructType,
@@ -39,7 +42,10 @@ def check_schema(connector: str, schema: Any) -> None:
         raise InvalidConnector(connector, f"schema={_name_of(schema)} cannot be read: {error}", _ADVICE) from error
     if not isinstance(found, RECORDS):
         raise InvalidConnector(connector, f"schema={_name_of(schema)} is not a class with fields", _ADVICE)
-    for part in _parts_of(found, {}):
+    seen: dict[type, None] = {}
+    parts = list(_parts_of(found, seen))
+    _forget_caches(seen)
+    for part in parts:
         cls = getattr(part, "cls", None)
         if isinstance(part, msgspec.inspect.CustomType):
             raise InvalidConnector(
@@ -61,6 +67,9 @@ class LineDecoder(Generic[T]):
         twin, self._build = _twin_of(schema)
         self._twin = twin
         self._decode = msgspec.json.Decoder(twin).decode
+        self._classes: dict[type, None] = {}
+        deque(_parts_of(msgspec.inspect.type_info(schema), self._classes), maxlen=0)
+        _forget_caches(self._classes)
 
     def decode_lines(self, lines: list[str]) -> list[T] | None:
         """Decodes lines at once; returns None if one needs ``decode``."""
@@ -73,13 +82,15 @@ class LineDecoder(Generic[T]):
     def decode(self, line: str) -> T:
         """Decodes one line.
 
-        Raises: ValueError: the line is not JSON, or does not fit the class; the message says why.
+        Raises: ValueError: the line is not JSON; the message says why. Unfit: it does not fit the class.
         """
         value = parse_json(line)
         try:
             found = msgspec.convert(value, self._twin)
         except msgspec.ValidationError as error:
             raise Unfit(f"does not fit {self.name}: {error}") from None
+        finally:
+            _forget_caches(self._classes)
         return cast("T", found if self._build is None else self._build(found))
 
 
@@ -99,6 +110,13 @@ def _twin_of(schema: type[Any]) -> tuple[type[Any], Callable[[Any], Any] | None]
     defaults: dict[str, Any] = vars(schema)["_field_defaults"]
     fields = [(name, hints[name], defaults[name]) if name in defaults else (name, hints[name]) for name in hints]
     return msgspec.defstruct(schema.__name__, fields), lambda twin: schema(*msgspec.structs.astuple(twin))
+
+
+def _forget_caches(classes: Iterable[type]) -> None:
+    """Removes what msgspec keeps in the classes that it decodes: a class with it cannot be sent to the slots."""
+    for cls in classes:
+        if CACHE in vars(cls):
+            delattr(cls, CACHE)
 
 
 def _parts_of(found: Any, seen: dict[type, None]) -> Iterator[msgspec.inspect.Type]:

@@ -1,5 +1,6 @@
 """A type checker and an editor see clonos from any folder, as ``make setup`` installs it: names, streams, options."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -63,6 +64,8 @@ words.sink(collect())
 job.run(store="out", lease="2s")
 """
 
+EXAMPLE = ROOT / "examples" / "sensor_alerts.py"
+
 WRONG = """
 from dataclasses import dataclass
 from typing import TypedDict
@@ -112,8 +115,13 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "right.py").write_text(RIGHT, "utf-8")
     (folder / "wrong.py").write_text(WRONG, "utf-8")
+    (folder / "misspelt.py").write_text(
+        re.sub(r"\breading\.(\w+)", r"reading.\1_", EXAMPLE.read_text("utf-8")), "utf-8"
+    )
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT}/.mypy_cache/users"]
-    done = subprocess.run([*command, "right.py", "wrong.py"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "right.py", "wrong.py", "misspelt.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
     return (done.stdout + done.stderr).splitlines()
 
 
@@ -133,6 +141,12 @@ def test_each_mistake_that_a_type_can_show_is_an_error_of_the_type_checker(check
         if line.startswith("wrong.py") and ": error:" in line
     }
     assert found == expected
+
+
+def test_a_wrong_field_of_an_example_is_an_error_of_the_type_checker(checked: list[str]) -> None:
+    found = [line for line in checked if line.startswith("misspelt.py")]
+    assert len(found) == len(re.findall(r"\breading\.\w+", EXAMPLE.read_text("utf-8"))) >= 2
+    assert all('"Reading" has no attribute' in line for line in found)
 
 
 def test_the_folders_of_the_packages_are_paths_that_an_editor_reads() -> None:

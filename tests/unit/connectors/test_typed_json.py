@@ -6,11 +6,13 @@ import dataclasses
 import enum
 import json
 import pickle
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+import cloudpickle
 import msgspec
 import pytest
 
@@ -164,7 +166,23 @@ def test_a_sink_with_a_class_is_refused(tmp_path: Path) -> None:
         sink.prepare_output("job", False, False)
 
 
-def test_a_source_with_a_class_travels_to_the_slots(tmp_path: Path) -> None:
-    source = files.jsonl(written(tmp_path, json.dumps({"left": 1})), schema=Pair)
-    source = pickle.loads(pickled(source))  # noqa: S301  our own bytes
-    assert read_all(source) == [Pair(1)]
+@pytest.mark.parametrize("schema", [Bid, Pair, Point, Row])
+def test_a_source_with_a_class_of_the_job_travels_to_the_slots_also_after_it_was_read(
+    tmp_path: Path, schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"auction": 1, "price": 2.0, "left": 3, "x": 4}
+    source: Any = files.jsonl(written(tmp_path, json.dumps(fields), "NaN"), schema=schema)
+    reader = source.reader()
+    (split,) = source.splits(1)
+    reader.open(split, None)
+    first, _ = reader.read(10)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as modules of a job are sent
+    try:
+        sent = pickled(source)
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    again = pickle.loads(sent).reader()  # noqa: S301  our own bytes
+    again.open(split, None)
+    assert again.read(10)[0] == first
+    reader.close()
+    again.close()
