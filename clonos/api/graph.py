@@ -21,6 +21,7 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
+from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
     from clonos.api.event_time import AnyTimestamps
@@ -43,6 +44,10 @@ class Exchange(StrEnum):
     HASH = "hash"
     REBALANCE = "rebalance"
     BROADCAST = "broadcast"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    GLOBAL = "global"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,15 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs.
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step. ``route``
+    chooses the receiving task, where the sender does.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
+    route: Route | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
+    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
+      inputs; its inputs from this index on belong to the second one.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
@@ -112,6 +122,8 @@ class Step:
     functions: tuple[Any, ...] = ()
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
+    second_from: int | None = None
+    has_side_outputs: bool = False
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
@@ -120,12 +132,14 @@ class Step:
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
-    the code that describes the job; "" if it is in no file.
+    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
+    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
+    the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:
         self.name = _checked_name("the job", name)
+        self.limit = limit
         self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
@@ -148,13 +162,23 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
         """
         from clonos.api.stream import Stream
 
+        limit = self.limit if limit is None else limit
+        if limit is not None:
+            if parallelism not in (None, 1):
+                raise InvalidJob(
+                    name or "source",
+                    f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+                    "Leave out parallelism=, or the limit.",
+                )
+            parallelism = 1
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
                 raise InvalidJob(
@@ -191,8 +215,8 @@ class JobGraph:
         )
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
         if timestamps is not None and isinstance(source, PushSource):
-            return stream.with_timestamps(timestamps)
-        return stream
+            stream = stream.with_timestamps(timestamps)
+        return stream if limit is None else stream.limit(limit)
 
     def add(
         self,
@@ -235,6 +259,10 @@ class JobGraph:
         )
         self._steps.append(step)
         return step
+
+    def gives_columns(self, step_input: StepInput) -> bool:
+        """Returns whether an input gives record batches; side outputs give rows."""
+        return self._steps[step_input.step].emits_columns and not step_input.tag
 
     def have_times(self, inputs: tuple[StepInput, ...]) -> bool:
         """Returns whether the records of all inputs have timestamps."""

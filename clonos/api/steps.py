@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,11 @@ from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
+from clonos.operators.tags import Tag
+from clonos.operators.transforms.routing import Route
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
 
 StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
@@ -41,8 +47,16 @@ class GraphBuilder:
             raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
-    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
-        return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
+    def _inputs_by(
+        self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
+    ) -> tuple[StepInput, ...]:
+        return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
+
+    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
+        """Returns the stream of a step's results, for bases of ``Stream``."""
+        from clonos.api.stream import Stream
+
+        return Stream(self._graph, inputs)
 
     def _step(
         self,
@@ -54,10 +68,10 @@ class GraphBuilder:
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: InvalidJob: a function returns a generator or a coroutine.
+        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
-        for function in functions if kind != "process" else ():
-            check_function(kind, options["name"] or kind, function)
+        for index, function in enumerate(functions if kind != "process" else ()):
+            check_function(kind, options["name"] or kind, function, index)
         step = self._graph.add(
             kind,
             options["name"],
@@ -80,7 +94,20 @@ class GraphBuilder:
                 options["name"] or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
-        return self._step(kind, make, options, (function,), runs_user_code=True, state=states_of(function))
+        return self._step(
+            kind, make, options, (function,), runs_user_code=True, state=states_of(function), has_side_outputs=True
+        )
+
+    def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
+        for each in self._inputs:
+            step = self._graph.steps[each.step]
+            if not step.has_side_outputs or each.tag or each.exchange is not Exchange.FORWARD:
+                raise InvalidJob(
+                    step.name,
+                    "has no side outputs",
+                    "Call side_output on the stream that process or an aggregation of windows has returned.",
+                )
+        return tuple(replace(each, tag=tag.name) for each in self._inputs)
 
     def _with_timestamps(self, timestamps: AnyTimestamps, name: str | None) -> tuple[StepInput, ...]:
         """Adds a step that assigns timestamps; its tasks are those of the step before it, if there is only one.

@@ -41,6 +41,8 @@ def _box(step: StepInfo, number: int) -> str:
 def _arrow(step_input: InputInfo) -> str:
     if step_input.key is not None:
         return f'-->|"{_escaped(key_text(step_input.key))}"|'
+    if step_input.side_output:
+        return f'-->|"side output {_escaped(step_input.side_output)}"|'
     return "-->" if step_input.exchange == "forward" else f"-->|{step_input.exchange}|"
 
 

@@ -30,7 +30,7 @@ from clonos.api.plan.explanation import (
     VertexInfo,
 )
 from clonos.core.model.options import Options
-from clonos.core.model.plan import StatefulStep, Vertex
+from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
@@ -93,7 +93,7 @@ class _Explainer:
 
     def _step(self, step: Step) -> StepInfo:
         inputs = [self._graph.steps[each.step] for each in step.inputs]
-        takes_columns = any(upstream.emits_columns for upstream in inputs)
+        takes_columns = any(map(self._graph.gives_columns, step.inputs))
         keys = tuple(each for each in step.inputs if each.key is not None)
         reason = step_texts.row_reason(step, takes_columns, keys, isinstance(step.sink, ImmediateSink))
         vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]
@@ -118,7 +118,7 @@ class _Explainer:
 
     def _input(self, step_input: StepInput) -> InputInfo:
         name = self._graph.steps[step_input.step].name
-        return InputInfo(name, step_input.exchange.value, _key_of(step_input.key))
+        return InputInfo(name, step_input.tag, step_input.exchange.value, _key_of(step_input.key))
 
     def _source_of(self, step: Step) -> SourceInfo | None:
         if step.source is None:
@@ -154,8 +154,13 @@ class _Explainer:
     def _exchange(self, number: int) -> ExchangeInfo:
         edge, vertices = self._plan.edges[number], self._plan.vertices
         target = None if edge.target is None else vertices[edge.target].name
-        key = _key_of(self._compiled.keys.get(number))
-        return ExchangeInfo(vertices[edge.source].name, target, edge.partitioning.value, edge.giver, key)
+        step_input = self._compiled.inputs.get(number)
+        if step_input is None:
+            return ExchangeInfo(vertices[edge.source].name, target, edge.partitioning.value, edge.giver, None)
+        # A task that the sender chooses is a hash of the core; the user knows it by the name of the exchange.
+        kind = step_input.exchange if edge.partitioning is Partitioning.HASH else edge.partitioning
+        giver = self._graph.steps[step_input.step].name
+        return ExchangeInfo(vertices[edge.source].name, target, kind.value, giver, _key_of(step_input.key))
 
     def _warnings(self) -> list[str]:
         unread = [step.name for step in self._graph.steps if is_unread(step, self._graph)]

@@ -18,9 +18,10 @@ class KeyInfo(msgspec.Struct, frozen=True):
 
 
 class InputInfo(msgspec.Struct, frozen=True):
-    """Input of a step: the step that it reads, and the exchange between them."""
+    """Input of a step: the step that it reads, its side output or "" for its results, and the exchange between them."""
 
     step: str
+    side_output: str
     exchange: str
     key: KeyInfo | None
 

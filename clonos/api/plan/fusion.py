@@ -1,18 +1,14 @@
-"""Fusion of steps: vertices under construction, and the reasons for which a step begins a new one."""
+"""Fusion of steps: the reasons for which a step begins a new vertex."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.graph import Exchange, Step
+from clonos.api.plan.vertices import PlannedVertex
 from clonos.core.model.options import StandbyKind
-from clonos.operators.chain import Input
-from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
-from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.operator import Operator
+from clonos.operators.connector_contract import ImmediateSink
 
 SOURCE: Final = "it is a source"
 
@@ -20,62 +16,22 @@ EXCHANGES: Final = {
     Exchange.HASH: "all records of a key go to one task",
     Exchange.REBALANCE: "rebalance() distributes the records",
     Exchange.BROADCAST: "broadcast() sends each record to every task",
+    Exchange.RESCALE: "rescale() distributes the records",
+    Exchange.SHUFFLE: "shuffle() distributes the records",
+    Exchange.GLOBAL: "global_() sends all records to one task",
+    Exchange.CUSTOM: "a function chooses the task of each record",
 }
 """Reasons for a new vertex by exchange."""
 
 
-@dataclass(slots=True)
-class NodeDraft:
-    """Node of a vertex under construction."""
-
-    step: str
-    make: Callable[[], Operator]
-    is_aligned: bool
-    timestamp_column: TimestampColumn | None = None
-    children: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class VertexDraft:
-    """Vertex under construction."""
-
-    number: int
-    parallelism: int
-    steps: list[Step] = field(default_factory=list)
-    names: list[tuple[str, bool]] = field(default_factory=list)
-    nodes: list[NodeDraft] = field(default_factory=list)
-    inputs: list[Input] = field(default_factory=list)
-    sinks: list[TransactionalSink] = field(default_factory=list)
-    immediate_sink: ImmediateSink | None = None
-    pushed: PushSource[Any] | None = None
-    runs_user_code: bool = False
-    is_hot: bool = False
-    error_port: int | None = None
-    ports: int = 0
-    begins: str = ""
-    """Why its first step does not run in the vertex of the step before it."""
-
-    def allocate_port(self) -> int:
-        """Allocates the next output port."""
-        self.ports += 1
-        return self.ports - 1
-
-    def add(self, node: NodeDraft, parent: int | None) -> int:
-        """Adds a node below ``parent`` and returns its number."""
-        self.nodes.append(node)
-        if parent is not None:
-            self.nodes[parent].children.append(len(self.nodes) - 1)
-        return len(self.nodes) - 1
-
-
-def reason_to_begin(step: Step, parallelism: int, upstream: VertexDraft | None, standby: StandbyKind) -> str:
+def reason_to_begin(step: Step, parallelism: int, upstream: PlannedVertex | None, standby: StandbyKind) -> str:
     """Returns why a step cannot run in the vertex of the step before it, "" if it can.
 
     ``upstream``: that vertex; None for a step without inputs. ``standby``: the kind of standbys of the job.
     """
     if upstream is None:
         return SOURCE
-    if len(step.inputs) > 1:
+    if len(step.inputs) > 1 or step.second_from is not None:
         return f"it has {len(step.inputs)} inputs"
     if step.inputs[0].exchange is not Exchange.FORWARD:
         return EXCHANGES[step.inputs[0].exchange]

@@ -12,7 +12,7 @@ from clonos.api.windows import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
 from clonos.operators.operator import Operator
-from clonos.operators.steps.aggregates import Aggregate
+from clonos.operators.steps.aggregates import WindowAggregate
 
 CONNECTOR_CHARACTERS_MAX: Final = 200
 LIBRARY: Final = "clonos."
@@ -78,7 +78,7 @@ def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_
     method = "keyed_columns" if keys else "columns"
     if all(getattr(cls, method) is getattr(Operator, method) for cls in classes if issubclass(cls, Operator)):
         return "it works on rows"
-    if any(issubclass(cls, Aggregate) and cls.add_columns is Aggregate.add_columns for cls in classes):
+    if any(issubclass(cls, WindowAggregate) and cls.add_columns is WindowAggregate.add_columns for cls in classes):
         return "its aggregate works on rows"
     return ""
 

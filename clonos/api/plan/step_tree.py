@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from clonos.api.plan.explanation import Explanation, KeyInfo, StepInfo
+from clonos.api.plan.explanation import Explanation, InputInfo, KeyInfo, StepInfo
 
 PLAIN: Final = frozenset({"forward", "hash"})
 """Exchanges that a tree need not name: the usual one, and that of a key, which has a line of its own."""
@@ -63,17 +63,19 @@ class _Builder:
                     if found is None:
                         by_key[each.key.name] = parent
                         node.children.append(parent)
-                parent.children.append(self._reader(reader, each.exchange))
+                parent.children.append(self._reader(reader, each))
         return node
 
-    def _reader(self, reader: StepInfo, exchange: str) -> _Node:
+    def _reader(self, reader: StepInfo, of: InputInfo) -> _Node:
         self._inputs_left[reader.name] -= 1
         if self._inputs_left[reader.name] > 0:
             node = _Node(f"{reader.name}: follows below, with its other inputs")
         else:
             node = self.node(reader)
-        if exchange not in PLAIN:
-            node.text += f" ({exchange})"
+        if of.exchange not in PLAIN:
+            node.text += f" ({of.exchange})"
+        if of.side_output:
+            node.text += f" (side output {of.side_output})"
         return node
 
 
