@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clonos import Job, Stream, Timestamps, Tumbling, ValueState, blackhole, files, sockets, sqlite, stdout, values
+from clonos import Job, Stream, Tag, Timestamps, Tumbling, ValueState, blackhole, files, sockets, sqlite, stdout, values
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.explain_text import WIDTH, explanation_text
 from clonos.api.plan.explaining import explain_graph
@@ -33,6 +33,9 @@ def vertex(plan: Explanation, name: str) -> VertexInfo:
 
 def numbers(job: Job, **options: Any) -> Stream[int]:
     return job.source(values([1, 2, 3]), name="numbers", **options)
+
+
+EVEN = Tag[int]("even")
 
 
 class Remember:
@@ -127,6 +130,48 @@ def test_the_error_output_is_a_vertex_that_gets_records_of_those_that_run_user_c
     assert "records whose step raised, from numbers" in explanation_text(plan)
     assert f"sink        files.jsonl('{tmp_path}/bad')" in explanation_text(plan)
     assert "v0 -.->|errors| e1" in job.explain("mermaid", parallelism=2)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "send", "reason"),
+    [
+        ("rescale", lambda stream: stream.rescale(), "rescale() distributes the records"),
+        ("shuffle", lambda stream: stream.shuffle(), "shuffle() distributes the records"),
+        ("global", lambda stream: stream.global_(), "global_() sends all records to one task"),
+        (
+            "custom",
+            lambda stream: stream.partition_custom(lambda number, tasks: number % tasks, key=abs),
+            "a function chooses the task of each record",
+        ),
+    ],
+)
+def test_an_exchange_in_which_the_sender_chooses_the_task_has_its_own_name(
+    exchange: str, send: Any, reason: str
+) -> None:
+    job = Job("routed")
+    send(numbers(job)).map(abs, name="next").sink(blackhole())
+    plan = plan_of(job)
+    (found,) = plan.exchanges
+    assert (found.kind, found.step, found.key) == (exchange, "numbers", None)
+    assert vertex(plan, "next").begins == reason
+    assert f"next: map abs ({exchange})" in explanation_text(plan)
+    assert f"-->|{exchange}| s1" in job.explain("mermaid")
+
+
+def test_a_reader_of_a_side_output_names_it() -> None:
+    class Halves:
+        def process(self, value: int, context: Any) -> None:
+            context.output(EVEN, value)
+
+    job = Job("sides")
+    split = numbers(job).process(Halves, name="split")
+    split.side_output(EVEN).map(abs, name="even").sink(blackhole())
+    split.sink(blackhole(), name="odd")
+    plan = plan_of(job)
+    assert [each.side_output for each in step(plan, "even").inputs] == ["even"]
+    assert [each.side_output for each in step(plan, "odd").inputs] == [""]
+    assert "├─ even: map abs (side output even)" in explanation_text(plan)
+    assert '-->|"side output even"|' in job.explain("mermaid")
 
 
 # ---------------------------------------------------------------------- steps
