@@ -91,8 +91,8 @@ class ToKeys(Operator):
         if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
-            key = self._key.getter(rows) if isinstance(self._key, Field) else self._key
-            keys, failed = self.guard.each(key, rows)
+            key = self._key
+            keys, failed = key.of_each(rows, self.guard) if isinstance(key, Field) else self.guard.each(key, rows)
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))

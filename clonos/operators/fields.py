@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import itemgetter
-from typing import Any, Final
+from collections.abc import Collection
+from operator import attrgetter, itemgetter
+from typing import Any
 
-DICTS: Final = frozenset({dict})
+from clonos.operators.user_errors import Guard
 
 
 class Field:
@@ -18,12 +18,22 @@ class Field:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._item = itemgetter(name)
+        self._item, self._attribute = itemgetter(name), attrgetter(name)
 
     def __call__(self, record: Any) -> Any:
-        is_object = isinstance(record, tuple) or not hasattr(type(record), "__getitem__")
-        return getattr(record, self.name) if is_object else record[self.name]
+        return self._attribute(record) if _is_object(type(record)) else self._item(record)
 
-    def getter(self, records: list[Any]) -> Callable[[Any], Any]:
-        """Returns the fastest function that returns the field of each of these records."""
-        return self._item if DICTS.issuperset(map(type, records)) else self
+    def of_each(self, records: list[Any], guard: Guard) -> tuple[list[Any], Collection[int]]:
+        """Returns the field of each record, and the indexes of the records that failed and are routed.
+
+        Raises: StepFailed: a record lacks the field, and there is no error output.
+        """
+        try:
+            return list(map(self._item, records)), ()  # no Python per record, if all have items
+        except Exception:  # noqa: BLE001  the guard treats the record that raises
+            has_items = any(not _is_object(cls) for cls in set(map(type, records)))
+            return guard.each(self if has_items else self._attribute, records)
+
+
+def _is_object(cls: type) -> bool:
+    return issubclass(cls, tuple) or not hasattr(cls, "__getitem__")
