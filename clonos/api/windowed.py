@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import named_of
-from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -80,8 +79,6 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        if of is not None and not isinstance(of, str):
-            check_function("window_sum", name or "window_sum", of)
         return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby))
 
     def reduce(
@@ -148,7 +145,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
 
         Raises:
-            InvalidJob, BadAggregate: something is no aggregate, or no function.
+            InvalidJob: something is no aggregate.
 
         Example::
 
@@ -184,7 +181,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             f"window_{what}",
             lambda step: partial(Window, step, size_ns, window_aggregate(aggregation)),
             options,
-            aggregation.functions,
+            tuple(each.function for each in aggregation.functions),
+            tuple(each.arguments for each in aggregation.functions),
             runs_user_code=what != "count",
             state=tuple(state),
             key_field=WindowResult._fields[0],

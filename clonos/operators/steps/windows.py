@@ -51,7 +51,6 @@ class Window(Operator):
         self._open_windows: dict[int, Table] = {}
 
     def open(self, scope: Scope) -> None:
-        self.guard.field = self._aggregate.field
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
         starts = sorted(int(name.removeprefix(self._prefix)) for name in self._state.restored(self._prefix))
