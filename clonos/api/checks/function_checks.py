@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.operators.state.state_descriptors import State
-from clonos.operators.steps.async_map import KEY_PARAMETER
+from clonos.operators.steps.calls import KEY_PARAMETER
 from clonos.operators.steps.results import advice_for
 
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
