@@ -11,6 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
@@ -54,7 +55,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
+class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
