@@ -167,8 +167,9 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
+        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column. A key is a str,
+        bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of
+        these.
         """
         from clonos.api.keyed_stream import KeyedStream
 

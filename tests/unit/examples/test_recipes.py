@@ -81,7 +81,7 @@ def _raises_each_alert_at_the_third_reading(outputs: Outputs) -> None:
         if streaks[reading["sensor"]] == 3:
             expected.append((reading["sensor"], reading["number"]))
     assert len(expected) >= 4
-    assert sorted((row["sensor"], row["number"]) for row in outputs.rows) == sorted(expected)
+    assert sorted((row.sensor, row.number) for row in outputs.rows) == sorted(expected)
 
 
 def _reminds_of_the_carts_without_an_order(outputs: Outputs) -> None:

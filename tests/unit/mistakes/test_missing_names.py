@@ -29,7 +29,7 @@ STREAM = "Job('etl').source(values([1]))"
         (f"{STREAM}.key_by(str).window(Tumbling('5s')).map(str)", ("a WindowedStream has no map", "Aggregate")),
         ("Job('etl').map(str)", ("a Job has no map", "job.source(")),
         ("Job('etl').execute()", ("a Job has no execute", "Use run()")),
-        ("Job('etl').xyz", ("a Job has no xyz", "It has: name, run, source, start")),
+        ("Job('etl').xyz", ("a Job has no xyz", "It has: explain, name, run, source, start")),
         ("from clonos import Session", ("clonos has no Session", "Tumbling('5s')")),
         ("from clonos import Tumblin", ("clonos has no Tumblin", "Did you mean Tumbling?")),
         ("import clonos; clonos.Sliding", ("the package clonos has no Sliding", "Tumbling")),
