@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clonos import agg as agg
     from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
     from clonos.api.emission import each as each
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import ValueState as ValueState
     from clonos.operators.steps.context import Context as Context
     from clonos.operators.steps.windows import WindowResult as WindowResult
+    from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
     from clonos_services import clock as clock
     from clonos_services import http as http
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "clonos": ("agg",),
     "clonos_services": ("clock", "http", "random"),
     "clonos.connectors": ("files", "sockets"),
 }
@@ -100,6 +103,7 @@ _NAMES = {
     "clonos.operators.steps.windows": ("WindowResult",),
     "clonos.operators.steps.context": ("Context",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
+    "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.values": ("register",),
     "clonos_services.identity": ("uuid4",),

@@ -1,7 +1,7 @@
 """Logical graph of a job: the steps as the user wrote them, and the exchanges between them.
 
 A method of a stream adds a step; a step is never changed and follows all its inputs in the list of steps.
-``clonos.api.compiling`` makes the physical plan of the graph.
+``clonos.api.plan.compiling`` makes the physical plan of the graph.
 """
 
 from __future__ import annotations
@@ -66,13 +66,15 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs. ``route`` chooses the receiving task, where the sender does.
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step. ``route``
+    chooses the receiving task, where the sender does.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
     route: Route | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
+    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
+      inputs; its inputs from this index on belong to the second one.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the source
       gets its timestamps from it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
@@ -118,6 +122,8 @@ class Step:
     functions: tuple[Any, ...] = ()
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
+    second_from: int | None = None
+    has_side_outputs: bool = False
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
@@ -165,22 +171,7 @@ class JobGraph:
         from clonos.api.stream import Stream
 
         limit = self.limit if limit is None else limit
-        if limit is not None:
-            parallelism = _of_limited(name or "source", parallelism)
-        if isinstance(source, PushSource):
-            if parallelism not in (None, 1):
-                raise InvalidJob(
-                    name or "source",
-                    f"has the parallelism {parallelism!r}, but its source has a single connection",
-                    "Leave it out; join several sources by union if one connection is too slow.",
-                )
-            parallelism = 1
-        elif not isinstance(source, Source):
-            raise InvalidJob(
-                name or "source",
-                f"gets a {type(source).__qualname__}, which is not a source",
-                "A source has splits() and reader(), such as files.lines('texts/*.txt').",
-            )
+        parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
         emits_columns = bool(getattr(source, "is_columnar", False))
         assigner = None
         if timestamps is not None and not isinstance(source, PushSource):
@@ -231,7 +222,7 @@ class JobGraph:
             )
         check_standby(name, **rest)
         if has_times is None:
-            has_times = self._have_times(name, inputs)
+            has_times = self.have_same_times(name, inputs)
             if has_times and rest.get("emits_columns"):
                 rest.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
         step = Step(
@@ -248,12 +239,16 @@ class JobGraph:
         self._steps.append(step)
         return step
 
+    def gives_columns(self, step_input: StepInput) -> bool:
+        """Returns whether an input gives record batches; side outputs give rows."""
+        return self._steps[step_input.step].emits_columns and not step_input.tag
+
     def have_times(self, inputs: tuple[StepInput, ...]) -> bool:
         """Returns whether the records of all inputs have timestamps."""
         return bool(inputs) and all(self._steps[each.step].has_times for each in inputs)
 
-    def _have_times(self, name: str, inputs: tuple[StepInput, ...]) -> bool:
-        """Returns whether the results of a step that keeps timestamps have them.
+    def have_same_times(self, name: str, inputs: tuple[StepInput, ...]) -> bool:
+        """Returns whether the records of all inputs of the step ``name`` have timestamps, in the same place.
 
         Raises: InvalidJob: some inputs have them and others do not, or they have them in different columns.
         """
@@ -346,23 +341,35 @@ class JobGraph:
 
         Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
-        from clonos.api.compiling import compile_graph
+        from clonos.api.plan.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
 
 
-def _of_limited(step: str, parallelism: int | None) -> int:
-    """Returns the parallelism of a source with a limit.
+def _parallelism_of_source(source: object, step: str, parallelism: int | None, *, has_limit: bool) -> int | None:
+    """Returns the parallelism of a source: 1 if only one task can read it, or count to its limit.
 
-    Raises: InvalidJob: it is given and not 1.
+    Raises: InvalidJob: this is not a source, or it cannot have the given parallelism.
     """
-    if parallelism not in (None, 1):
+    if not isinstance(source, (Source, PushSource)):
+        raise InvalidJob(
+            step,
+            f"gets a {type(source).__qualname__}, which is not a source",
+            "A source has splits() and reader(), such as files.lines('texts/*.txt').",
+        )
+    if has_limit and parallelism not in (None, 1):
         raise InvalidJob(
             step,
             f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
             "Leave out parallelism=, or the limit.",
         )
-    return 1
+    if isinstance(source, PushSource) and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has the parallelism {parallelism!r}, but its source has a single connection",
+            "Leave it out; join several sources by union if one connection is too slow.",
+        )
+    return 1 if has_limit or isinstance(source, PushSource) else parallelism
 
 
 def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.aggregating import KeyedAggregating
 from clonos.api.graph import AnySink
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -24,7 +25,7 @@ K = TypeVar("K")
 State = TypeVar("State")
 
 
-class KeyedStream(KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
+class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload

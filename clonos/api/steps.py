@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
+from clonos.operators.tags import Tag
 from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class GraphBuilder:
     def _inputs_by(
         self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
     ) -> tuple[StepInput, ...]:
-        return tuple(StepInput(each.step, exchange, key, route) for each in self._inputs)
+        return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
 
     def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
         """Returns the stream of a step's results, for bases of ``Stream``."""
@@ -62,14 +64,18 @@ class GraphBuilder:
         make: Callable[[str], Callable[[], Operator]],
         options: dict[str, Any],
         functions: tuple[Any, ...] = (),
+        arguments: tuple[tuple[str, ...], ...] | None = None,
         **rest: Any,
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: InvalidJob: a function returns a generator or a coroutine.
+        ``arguments``: those that each function is called with, if they do not follow from the kind of the step.
+
+        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
-        for function in functions if kind != "process" else ():
-            check_function(kind, options["name"] or kind, function)
+        for index, function in enumerate(functions if kind != "process" else ()):
+            called_with = None if arguments is None else arguments[index]
+            check_function(kind, options["name"] or kind, function, index, called_with)
         step = self._graph.add(
             kind,
             options["name"],
@@ -92,7 +98,20 @@ class GraphBuilder:
                 options["name"] or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
-        return self._step(kind, make, options, (function,), runs_user_code=True, state=states_of(function))
+        return self._step(
+            kind, make, options, (function,), runs_user_code=True, state=states_of(function), has_side_outputs=True
+        )
+
+    def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
+        for each in self._inputs:
+            step = self._graph.steps[each.step]
+            if not step.has_side_outputs or each.tag or each.exchange is not Exchange.FORWARD:
+                raise InvalidJob(
+                    step.name,
+                    "has no side outputs",
+                    "Call side_output on the stream that process or an aggregation of windows has returned.",
+                )
+        return tuple(replace(each, tag=tag.name) for each in self._inputs)
 
     def _with_timestamps(self, timestamps: AnyTimestamps, name: str | None) -> tuple[StepInput, ...]:
         """Adds a step that assigns timestamps; its tasks are those of the step before it, if there is only one.

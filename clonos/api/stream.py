@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
@@ -17,6 +19,7 @@ from clonos.api.transforms.routing import Routing
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
+from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -52,7 +55,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
+class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -190,6 +193,14 @@ class Stream(Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Gene
             InvalidJob: the timestamps cannot be used.
         """
         return Stream(self._graph, self._with_timestamps(timestamps, name))
+
+    def side_output(self, tag: Tag[U]) -> Stream[U]:
+        """Returns the stream of records that the step before passes to a side output, such as late records of windows.
+
+        Raises:
+            InvalidJob: the step before has no side outputs.
+        """
+        return Stream(self._graph, self._side_output(tag))
 
     def process(
         self,

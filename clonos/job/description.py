@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
-from clonos.api.graph_picture import graph_svg
+from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import resolve_keywords, resolve_settings
+from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.job import script_exit
 
 if TYPE_CHECKING:
@@ -128,14 +129,16 @@ class Job:
 
         Raises: JobError for options that exclude each other, a job that cannot be compiled or has no output.
         """
-        from clonos.job.handle import Handle
-
         script_exit.start(self._described)
         named = {"master": master, "slots": slots}
         keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
-        return Handle(self._graph, settings, spark)
+        has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
+        with fork_server_ahead(settings.run if has_to_import else None):
+            from clonos.job.handle import Handle
+
+            return Handle(self._graph, settings, spark)
 
     def run(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -17,9 +17,10 @@ from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
 from clonos.operators.event_time.regions import regions_of
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.tap import tap
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.user_errors import Guard
 
@@ -51,7 +52,8 @@ class Node:
     """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
     ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
-    ``timestamp_column``: the column that has the timestamps of batches of columns that this step takes.
+    ``tagged``: the followers of each side output. ``timestamp_column``: the column that has the timestamps of batches
+    of columns that this step takes.
     """
 
     step: str
@@ -59,6 +61,12 @@ class Node:
     children: tuple[int, ...] = ()
     is_aligned: bool = False
     timestamp_column: TimestampColumn | None = None
+    tagged: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """Indexes of all followers, those of side outputs last."""
+        return tuple(chain.from_iterable((self.children, *(children for _, children in self.tagged))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +113,11 @@ class OperatorChain:
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.timestamp_column = node.timestamp_column
-            operator.out = self._follower_of(node)
-        self._region = regions_of(self._operators, [node.children for node in self._image.nodes])
+            operator.out = self._follower_of(node.children)
+            if node.tagged:
+                operator.side_outputs = {tag: self._follower_of(children) for tag, children in node.tagged}
+                operator.out = WithSides(operator.out, operator.side_outputs.values())
+        self._region = regions_of(self._operators, [node.followers for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
         scope = Scope(context, self._state)
@@ -127,6 +138,14 @@ class OperatorChain:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
+        """Shows the last rows of the next batch that a step emits. Any thread may call this; before ``open`` does
+        nothing."""
+        # The last node: those before it prepare the input of the step.
+        nodes = [i for i, node in enumerate(self._image.nodes) if node.step == step and node.followers]
+        if nodes and hasattr(self._operators[nodes[-1]], "out"):
+            tap(self._operators[nodes[-1]], rows_max, show)
 
     # --- data
 
@@ -250,8 +269,8 @@ class OperatorChain:
         assert isinstance(self._source, JournalHead), "only a source that cannot be replayed has a journal"
         return self._source
 
-    def _follower_of(self, node: Node) -> Operator:
-        followers: Sequence[Operator] = [self._operators[child] for child in node.children]
+    def _follower_of(self, children: Sequence[int]) -> Operator:
+        followers: Sequence[Operator] = [self._operators[child] for child in children]
         if len(followers) == 1:
             return followers[0]
         return Fork(followers) if followers else Drop()

@@ -6,7 +6,8 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
@@ -58,6 +59,9 @@ class Operator:
 
     timestamp_column: TimestampColumn | None = None
     """Column that has the timestamps of the batches of columns that it takes; set by the chain."""
+
+    side_outputs: Mapping[str, Operator] = MappingProxyType({})
+    """Followers of the side outputs that steps read, by tag; set by the chain. ``out`` passes watermarks to them."""
 
     out: Operator
     guard: Guard
@@ -167,6 +171,54 @@ class Fork(Operator):
     def on_watermark(self, watermark: Watermark) -> None:
         for target in self._targets:
             target.on_watermark(watermark)
+
+
+class WithSides(Operator):
+    """Output of a step with side outputs: records go to its own followers, watermarks to all."""
+
+    def __init__(self, out: Operator, sides: Iterable[Operator]) -> None:
+        self.out, self._sides = out, tuple(sides)
+        self.takes_columns, self.changes_rows = out.takes_columns, out.changes_rows
+        self.rows, self.columns = out.rows, out.columns  # type: ignore[method-assign]
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self.out.on_watermark(watermark)
+        for side in self._sides:
+            side.on_watermark(watermark)
+
+
+class TwoInputOperator(Operator):
+    """Base of operators with two inputs, such as joins. Its watermark is the minimum of both.
+
+    A keyed input gives rows (key, value).
+    """
+
+    def first(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows of the first input, never empty."""
+        raise NotImplementedError
+
+    def second(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows of the second input, never empty."""
+        raise NotImplementedError
+
+
+class InputSide(Operator):
+    """Input of a ``TwoInputOperator``, which is its only follower."""
+
+    changes_rows = False
+
+    def __init__(self, is_first: bool) -> None:
+        self._is_first = is_first
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        target = self.out
+        assert isinstance(target, TwoInputOperator), target
+        (target.first if self._is_first else target.second)(rows, times)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        """Passes a watermark on once: both sides get the task's."""
+        if self._is_first:
+            self.out.on_watermark(watermark)
 
 
 class Drop(Operator):

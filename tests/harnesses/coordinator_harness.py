@@ -136,9 +136,9 @@ class CoordinatorHarness:
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
         return self.do(Received(born.slot, register))
 
-    def form(self, domains: str = "aabbab", **begin: int) -> None:
+    def form(self, domains: str = "aabbab", **begin: Any) -> None:
         """Starts the job and registers one slot for each letter of ``domains``, numbered from 1."""
-        self.begin(**begin)  # type: ignore[arg-type]
+        self.begin(**begin)
         for number, domain in enumerate(domains, 1):
             self.register(number, domain)
         assert self.coordinator.phase == "running", self.coordinator.phase
@@ -222,11 +222,14 @@ class CoordinatorHarness:
             final,
         )
 
-    def acknowledge(self, checkpoint: int, *tasks: int, final: bool = False) -> tuple[Effect, ...]:
-        """Reports that these tasks, by default all, have stored their snapshots."""
+    def acknowledge(
+        self, checkpoint: int, *tasks: int, final: bool = False, parts: Iterable[tuple[int, bytes]] = ()
+    ) -> tuple[Effect, ...]:
+        """Reports that these tasks, by default all, have stored their snapshots. ``parts``: prepared by each."""
         effects: list[Effect] = []
         for task in tasks or self.plan.tasks:
-            effects += self.receive(self.of(task).hosting_slot, self.acknowledgement(task, checkpoint, final))
+            message = self.acknowledgement(task, checkpoint, final, parts=parts)
+            effects += self.receive(self.of(task).hosting_slot, message)
         return tuple(effects)
 
     def durable(self, checkpoint: int) -> tuple[Effect, ...]:

@@ -184,7 +184,7 @@ def test_a_mutated_rule_of_journals_is_caught(apply: Callable[[Mutation], None])
     mutation = Mutation()
     apply(mutation)
     try:
-        assert any(_shows(WRONG[apply](seed, goes_back)) for seed in range(10) for goes_back in (False, True))
+        assert any(_shows(WRONG[apply](seed, goes_back)) for seed in range(20) for goes_back in (False, True))
     finally:
         mutation.undo()
 

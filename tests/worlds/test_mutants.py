@@ -121,7 +121,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "calls_in_doubt_are_not_asked_for": ("47 task dies between the call and CALL, and the external system is asked", 0),
     "keys_differ_between_lives": ("47 task dies between the call and CALL", 0),
     "no_intent": ("47 task dies between the call and CALL", 0),
-    "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 2),
+    "routing_begins_anew_in_each_life": ("42 rows are routed in turn", 13),
     "tasks_count_instead_of_domains": ("22 linked tasks die before the keeper has any of their logs", 0),
     "logs_stop_before_they_are_acknowledged": ("22 linked tasks die before the keeper has any of their logs", 0),
     "any_acknowledgement_covers_all": ("22 linked tasks die while the keeper has a part of their logs", 0),

@@ -55,7 +55,7 @@ def _full_budget(seed: int) -> World:
         line(RICH, RICH, RICH),
         [at("batch delivered", kills("a/0"), about("a/0"), nth=10)],
         options={
-            "inflight_disk_bytes": 20_000,
+            "inflight_disk_bytes": 16_000,
             "inflight_memory_bytes": 2_000,
             "checkpoint_every_ms": 2_000,
             "heartbeat_ms": 20,

@@ -25,6 +25,7 @@ from clonos.core.wire.messages import Message
 from clonos.io.process.fault_points import DerivedPoint, FaultPoint
 from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.checks.verdict import complaints_of
+from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
@@ -44,7 +45,7 @@ from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_o
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "transformed")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed")
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -53,6 +54,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "api": ApiJob,
     "pushed": PushedJob,
     "timed": TimedJob,
+    "aggregates": AggregateJob,
     "transformed": TransformedJob,
 }
 

@@ -7,10 +7,9 @@ A mark is the offset of the first byte of a line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from io import BytesIO
+from itertools import accumulate, repeat
 from typing import Any, Generic, TypeVar
-
-import numpy
 
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.byte_feed import ByteReader
@@ -152,7 +151,7 @@ class LineReader:
         self._data = b""
         self._tail = b""
         self._lines: list[Any] = []
-        self._line_offsets: Any = None
+        self._line_offsets: list[int] | None = None
         self._first = 0
         self._next = 0
 
@@ -185,7 +184,7 @@ class LineReader:
         lines = self._lines[self._first : self._next]
         is_malformed = type(self._lines) is PartlyMalformed
         if self._with_position:
-            offsets = self._offsets()[self._first : self._next].tolist()
+            offsets = self._offsets()[self._first : self._next]
             positioned = zip(repeat(self._path), offsets, lines, strict=False)
             if is_malformed:
                 return PartlyMalformed(at if type(at[2]) is not MalformedRecord else at[2] for at in positioned)
@@ -232,13 +231,12 @@ class LineReader:
     def _offset_bytes(self, index: int) -> int:
         if index == len(self._lines):
             return self._begin + len(self._data)
-        return int(self._offsets()[index])
+        return self._offsets()[index]
 
-    def _offsets(self) -> Any:
+    def _offsets(self) -> list[int]:
         """Returns the offsets of the loaded lines, computed once per load."""
         if self._line_offsets is None:
-            ends = numpy.flatnonzero(numpy.frombuffer(self._data, numpy.uint8) == 10)
-            self._line_offsets = numpy.concatenate(([0], ends + 1)) + self._begin
+            self._line_offsets = list(accumulate(map(len, BytesIO(self._data)), initial=self._begin))
         return self._line_offsets
 
     def _fill(self) -> bool:

@@ -31,9 +31,17 @@ from clonos.core.coordinator.failover import (
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.limits import sources_to_end
-from clonos.core.coordinator.startup import check_slots, refuse
+from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
-from clonos.core.wire.control_messages import Hold, Release, SlotStatus, Snapshotted, Suspicion, Trigger, View
+from clonos.core.wire.control_messages import (
+    Hold,
+    Release,
+    SlotStatus,
+    Snapshotted,
+    Suspicion,
+    Trigger,
+    View,
+)
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
 NUMBERS_AHEAD_MAX = 1 << 20
@@ -60,6 +68,7 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     for task in status.tasks:
         if state.is_placed_in(event.slot, task.task):
             note_progress(state, task)
+            note_first_record(state, task)
     if status.is_over_soft_limit:
         state.over_soft_limit[event.slot] = None
     else:
@@ -188,6 +197,7 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
     """Completes a checkpoint, schedules another write, or stands down, by the outcome of writing its metadata."""
     if event.outcome is WriteOutcome.DURABLE:
         advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
+        hasten_checkpoint(state)
     elif event.outcome is WriteOutcome.TAKEN:
         advance_checkpoints(state, checkpoint_machine.SnapshotTaken(event.checkpoint))
         if any(isinstance(effect, StoodDown) for effect in state.effects):
@@ -198,6 +208,7 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
 
 def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
     """Ends the commit of a checkpoint's output."""
+    state.first_output = None
     advance_checkpoints(state, event)
 
 

@@ -15,6 +15,8 @@ from clonos.core.wire.control_messages import TaskStatus
 def sources_to_end(state: CoordinatorState) -> frozenset[TaskId]:
     """Returns the sources in front of a step that has reached its limit."""
     reached = [task for task in state.plan.limited if _has_reached(state, task)]
+    if not reached:
+        return frozenset()
     return frozenset(
         source for source in state.plan.sources if any(task in state.plan.distances[source] for task in reached)
     )

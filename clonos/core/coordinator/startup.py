@@ -20,7 +20,14 @@ from clonos.core.coordinator.coordinator_effects import (
     SlotsRefused,
 )
 from clonos.core.coordinator.coordinator_events import Begin, Received, StopRequested, Ticked
-from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Listening, Running, Starting
+from clonos.core.coordinator.coordinator_state import (
+    Closing,
+    CoordinatorState,
+    FirstOutput,
+    Listening,
+    Running,
+    Starting,
+)
 from clonos.core.coordinator.failover import (
     assignment_for,
     fail_tasks,
@@ -33,11 +40,15 @@ from clonos.core.coordinator.failure_detector import NANOSECONDS
 from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
+from clonos.core.model.progress import TaskCounter
 from clonos.core.wire.authorization import fits
-from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, View
+from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, TaskStatus, View
 
 ASK_ELSEWHERE_EVERY_MS = 2_000
 """Interval at which slots in another domain are requested while all registered slots share one domain."""
+
+FIRST_PAUSE_NS = 250_000_000
+"""Pause between the first checkpoint of a new job and the second, if the first had no output."""
 
 
 def begin(state: CoordinatorState, event: Begin) -> None:
@@ -187,7 +198,36 @@ def _start(state: CoordinatorState) -> None:
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
+    is_new = state.completed.checkpoint == 0
+    if is_new and any(vertex.is_transactional for vertex in plan.vertices):
+        state.first_output = FirstOutput()
     install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
+
+
+# ------------------------------------------------------------------ the first output of a new job
+
+
+def note_first_record(state: CoordinatorState, status: TaskStatus) -> None:
+    """Makes the first checkpoint of a new job due when a transactional sink has a record, because only a checkpoint
+    makes output visible."""
+    if state.first_output is None or state.first_output.since_ns is not None:
+        return
+    if not state.plan.vertices[state.plan.vertex_of[status.task]].is_transactional:
+        return
+    if any(name is TaskCounter.RECORDS_IN and count for name, count in status.counters):
+        state.first_output.since_ns = state.awake_ns
+        state.due_ns = min(state.due_ns, state.awake_ns)
+
+
+def hasten_checkpoint(state: CoordinatorState) -> None:
+    """Shortens the pause after a checkpoint of a new job that had no output. The pauses double up to the interval."""
+    since_ns = None if state.first_output is None else state.first_output.since_ns
+    if since_ns is not None and isinstance(state.checkpoints, checkpoint_machine.Collecting):
+        pause_ns = max(FIRST_PAUSE_NS, state.awake_ns - since_ns)
+        state.due_ns = min(state.due_ns, state.awake_ns + pause_ns)
+
+
+# ------------------------------------------------------------------ while slots are awaited
 
 
 def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:

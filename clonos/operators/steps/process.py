@@ -84,6 +84,17 @@ class Process(Operator):
             self._context.timestamp_ns = None
         if results:
             self.out.rows(results, times)
+        if self._context.tagged:
+            self._pass_tagged()
+
+    def _pass_tagged(self) -> None:
+        """Passes the records for side outputs on, by tag in the order of their first records."""
+        tagged, self._context.tagged = self._context.tagged, []
+        for tag in dict.fromkeys(tag for tag, _, _ in tagged):
+            if tag in self.side_outputs:
+                rows = [row for each, row, _ in tagged if each == tag]
+                times = [time for each, _, time in tagged if each == tag]
+                self.side_outputs[tag].rows(rows, times if self._has_times else None)  # type: ignore[arg-type]
 
     def _emit_to(self, results: list[Any]) -> Callable[[Any], None]:
         """Returns the function that appends a result; a copy if the result may hold state that changes in place."""
@@ -106,24 +117,24 @@ class Process(Operator):
                     emit_yielded("process", returned, context.emit)
             return
         for context.key, value in records:
-            emitted = len(results)
+            emitted, tagged = len(results), len(context.tagged)
             try:
                 if (returned := process(value, context)) is not None:
                     emit_yielded("process", returned, context.emit)
             except RAISED:
-                del results[emitted:]
+                del results[emitted:], context.tagged[tagged:]
                 raise
 
     def _consume_timed(self, records: Iterator[Any], times: Iterator[int], results: list[Any]) -> None:
         context, process = self._context, self._function.process
         for context.key, value in records:
             context.timestamp_ns = next(times)
-            emitted = len(results)
+            emitted, tagged = len(results), len(context.tagged)
             try:
                 if (returned := process(value, context)) is not None:
                     emit_yielded("process", returned, context.emit)
             except RAISED:
-                del results[emitted:]
+                del results[emitted:], context.tagged[tagged:]
                 raise
 
     def next_timer_ns(self) -> int | None:
@@ -162,18 +173,20 @@ class Process(Operator):
         for timer in timers:
             timestamp_ns, _, context.key = timer.token
             context.timestamp_ns = timestamp_ns if self._has_times else None
-            emitted = len(results)
+            emitted, tagged = len(results), len(context.tagged)
             try:
                 returned = getattr(self._function, method)(from_timestamp_ns(timestamp_ns), context)
                 if returned is not None:
                     emit_yielded(method, returned, context.emit)
             except RAISED as error:  # user code may raise anything
-                del results[emitted:]
+                del results[emitted:], context.tagged[tagged:]
                 self.guard.caught(error, None)
             times += [timestamp_ns] * (len(results) - emitted)
         context.timestamp_ns, self._past_timers.is_firing = None, False
         if results:
             self.out.rows(results, times if self._has_times else None)
+        if context.tagged:
+            self._pass_tagged()
 
     def close(self) -> None:
         if self._is_open and hasattr(self._function, "close"):

@@ -58,6 +58,7 @@ def _has_come_through(coordinator: Coordinator) -> bool:
     return TaskCounter.BACKLOG_ELEMENTS in task and sink.get("records_in") == 1
 
 
+@pytest.mark.usefixtures("first_checkpoint_by_time")
 def test_a_live_task_has_caught_up_when_its_backlog_is_processed(tmp_path: Path) -> None:
     gate, output = Gate(tmp_path / "gate"), collect()
     graph = JobGraph("held")

@@ -213,6 +213,7 @@ def _options(standbys: int, checkpoint_every_ms: int) -> Options:
 WITH_AND_WITHOUT = pytest.mark.parametrize("standbys", [0, 1], ids=["without a standby", "with a standby"])
 
 
+@pytest.mark.usefixtures("first_checkpoint_by_time")
 @WITH_AND_WITHOUT
 def test_d19_each_kind_of_task_is_killed_before_the_first_checkpoint(tmp_path: Path, standbys: int) -> None:
     with besieged(tmp_path, _options(standbys, checkpoint_every_ms=3_600_000)) as siege:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+
 from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX, PENDING_MAX
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Send, StoodDown, WriteMetadata
-from clonos.core.coordinator.coordinator_events import MetadataWritten, StopRequested, WriteOutcome
+from clonos.core.coordinator.coordinator_events import (
+    MetadataWritten,
+    OutputCommitted,
+    StopRequested,
+    WriteOutcome,
+)
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId, view_number
-from clonos.core.model.progress import TaskPhase
+from clonos.core.model.options import Options
+from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.wire.control_messages import Completed, Trigger, View
-from tests.harnesses.coordinator_harness import CoordinatorHarness, formed, of_kind, sent, written_metadata
+from tests.harnesses.coordinator_harness import CoordinatorHarness, formed, live_chain, of_kind, sent, written_metadata
+
+RECORDS = ((TaskCounter.RECORDS_IN, 1),)
 
 
 def test_each_interval_a_checkpoint_triggers_every_source() -> None:
@@ -20,6 +30,57 @@ def test_each_interval_a_checkpoint_triggers_every_source() -> None:
         (harness.of(0).hosting_slot, 0, 1),
         (harness.of(1).hosting_slot, 1, 1),
     }
+
+
+def test_the_first_checkpoint_of_a_job_begins_when_a_transactional_sink_has_a_record() -> None:
+    harness = formed()
+    harness.tick(300)
+    assert harness.pending() == []
+    harness.slots[harness.of(0).hosting_slot].counters = RECORDS  # only a source has read
+    harness.tick(300)
+    assert harness.pending() == []
+    harness.slots[harness.of(5).hosting_slot].counters = RECORDS
+    assert {message.checkpoint for _, message in sent(harness.tick(100), Trigger)} == {1}  # type: ignore[attr-defined]
+    harness.acknowledge(1, parts=[(1, b"part")])
+    harness.durable(1)
+    harness.do(OutputCommitted(CheckpointId(1)))
+    harness.tick(4_900)
+    assert harness.pending() == []
+    harness.tick(100)
+    assert harness.pending() == [2]
+
+
+def test_the_second_checkpoint_of_a_new_job_does_not_begin_before_the_first_has_completed() -> None:
+    harness = formed()
+    harness.slots[harness.of(5).hosting_slot].counters = RECORDS
+    harness.tick(4_900)
+    assert harness.pending() == [1]
+
+
+def test_checkpoints_grow_further_apart_while_the_sinks_of_a_new_job_have_no_output() -> None:
+    harness = formed()
+    harness.slots[harness.of(5).hosting_slot].counters = RECORDS
+    begun_ms = []
+    for number in range(1, 10):
+        while number not in harness.pending():
+            harness.tick(50, step_ms=50)
+        begun_ms.append(harness.now_ns // 1_000_000)
+        harness.acknowledge(number)
+        harness.durable(number)
+    apart_ms = [later - earlier for earlier, later in itertools.pairwise(begun_ms)]
+    assert apart_ms == [250, 300, 600, 1_200, 2_400, 4_800, 5_000, 5_000]
+
+
+def test_a_resumed_job_and_a_job_without_transactional_sinks_wait_for_the_interval() -> None:
+    first = formed()
+    resumed = CoordinatorHarness(options=Options())
+    resumed.form(resume=written_metadata((*first.tick(5_000), *first.acknowledge(1))), term=2)
+    for harness in (resumed, live_chain(has_effects=True)):
+        for slot in harness.slots.values():
+            slot.counters = RECORDS
+        assert sent(harness.tick(4_500), Trigger) == []
+        harness.tick(500)
+        assert len(harness.pending()) == 1
 
 
 def test_a_trigger_is_repeated_to_a_source_until_it_has_acknowledged() -> None:

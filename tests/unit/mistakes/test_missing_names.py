@@ -58,13 +58,13 @@ def test_a_wrong_import_in_a_job_file_is_one_sentence(tmp_path: Path) -> None:
 
 def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
     stream = Job("etl").source(values([1]))
-    assert not hasattr(stream, "join")
+    assert not hasattr(stream, "merge")
     assert not hasattr(clonos, "Session")
     assert not hasattr(clonos, "no_such_name")
-    assert getattr(stream, "join", "absent") == "absent"
+    assert getattr(stream, "merge", "absent") == "absent"
     assert type(copy.copy(stream)) is type(stream)
     with pytest.raises(AttributeError) as missing:
-        stream.join  # type: ignore[attr-defined]  # noqa: B018
+        stream.merge  # type: ignore[attr-defined]  # noqa: B018
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)  # noqa: S301
     assert stream.key_by(str).window(Tumbling("1s")) is not None
 

@@ -9,18 +9,16 @@ hot standby meet steps that may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
-from typing import Any
 
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.order import describe_order, ordered_sources
-from clonos.api.source_splits import splits_of
+from clonos.api.plan.order import describe_order, ordered_sources
+from clonos.api.plan.source_splits import splits_of
+from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape, Node, VertexImage
@@ -33,6 +31,7 @@ from clonos.operators.chain_outputs import (
     ToKeys,
     ToSink,
     is_identity,
+    routes_refused,
 )
 from clonos.operators.connector_contract import (
     ImmediateSink,
@@ -45,7 +44,7 @@ from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Operator
+from clonos.operators.operator import InputSide, Operator
 from clonos.operators.split_source import SourceHead
 
 VERTEX_NAME_CHARACTERS_MAX = 64
@@ -57,48 +56,6 @@ PARTITIONINGS = {
     Exchange.BROADCAST: Partitioning.BROADCAST,
     **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
 }
-
-
-@dataclass(slots=True)
-class _Node:
-    """Node of a vertex under construction."""
-
-    step: str
-    make: Callable[[], Operator]
-    is_aligned: bool
-    timestamp_column: TimestampColumn | None = None
-    children: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Vertex:
-    """Vertex under construction."""
-
-    number: int
-    parallelism: int
-    steps: list[Step] = field(default_factory=list)
-    names: list[tuple[str, bool]] = field(default_factory=list)
-    nodes: list[_Node] = field(default_factory=list)
-    inputs: list[Input] = field(default_factory=list)
-    sinks: list[TransactionalSink] = field(default_factory=list)
-    immediate_sink: ImmediateSink | None = None
-    pushed: PushSource[Any] | None = None
-    runs_user_code: bool = False
-    is_hot: bool = False
-    error_port: int | None = None
-    ports: int = 0
-
-    def allocate_port(self) -> int:
-        """Allocates the next output port."""
-        self.ports += 1
-        return self.ports - 1
-
-    def add(self, node: _Node, parent: int | None) -> int:
-        """Adds a node below ``parent`` and returns its number."""
-        self.nodes.append(node)
-        if parent is not None:
-            self.nodes[parent].children.append(len(self.nodes) - 1)
-        return len(self.nodes) - 1
 
 
 def compile_graph(
@@ -119,14 +76,16 @@ class _Compiler:
         self._parallelism = parallelism
         self._ordered = ordered_sources(graph.steps)
         self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
-        self._vertices: list[_Vertex] = []
+        self._vertices: list[PlannedVertex] = []
         self._edges: list[Edge] = []
-        self._vertex_of: list[_Vertex] = []  # by number of the step
+        self._vertex_of: list[PlannedVertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._key_outputs: dict[tuple[int, int], tuple[int, list[int]]] = {}
-        """Nodes that partition by key, with their ports, by number of the step and identity of the ``KeyBy``."""
+        self._key_outputs: dict[tuple[int, str, int], tuple[int, list[int]]] = {}
+        """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
 
     def image(self) -> JobImage:
+        sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
+        check_folders([*sinks_of_steps, (ERRORS_STEP, self._graph.errors)])
         for step in self._graph.steps:
             self._check(step)
             self._add_step(step)
@@ -181,9 +140,8 @@ class _Compiler:
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
-            upstream = self._graph.steps[step_input.step]
-            if not upstream.emits_columns:
-                raise ColumnsNeeded(step.name, upstream.name)
+            if not self._graph.gives_columns(step_input):
+                raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
 
     def _add_step(self, step: Step) -> None:
         vertex = self._fusable_vertex(step)
@@ -193,28 +151,45 @@ class _Compiler:
         parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
         if is_head and step.sink is not None and step.inputs[0].key is not None:
-            parent = vertex.add(_Node(step.name, DropKeys, True), None)
+            parent = vertex.add(PlannedNode(step.name, DropKeys, True), None)
         aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
         make = self._operator_factory(step, vertex)
-        column = self._graph.steps[step.inputs[0].step].timestamp_column if step.inputs else None
-        number = vertex.add(_Node(step.name, make, aligned and not step.requires_columns, column), parent)
+        column = self._timestamp_column(step.inputs[0]) if step.inputs else None
+        node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
+        if step.second_from is not None:
+            first, second = (
+                vertex.add(
+                    PlannedNode(
+                        step.name, partial(InputSide, index == 0), True, self._timestamp_column(step.inputs[index])
+                    ),
+                    None,
+                )
+                for index in (0, step.second_from)
+            )
+            number = vertex.add(node, first)
+            vertex.nodes[second].children.append(number)
+        else:
+            number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= (
-            step.runs_user_code or step.assigner is not None or getattr(step.source, "routes_malformed", False)
-        )
+        routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
+        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
         if is_head:
             vertex.inputs = [
-                Input(head, *self._connect(step_input, vertex), is_timed=self._are_rows_timed(step_input))
-                for step_input in step.inputs
+                Input(
+                    head + (step.second_from is not None and index >= step.second_from),
+                    *self._connect(step_input, vertex),
+                    is_timed=self._are_rows_timed(step_input),
+                )
+                for index, step_input in enumerate(step.inputs)
             ]
 
-    def _fusable_vertex(self, step: Step) -> _Vertex | None:
+    def _fusable_vertex(self, step: Step) -> PlannedVertex | None:
         """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
-        if len(step.inputs) != 1 or step.inputs[0].exchange is not Exchange.FORWARD:
+        if len(step.inputs) != 1 or step.inputs[0].exchange is not Exchange.FORWARD or step.second_from is not None:
             return None
         vertex = self._vertex_of[step.inputs[0].step]
         if vertex.parallelism != self._parallelism_of(step):
@@ -229,16 +204,17 @@ class _Compiler:
             return None
         return vertex
 
-    def _new_vertex(self, parallelism: int) -> _Vertex:
-        vertex = _Vertex(len(self._vertices), parallelism)
+    def _new_vertex(self, parallelism: int) -> PlannedVertex:
+        vertex = PlannedVertex(len(self._vertices), parallelism)
         self._vertices.append(vertex)
         return vertex
 
-    def _is_one_to_one(self, vertex: _Vertex, step_input: StepInput) -> bool:
+    def _is_one_to_one(self, vertex: PlannedVertex, step_input: StepInput) -> bool:
         number = step_input.step
-        return vertex.nodes[self._node_of[number]].is_aligned and self._graph.steps[number].is_one_to_one
+        is_aligned = vertex.nodes[self._node_of[number]].is_aligned
+        return is_aligned and self._graph.steps[number].is_one_to_one and not step_input.tag
 
-    def _operator_factory(self, step: Step, vertex: _Vertex) -> Callable[[], Operator]:
+    def _operator_factory(self, step: Step, vertex: PlannedVertex) -> Callable[[], Operator]:
         if isinstance(step.source, PushSource):
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
@@ -253,7 +229,7 @@ class _Compiler:
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
 
-    def _sink_factory(self, sink: AnySink, vertex: _Vertex, upstream: str) -> Callable[[], Operator]:
+    def _sink_factory(self, sink: AnySink, vertex: PlannedVertex, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):
             vertex.sinks.append(sink)
             # The list grows with each further sink of the vertex.
@@ -265,7 +241,7 @@ class _Compiler:
 
     # --- edges
 
-    def _connect(self, step_input: StepInput, target: _Vertex) -> tuple[InputShape, str]:
+    def _connect(self, step_input: StepInput, target: PlannedVertex) -> tuple[InputShape, str]:
         """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key column."""
         vertex = self._vertex_of[step_input.step]
         port = vertex.allocate_port()
@@ -281,31 +257,31 @@ class _Compiler:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
             vertex.runs_user_code |= step_input.route.runs_user_code
             name = step_input.route.name
-        vertex.add(_Node(name, output, False), self._node_of[step_input.step])
+        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
-        upstream = self._graph.steps[step_input.step]
-        return upstream.has_times and upstream.timestamp_column is None
+        return self._graph.steps[step_input.step].has_times and self._timestamp_column(step_input) is None
+
+    def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
+        return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
 
     def _connect_by_key(
-        self, step_input: StepInput, key_by: KeyBy, vertex: _Vertex, port: int
+        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int
     ) -> tuple[InputShape, str]:
-        upstream = self._graph.steps[step_input.step]
         key = key_by.key
-        by_column = isinstance(key, str) and upstream.emits_columns
+        by_column = isinstance(key, str) and self._graph.gives_columns(step_input)
         rows_are_keys = not isinstance(key, str) and is_identity(key)
-        key_output = self._key_outputs.get((step_input.step, id(key_by)))
+        key_output = self._key_outputs.get((step_input.step, step_input.tag, id(key_by)))
         if key_output is not None:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            function = itemgetter(key) if isinstance(key, str) else key
-            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            to_keys = partial(ToKeys, ports, key, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
-            number = vertex.add(_Node(key_by.name, make, aligned), self._node_of[step_input.step])
-            self._key_outputs[step_input.step, id(key_by)] = number, ports
+            number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)
+            self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
@@ -322,7 +298,7 @@ class _Compiler:
         check_single_file(ERRORS_STEP, sink, self._graph.steps)
         errors = self._new_vertex(1)
         errors.names.append((ERRORS_STEP, True))
-        number = errors.add(_Node(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
+        number = errors.add(PlannedNode(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
         for upstream in upstreams:
             port = upstream.error_port = upstream.allocate_port()
             self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
@@ -372,15 +348,22 @@ def _key_text(key_by: KeyBy) -> str:
     return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
 
 
-def _vertex_image(name: str, vertex: _Vertex) -> VertexImage:
+def _vertex_image(name: str, vertex: PlannedVertex) -> VertexImage:
     nodes = tuple(
-        Node(node.step, node.make, tuple(node.children), node.is_aligned, node.timestamp_column)
+        Node(
+            node.step,
+            node.make,
+            tuple(node.children),
+            node.is_aligned,
+            node.timestamp_column,
+            tuple((tag, tuple(children)) for tag, children in node.tagged.items()),
+        )
         for node in vertex.nodes
     )
     return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
 
 
-def _sink_of(vertex: _Vertex) -> AnySink | None:
+def _sink_of(vertex: PlannedVertex) -> AnySink | None:
     if vertex.immediate_sink is not None:
         return vertex.immediate_sink
     if len(vertex.sinks) == 1:
