@@ -108,7 +108,7 @@ class Calling(GraphBuilder, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        flags = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
         return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
 
 
