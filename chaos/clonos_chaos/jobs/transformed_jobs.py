@@ -35,7 +35,7 @@ class TransformedJob(ApiJob):
         self.limit = rng.randint(1, self.records) if self.ends_late or rng.random() < 0.5 else None
         if self.limit and self.ends_late:
             endless: Stream[Row] = graph.source(Offsets(self.records * UNREAD), parallelism=1).shuffle()
-            rows = endless.map(partial(self._noted, rng), parallelism=1).limit(self.limit)
+            rows = endless.map(partial(self._observed, rng), parallelism=1).limit(self.limit)
         else:
             tasks = None if self.limit else rng.choice((1, 2))
             rows = graph.source(Offsets(self.records), parallelism=tasks, limit=self.limit)
@@ -53,7 +53,7 @@ class TransformedJob(ApiJob):
             first, rest = last.split(_is_even)
             first.union(rest).sink(Parts())
 
-    def _noted(self, rng: Random, row: Row) -> Row:
+    def _observed(self, rng: Random, row: Row) -> Row:
         self.highest = max(self.highest, row[0])
         return stage_of_row(1, rng, None, row)
 

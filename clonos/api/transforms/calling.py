@@ -108,18 +108,8 @@ class Calling(GraphBuilder, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        return self._stream(
-            self._step(
-                "map_async",
-                make,
-                options,
-                (function,),
-                runs_user_code=True,
-                state=(),
-                is_per_record=True,
-                breaks_order=not ordered,
-            )
-        )
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
+        return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
 
 
 def add_parallel(

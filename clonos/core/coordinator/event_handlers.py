@@ -59,9 +59,10 @@ def on_status(state: CoordinatorState, event: Received) -> None:
     if term_of(status.view) > state.term:
         stand_down(state)
         return
-    before, ending = state.statuses.get(event.slot), sources_to_end(state)
+    before = state.statuses.get(event.slot)
+    ending = sources_to_end(state) if state.plan.limited else None
     state.statuses[event.slot] = status
-    if not sources_to_end(state) <= ending:
+    if ending is not None and not sources_to_end(state) <= ending:
         state.due_ns = min(state.due_ns, state.awake_ns)  # a checkpoint, behind which they end
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)

@@ -1,4 +1,5 @@
-"""Ends of sources by a limit: when a step has let its records through, the sources in front of it end their input.
+"""Ends of sources by a limit: when a step has let its records through, the sources in front of it end their input
+(protocol 5).
 
 The state is in the reports of the slots alone. So nothing is forgotten when a coordinator is replaced, and nothing is
 left over when a rollback begins a new generation, whose limits are not reached yet.
