@@ -85,8 +85,8 @@ def test_both_inputs_share_state_timers_and_side_outputs(first: list[Any], secon
     build_matching(graph, first, second)
     written = run(graph, parallelism).written
     pairs = [row for rows in written.values() for row in rows if isinstance(row, tuple)]
-    expected = [{one.number, two.number} for one in first for two in second if one and two and one.key == two.key]
-    assert same([set(pair) for pair in pairs], expected)
+    expected = [(one.number, two.number) for one in first for two in second if one and two and one.key == two.key]
+    assert same([tuple(sorted(pair)) for pair in pairs], expected)
     numbers = [row for rows in written.values() for row in rows if not isinstance(row, tuple)]
     assert sorted(numbers) == sorted(row.number for row in [*first, *second] if row)
 
