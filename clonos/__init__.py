@@ -11,6 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clonos import agg as agg
+    from clonos.api.emission import Emission as Emission
+    from clonos.api.emission import at_end as at_end
+    from clonos.api.emission import each as each
+    from clonos.api.emission import every as every
     from clonos.api.event_time import Timestamps as Timestamps
     from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
@@ -79,6 +84,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "clonos": ("agg",),
     "clonos_services": ("clock", "http", "random"),
     "clonos.connectors": ("files", "sockets"),
 }
@@ -89,6 +95,7 @@ _NAMES = {
     "clonos.api.keyed_stream": ("KeyedStream",),
     "clonos.api.stream": ("Stream", "ProcessFunction"),
     "clonos.api.event_time": ("Timestamps",),
+    "clonos.api.emission": ("Emission", "each", "every", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.windowed": ("WindowedStream",),

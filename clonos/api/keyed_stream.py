@@ -6,11 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.aggregating import KeyedAggregating
 from clonos.api.connected import ConnectedStreams
 from clonos.api.graph import AnySink
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
+from clonos.api.transforms.folding import KeyedFolding
+from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.windows import Tumbling
 from clonos.operators.steps import keyed
 
@@ -23,7 +26,7 @@ K = TypeVar("K")
 State = TypeVar("State")
 
 
-class KeyedStream(GraphBuilder, Generic[K, T]):
+class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload

@@ -17,6 +17,10 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
+from clonos.operators.transforms.routing import Route
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
 
 StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
@@ -43,8 +47,16 @@ class GraphBuilder:
             raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
-    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
-        return tuple(replace(each, exchange=exchange, key=key) for each in self._inputs)
+    def _inputs_by(
+        self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
+    ) -> tuple[StepInput, ...]:
+        return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
+
+    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
+        """Returns the stream of a step's results, for bases of ``Stream``."""
+        from clonos.api.stream import Stream
+
+        return Stream(self._graph, inputs)
 
     def _step(
         self,
@@ -52,14 +64,18 @@ class GraphBuilder:
         make: Callable[[str], Callable[[], Operator]],
         options: dict[str, Any],
         functions: tuple[Any, ...] = (),
+        arguments: tuple[tuple[str, ...], ...] | None = None,
         **rest: Any,
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: InvalidJob: a function returns a generator or a coroutine.
+        ``arguments``: those that each function is called with, if they do not follow from the kind of the step.
+
+        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
-        for function in functions if kind != "process" else ():
-            check_function(kind, options["name"] or kind, function)
+        for index, function in enumerate(functions if kind != "process" else ()):
+            called_with = None if arguments is None else arguments[index]
+            check_function(kind, options["name"] or kind, function, index, called_with)
         step = self._graph.add(
             kind,
             options["name"],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import dis
 from collections.abc import Iterable
 from types import FrameType
 from typing import Final
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import MethodMissing, attribute_missing, nearest
 
 UNKEYED: Final = "It needs a key: call key_by(...) before it."
 PROCESS: Final = "process() with state"
@@ -18,7 +18,13 @@ ON_KEYED: Final = (
 )
 JOIN: Final = "Use join(other, on=..., how='full', between=...), or connect(other).process(...)."
 
+CYCLE: Final = (
+    "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
+    " in one task."
+)
+
 STREAM_HINTS: Final = {
+    **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "co_group": JOIN,
     "join_asof": "Use join_as_of(other, on=...).",
     "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
@@ -61,6 +67,10 @@ KEYED_HINTS: Final = {
         "Call it on the stream before key_by: orders.join(shipments, on=('id', 'order_id'), ...).",
     ),
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(
+        ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
+    ),
+    "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
     "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",
     "aggregate": "Write .window(Tumbling('5s')).aggregate(create, add), or .stateful_map(function).",
@@ -106,17 +116,6 @@ PACKAGE_HINTS: Final = {
 }
 
 
-class MethodMissing(JobError, AttributeError):
-    """An object of the library has no attribute of this name. ``hint`` says what to use instead."""
-
-    owner: str
-    attribute: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.owner} has no {self.attribute}. {self.hint}".rstrip()
-
-
 class NameMissing(JobError, ImportError):
     """The package has no public name like this. ``hint`` says what to use instead."""
 
@@ -129,13 +128,7 @@ class NameMissing(JobError, ImportError):
 
 def method_missing(owner: type, attribute: str) -> AttributeError:
     """Returns the error for an attribute that objects of ``owner`` do not have."""
-    if attribute.startswith("_"):  # asked for by copy, pickle, notebooks and others, who go on without it
-        return AttributeError(f"{owner.__name__!r} object has no attribute {attribute!r}")
-    public = [name for name in dir(owner) if not name.startswith("_")]
-    hint = (
-        HINTS.get(owner.__name__, {}).get(attribute) or _nearest(attribute, public) or f"It has: {', '.join(public)}."
-    )
-    return MethodMissing(f"a {owner.__name__}", attribute, hint)
+    return attribute_missing(owner, attribute, HINTS.get(owner.__name__, {}))
 
 
 def name_missing(name: str, public: Iterable[str], frame: FrameType) -> AttributeError | NameMissing:
@@ -144,12 +137,7 @@ def name_missing(name: str, public: Iterable[str], frame: FrameType) -> Attribut
     An AttributeError would lose its text in a ``from`` import, which makes an ImportError of every AttributeError.
     ``frame`` asks for the name.
     """
-    hint = PACKAGE_HINTS.get(name) or _nearest(name, public)
+    hint = PACKAGE_HINTS.get(name) or nearest(name, public)
     if frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]:
         return NameMissing(name, hint)
     return MethodMissing("the package clonos", name, hint) if hint else AttributeError(f"clonos has no {name}")
-
-
-def _nearest(attribute: str, names: Iterable[str]) -> str:
-    found = difflib.get_close_matches(attribute, list(names), n=1)
-    return f"Did you mean {found[0]}?" if found else ""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.order import describe_order, ordered_sources
@@ -32,6 +31,7 @@ from clonos.operators.chain_outputs import (
     ToKeys,
     ToSink,
     is_identity,
+    routes_refused,
 )
 from clonos.operators.connector_contract import (
     ImmediateSink,
@@ -54,6 +54,7 @@ PARTITIONINGS = {
     Exchange.HASH: Partitioning.HASH,
     Exchange.REBALANCE: Partitioning.REBALANCE,
     Exchange.BROADCAST: Partitioning.BROADCAST,
+    **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
 }
 
 
@@ -83,6 +84,8 @@ class _Compiler:
         """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
 
     def image(self) -> JobImage:
+        sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
+        check_folders([*sinks_of_steps, (ERRORS_STEP, self._graph.errors)])
         for step in self._graph.steps:
             self._check(step)
             self._add_step(step)
@@ -169,9 +172,8 @@ class _Compiler:
             number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= (
-            step.runs_user_code or step.assigner is not None or getattr(step.source, "routes_malformed", False)
-        )
+        routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
+        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
@@ -250,9 +252,12 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port)
-        upstream = self._graph.steps[step_input.step]
-        node = PlannedNode(upstream.name, partial(ToEdge, port), False)
-        vertex.add(node, self._node_of[step_input.step], step_input.tag)
+        output: Callable[[], Operator] = partial(ToEdge, port)
+        if step_input.route is not None:
+            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            vertex.runs_user_code |= step_input.route.runs_user_code
+            name = step_input.route.name
+        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
@@ -272,8 +277,7 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            function = itemgetter(key) if isinstance(key, str) else key
-            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            to_keys = partial(ToKeys, ports, key, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)

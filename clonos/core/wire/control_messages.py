@@ -100,6 +100,9 @@ PRINTED: Final = "print"
 ONCE_PER_STEP: Final = "clonos.job.step."
 """Beginning of the name of a logger, before the name of a step, whose first line of all its tasks is logged."""
 
+AT_WORK: Final = "has been at work on the same input for"
+"""Words of the warning about a step that hangs, by which the driver recognises it."""
+
 
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     """Slot to the coordinator's process: a line that the runtime or user code logged or printed.
@@ -112,6 +115,29 @@ class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     logger: Name
     text: Text
     task: Name = ""  # whose code wrote the line, if any
+
+
+class Peek(msgspec.Struct, frozen=True, array_like=True, tag="peek"):
+    """Coordinator's process to the slot of a task: send the next rows that a step of it emits.
+
+    Answered by ``Peeked``, and repeated while it is not answered.
+    """
+
+    task: TaskId
+    step: Name
+    rows_max: Count
+    number: Count  # of the request
+
+
+class Peeked(msgspec.Struct, frozen=True, array_like=True, tag="peeked"):
+    """Slot to the coordinator's process: rows that a step has emitted, in the encoding of batches.
+
+    Sent once for each ``Peek``.
+    """
+
+    task: TaskId
+    number: Count
+    rows: bytes
 
 
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -18,7 +18,7 @@ from clonos.core.values.keys import key_of
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, Table
-from clonos.operators.steps.aggregates import Aggregate
+from clonos.operators.steps.aggregates import WindowAggregate
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,7 +44,7 @@ class Window(Operator):
 
     has_timers = True
 
-    def __init__(self, step: str, size_ns: int, aggregate: Aggregate) -> None:
+    def __init__(self, step: str, size_ns: int, aggregate: WindowAggregate) -> None:
         self._prefix = f"{step}/{WINDOW_NAME}/"
         self._size_ns = size_ns
         self._aggregate = aggregate

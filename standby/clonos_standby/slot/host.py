@@ -27,7 +27,7 @@ from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, P
 from clonos.core.values import get_ready_for_columns
 from clonos.core.wire.admission import check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Logged, Register, View
+from clonos.core.wire.control_messages import Logged, Peek, Register, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
@@ -43,16 +43,13 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SlotLaunchSpec, versions
+from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, versions
 from clonos_standby.slot.effect_executor import EffectExecutor
 from clonos_standby.slot.log_forwarding import forwarded
 from clonos_standby.slot.story_files import called_by_signal, traced, write_story
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
-
-SWITCH_INTERVAL_S = 0.0005
-"""Beside a busy Python thread the I/O thread answers in 0.7 ms instead of 5."""
 
 COLLECT_AFTER_OBJECTS = 50_000
 """More containers than before, tuples among them, start a young collection; Python's own 700 are a fraction of one
@@ -180,6 +177,10 @@ class SlotHost:
                     )
             self.handle(MessageReceived(sender, message, payload))
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
+            return
+        if sender == COORDINATOR and isinstance(message, Peek):
+            check_for_slot(self._image.plan, sender, message)
+            self._executor.peek(message)
             return
         self.handle(MessageReceived(sender, message, payload))
 

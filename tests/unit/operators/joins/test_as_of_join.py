@@ -60,7 +60,7 @@ def test_an_as_of_join_gives_what_its_twin_does_from_the_records_that_are_on_tim
 
     def build(graph: JobGraph) -> None:
         lefts, rights = timed(graph, left, 3, idle), timed(graph, right, 3, idle)
-        given_tolerance = {} if tolerance is None else {"tolerance": tolerance}
+        given_tolerance: Any = {} if tolerance is None else {"tolerance": tolerance}
         on: Any = (key_of, key_of)
         sunk(lefts.join_as_of(rights, on=on, how=how, direction=direction, late=LATE, **given_tolerance))
 
@@ -137,7 +137,7 @@ def test_a_lookup_gives_the_last_row_that_came_before() -> None:
     running = Run(graph.compile(Options(), parallelism=1))
     table_task, numbers_task = running.plan.sources[1], running.plan.sources[0]
     for task in (table_task, numbers_task):
-        running.chains[task].read(*running.chains[task].poll(9))  # type: ignore[misc]
+        running.chains[task].read(*running.chains[task].poll(9))
         running.drain()
         running = restored(running, 1)
     running.finish()

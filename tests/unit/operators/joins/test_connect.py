@@ -232,7 +232,7 @@ def test_streams_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InvalidJob, match="connects a stream without keys with a keyed one"):
         stream.connect(other.key_by(_same))  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match=r"which has no method process_second\(value, context\)"):
-        stream.connect(other).process(type("Half", (), {"process_first": _same}))
+        stream.connect(other).process(type("Half", (), {"process_first": Later.process_first}))
     with pytest.raises(InvalidJob, match="sets event-time timers, and one of its streams has no event time"):
         stream.key_by(_same).connect(timed(graph, script_of([])).key_by(key_of)).process(Matching)
     with pytest.raises(InvalidJob, match="two jobs"):
