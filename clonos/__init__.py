@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clonos import agg as agg
+    from clonos.api.connected import ConnectedStreams as ConnectedStreams
+    from clonos.api.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
     from clonos.api.emission import each as each
     from clonos.api.emission import every as every
-    from clonos.api.connected import ConnectedStreams as ConnectedStreams
-    from clonos.api.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.event_time import Timestamps as Timestamps
     from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction

@@ -31,17 +31,17 @@ class Rate(TypedDict):
 
 
 PAYMENTS: list[Payment] = [
-    {"id": 1, "currency": "USD", "amount": 100, "at": "2024-05-01T09:30:00Z"},
-    {"id": 2, "currency": "GBP", "amount": 10, "at": "2024-05-01T09:45:00Z"},
-    {"id": 3, "currency": "USD", "amount": 100, "at": "2024-05-01T10:00:00Z"},
-    {"id": 4, "currency": "USD", "amount": 100, "at": "2024-05-01T12:00:00Z"},
-    {"id": 5, "currency": "CHF", "amount": 50, "at": "2024-05-01T12:30:00Z"},
+    {"id": 1, "currency": "USD", "amount": 100, "at": "2023-05-01T09:30:00Z"},
+    {"id": 2, "currency": "GBP", "amount": 10, "at": "2023-05-01T09:45:00Z"},
+    {"id": 3, "currency": "USD", "amount": 100, "at": "2023-05-01T10:00:00Z"},
+    {"id": 4, "currency": "USD", "amount": 100, "at": "2023-05-01T12:00:00Z"},
+    {"id": 5, "currency": "CHF", "amount": 50, "at": "2023-05-01T12:30:00Z"},
 ]
 RATES: list[Rate] = [
-    {"currency": "USD", "euros": 0.9, "at": "2024-05-01T09:00:00Z"},
-    {"currency": "GBP", "euros": 1.2, "at": "2024-05-01T09:00:00Z"},
-    {"currency": "USD", "euros": 0.8, "at": "2024-05-01T10:00:00Z"},
-    {"currency": "USD", "euros": 0.7, "at": "2024-05-01T13:00:00Z"},
+    {"currency": "USD", "euros": 0.9, "at": "2023-05-01T09:00:00Z"},
+    {"currency": "GBP", "euros": 1.2, "at": "2023-05-01T09:00:00Z"},
+    {"currency": "USD", "euros": 0.8, "at": "2023-05-01T10:00:00Z"},
+    {"currency": "USD", "euros": 0.7, "at": "2023-05-01T13:00:00Z"},
 ]
 
 

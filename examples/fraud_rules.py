@@ -1,7 +1,7 @@
 """Check payments against rules that change while the job runs.
 
-Gives the payments above the limit of their country. Rules are a stream of their own: each of them reaches all tasks, and
-a payment is checked by the rules that have come before it.
+Gives the payments above the limit of their country. Rules are a stream of their own: each of them reaches all tasks,
+and a payment is checked by the rules that have come before it.
 
     clonos run examples/fraud_rules.py --slots process
 """

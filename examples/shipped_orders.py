@@ -14,16 +14,16 @@ from clonos import Job, Tag, Timestamps, stdout, values
 LATE = Tag[dict[str, Any]]("late")
 
 ORDERS = [
-    {"id": "o1", "item": "tea", "at": "2024-05-01T09:00:00Z"},
-    {"id": "o2", "item": "milk", "at": "2024-05-01T10:00:00Z"},
-    {"id": "o3", "item": "sugar", "at": "2024-05-02T08:00:00Z"},
-    {"id": "o4", "item": "tea", "at": "2024-05-06T08:00:00Z"},
+    {"id": "o1", "item": "tea", "at": "2023-05-01T09:00:00Z"},
+    {"id": "o2", "item": "milk", "at": "2023-05-01T10:00:00Z"},
+    {"id": "o3", "item": "sugar", "at": "2023-05-02T08:00:00Z"},
+    {"id": "o4", "item": "tea", "at": "2023-05-06T08:00:00Z"},
 ]
 SHIPMENTS = [
-    {"order": "o1", "at": "2024-05-01T17:00:00Z"},
-    {"order": "o3", "at": "2024-05-04T12:00:00Z"},
-    {"order": "o2", "at": "2024-05-05T10:00:00Z"},  # four days later: too late
-    {"order": "o4", "at": "2024-05-06T09:00:00Z"},
+    {"order": "o1", "at": "2023-05-01T17:00:00Z"},
+    {"order": "o3", "at": "2023-05-04T12:00:00Z"},
+    {"order": "o2", "at": "2023-05-05T10:00:00Z"},  # four days later: too late
+    {"order": "o4", "at": "2023-05-06T09:00:00Z"},
 ]
 
 

@@ -143,7 +143,7 @@ def test_broadcast_state_is_the_same_in_all_tasks(is_keyed: bool, restores: int)
     payments.connect(rules.broadcast()).process(Limits, name="limit", parallelism=3).sink(Outbox())
     running = Run(graph.compile(Options(), parallelism=2))
     source = next(task for task in running.plan.sources if running.plan.task_name(task).startswith("rules"))
-    running.chains[source].read(*running.chains[source].poll(9))  # type: ignore[misc]
+    running.chains[source].read(*running.chains[source].poll(9))
     for checkpoint in range(restores):
         running = restored(running, checkpoint + 1)
     running.finish()

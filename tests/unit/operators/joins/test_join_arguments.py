@@ -50,7 +50,7 @@ def two_streams() -> tuple[Stream[Given], Stream[Given]]:
 def test_arguments_that_cannot_be_used_are_refused(keywords: dict[str, Any], sentence: str) -> None:
     left, right = two_streams()
     with pytest.raises(InvalidJob, match=sentence):
-        left.join(right, **{"on": "key", **keywords})  # type: ignore[call-overload]
+        left.join(right, **{"on": "key", **keywords})
 
 
 def test_streams_without_timestamps_are_refused() -> None:
