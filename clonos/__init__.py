@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clonos import agg as agg
+    from clonos.api.connected import ConnectedStreams as ConnectedStreams
+    from clonos.api.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
     from clonos.api.emission import each as each
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import Value as Value
     from clonos.operators.state.state_descriptors import ValueState as ValueState
     from clonos.operators.steps.context import Context as Context
+    from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
     from clonos.operators.steps.windows import WindowResult as WindowResult
     from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
@@ -94,6 +97,7 @@ _NAMES = {
     "clonos.job": ("Job", "Handle"),
     "clonos.api.keyed_stream": ("KeyedStream",),
     "clonos.api.stream": ("Stream", "ProcessFunction"),
+    "clonos.api.connected": ("ConnectedStreams", "TwoInputFunction"),
     "clonos.api.event_time": ("Timestamps",),
     "clonos.api.emission": ("Emission", "each", "every", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
@@ -102,6 +106,7 @@ _NAMES = {
     "clonos.api.windows": ("Tumbling",),
     "clonos.operators.steps.windows": ("WindowResult",),
     "clonos.operators.steps.context": ("Context",),
+    "clonos.operators.steps.two_input_process": ("TwoInputContext",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
