@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
     from clonos.api.windowed import WindowedStream as WindowedStream
+    from clonos.api.windows import Sliding as Sliding
     from clonos.api.windows import Tumbling as Tumbling
     from clonos.connectors import blackhole as blackhole
     from clonos.connectors import collect as collect
@@ -66,9 +67,10 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import Value as Value
     from clonos.operators.state.state_descriptors import ValueState as ValueState
     from clonos.operators.steps.context import Context as Context
-    from clonos.operators.steps.windows import WindowResult as WindowResult
     from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
+    from clonos.operators.windows.results import Window as Window
+    from clonos.operators.windows.results import WindowResult as WindowResult
     from clonos_services import clock as clock
     from clonos_services import http as http
     from clonos_services import random as random
@@ -92,8 +94,8 @@ _NAMES = {
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.windowed": ("WindowedStream",),
-    "clonos.api.windows": ("Tumbling",),
-    "clonos.operators.steps.windows": ("WindowResult",),
+    "clonos.api.windows": ("Tumbling", "Sliding"),
+    "clonos.operators.windows.results": ("Window", "WindowResult"),
     "clonos.operators.steps.context": ("Context",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
     "clonos.operators.tags": ("Tag",),

@@ -11,6 +11,8 @@ from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.window_step import window_settings
+from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.context import Context
@@ -19,6 +21,7 @@ from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
+    from clonos.api.windowed import WindowedStream
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -201,6 +204,26 @@ class Stream(GraphBuilder, Generic[T]):
             check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
+
+    def window(
+        self,
+        kind: WindowKind,
+        *,
+        lateness: Duration | None = None,
+        late: Tag[T] | None = None,
+        accumulate: bool = True,
+    ) -> WindowedStream[None, T]:
+        """Assigns all records to windows, without a key, in a single task; the arguments are those of keyed streams.
+
+        The key of the results is None. Prefer ``key_by`` where there is a key: its windows are spread over tasks.
+
+        Raises:
+            InvalidJob: ``kind`` is not a kind of window, or another argument cannot be used on this stream.
+        """
+        from clonos.api.windowed import WindowedStream
+
+        settings = window_settings(self, kind, is_keyed=False, lateness=lateness, late=late, accumulate=accumulate)
+        return WindowedStream(self._graph, self._inputs, settings)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merges this stream with others of the same job.

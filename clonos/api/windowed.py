@@ -1,34 +1,34 @@
-"""Windows of a keyed stream and their aggregations."""
+"""Windows of a stream and their aggregations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
-from clonos.api.windows import Tumbling
-from clonos.operators.steps import aggregates
-from clonos.operators.steps.windows import Window, WindowResult
+from clonos.api.window_step import WindowSettings
+from clonos.operators.windows import window_aggregates as aggregates
+from clonos.operators.windows.results import Window, WindowResult
 
 T = TypeVar("T")
+U = TypeVar("U")
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
 
 class WindowedStream(GraphBuilder, Generic[K, T]):
-    """Windows of each key of a stream, not yet aggregated.
+    """Windows of each key of a stream, or of a stream without keys, not yet aggregated.
 
     An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
     input ends. The methods take the keywords of ``Stream``.
     """
 
-    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], kind: Tumbling) -> None:
+    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], settings: WindowSettings) -> None:
         super().__init__(graph, inputs)
-        self._kind = kind
+        self._settings = settings
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
@@ -93,6 +93,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         create: Callable[[], A],
         add: Callable[[A, T], A | None],
         *,
+        merge: Callable[[A, A], A | None] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -105,6 +106,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Callable[[A, T], A | None],
         result: Callable[[A], V],
         *,
+        merge: Callable[[A, A], A | None] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -116,6 +118,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Callable[[Any, T], Any],
         result: Callable[[Any], Any] | None = None,
         *,
+        merge: Callable[[Any, Any], Any] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -126,14 +129,40 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             create: returns a new accumulator.
             add: called with (accumulator, value); returns the new accumulator, or None if it has changed it in place.
             result: turns the accumulator into the value of the window; None for the accumulator itself.
+            merge: called with two accumulators, the second one of later records; returns the accumulator of both, or
+                None if it has changed the first one in place. Without it, sliding and session windows and windows with
+                lateness keep all their values until they emit.
 
         Example::
 
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
-        aggregate = aggregates.Accumulate(create, add, result)
-        functions = (create, add) if result is None else (create, add, result)
+        aggregate = aggregates.Accumulate(create, add, result, merge)
+        functions = tuple(each for each in (create, add, result, merge) if each is not None)
         return Stream(self._graph, self._window("aggregate", aggregate, functions, name, parallelism, standby))
+
+    def apply(
+        self,
+        function: Callable[[K, Window, list[T]], Iterable[U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]:
+        """Calls ``function(key, window, values)`` when a window ends, with all its values in order of arrival.
+
+        Its results, any number of them, are the records of the stream. The window keeps all values; an aggregation
+        keeps one accumulator.
+
+        Example::
+
+            def longest_first(key, window, values):
+                return [(key, window.start, value) for value in sorted(values, key=len, reverse=True)]
+
+            lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
+        """
+        gathered = aggregates.Gathered()
+        return Stream(self._graph, self._window("apply", gathered, (function,), name, parallelism, standby, function))
 
     def _window(
         self,
@@ -143,19 +172,22 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
+        apply: Any = None,
     ) -> tuple[StepInput, ...]:
+        settings = self._settings
+        kind = f"window_{what}"
+        parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        size_ns = self._kind.size_ns
-        functions = tuple(filter(callable, called))
         fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
         return self._step(
-            f"window_{what}",
-            lambda step: partial(Window, step, size_ns, aggregate),
+            kind,
+            settings.operators(aggregate, apply),
             options,
-            functions,
+            tuple(filter(callable, called)),
             runs_user_code=what != "count",
-            state=(("window", str(self._kind)), *fields),
-            key_field=WindowResult._fields[0],
-            ignores_order=aggregate.ignores_order,
-            has_times=False,
+            state=(*settings.state_text, *fields),
+            key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
+            ignores_order=aggregate.ignores_order and settings.ignores_order,
+            has_times=settings.has_times,
+            has_side_outputs=settings.rules.late_tag is not None,
         )

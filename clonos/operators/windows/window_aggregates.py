@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
+from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
@@ -18,8 +19,30 @@ from clonos.operators.user_errors import Guard
 class Aggregate:
     """Base of all aggregates. Rows are (key, value)."""
 
-    ignores_order: ClassVar[bool] = False
+    ignores_order: bool = False
     """True if the result is the same in whatever order values arrive."""
+
+    can_merge: bool = True
+    """True if it has ``merge``: only an aggregate of the user may lack it."""
+
+    def first(self, value: Any) -> Any:
+        """Returns the accumulator of one value."""
+        raise NotImplementedError
+
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        """Returns the accumulator with one more value, which may be the given one changed in place."""
+        raise NotImplementedError
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        """Returns the accumulator with the values of ``other``, which stays as it is.
+
+        It may be the given one changed in place.
+        """
+        raise NotImplementedError
+
+    def result(self, accumulator: Any) -> Any:
+        """Returns the result, which shares no mutable part with the accumulator."""
+        return copied(accumulator)
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         """Adds a batch."""
@@ -35,18 +58,28 @@ class Aggregate:
         """Adds a batch of columns, keyed by ``column``; values are dicts."""
         self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
 
-    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
-        """Returns the keys and their results at the end of the window."""
-        return keys, accumulators
-
     def _consume(self, records: Iterator[Any], table: Table) -> None:
-        raise NotImplementedError
+        first, insert, entries, changed = self.first, self.insert, table.entries, table.changed
+        get = entries.get
+        for key, (_, value) in records:
+            accumulator = get(key, _MISSING)
+            entries[key] = first(value) if accumulator is _MISSING else insert(accumulator, value)
+            changed[key] = None
 
 
 class CountAggregate(Aggregate):
     """Number of records."""
 
     ignores_order = True
+
+    def first(self, value: Any) -> Any:
+        return 1
+
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        return accumulator + 1
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        return accumulator + other
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         self.add_keys(table, [key for key, _ in rows], guard)
@@ -68,6 +101,15 @@ class Sum(Aggregate):
     def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
         self._of = of
         self._term = itemgetter(of) if isinstance(of, str) else of
+
+    def first(self, value: Any) -> Any:
+        return 0 + (value if self._term is None else self._term(value))
+
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        return accumulator + (value if self._term is None else self._term(value))
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        return accumulator + other
 
     def _consume(self, records: Iterator[Any], table: Table) -> None:
         term, entries, changed = self._term, table.entries, table.changed
@@ -96,17 +138,21 @@ class ReduceAggregate(Aggregate):
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function
 
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
-        function, entries, changed = self._function, table.entries, table.changed
-        for key, (_, value) in records:
-            entries[key] = function(entries[key], value) if key in entries else value
-            changed[key] = None
+    def first(self, value: Any) -> Any:
+        return value
+
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        return self._function(accumulator, value)
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        return self._function(accumulator, copied(other))
 
 
 class Accumulate(Aggregate):
-    """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``.
+    """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``, ``merge``.
 
-    ``add`` returns the new accumulator, or None if it has changed the given one in place (``list.append``).
+    ``add`` and ``merge`` return the new accumulator, or None if they have changed the given one in place
+    (``list.append``).
     """
 
     def __init__(
@@ -114,28 +160,55 @@ class Accumulate(Aggregate):
         create: Callable[[], Any],
         add: Callable[[Any, Any], Any],
         result: Callable[[Any], Any] | None,
+        merge: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         self._create = create
         self._add = add
         self._result = result
+        self._merge = merge
+        self.can_merge = merge is not None
 
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
-        create, add, entries, changed = self._create, self._add, table.entries, table.changed
-        get = entries.get
-        for key, (_, value) in records:
-            accumulator = get(key, _MISSING)
-            if accumulator is _MISSING:
-                accumulator = create()
-            replaced = add(accumulator, value)
-            entries[key] = accumulator if replaced is None else replaced
-            changed[key] = None
+    def first(self, value: Any) -> Any:
+        return self.insert(self._create(), value)
 
-    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
-        result = self._result
-        if result is None:
-            return keys, accumulators
-        values, failed = guard.each(result, accumulators)
-        return [key for index, key in enumerate(keys) if index not in failed] if failed else keys, values
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        replaced = self._add(accumulator, value)
+        return accumulator if replaced is None else replaced
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        assert self._merge is not None, "an aggregate without merge gathers the values instead"
+        replaced = self._merge(accumulator, copied(other))
+        return accumulator if replaced is None else replaced
+
+    def result(self, accumulator: Any) -> Any:
+        return copied(accumulator if self._result is None else self._result(accumulator))
+
+
+class Gathered(Aggregate):
+    """List of all values in order of arrival, which ``aggregate`` aggregates when the window emits, if given."""
+
+    def __init__(self, aggregate: Aggregate | None = None) -> None:
+        self._aggregate = aggregate
+
+    def first(self, value: Any) -> Any:
+        return [value]
+
+    def insert(self, accumulator: Any, value: Any) -> Any:
+        accumulator.append(value)
+        return accumulator
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        accumulator.extend(other)
+        return accumulator
+
+    def result(self, accumulator: Any) -> Any:
+        values = iter(copied(accumulator))
+        if self._aggregate is None:
+            return list(values)
+        found = self._aggregate.first(next(values))
+        for value in values:
+            found = self._aggregate.insert(found, value)
+        return self._aggregate.result(found)
 
 
 class _Missing:
