@@ -56,10 +56,10 @@ class GraphBuilder:
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: InvalidJob: a function returns a generator or a coroutine.
+        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
-        for function in functions if kind != "process" else ():
-            check_function(kind, options["name"] or kind, function)
+        for index, function in enumerate(functions if kind != "process" else ()):
+            check_function(kind, options["name"] or kind, function, index)
         step = self._graph.add(
             kind,
             options["name"],

@@ -10,12 +10,14 @@ from typing import Any
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import Duration, Sliding, Tumbling, WindowKind, duration_ns
+from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
+from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
 from clonos.operators.windows.pane_windows import PaneWindows
-from clonos.operators.windows.window_aggregates import Aggregate, Gathered
+from clonos.operators.windows.window_aggregates import window_aggregate
 from clonos.operators.windows.window_rules import WindowRules
 
 
@@ -54,11 +56,12 @@ class WindowSettings:
             raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
         return 1
 
-    def operators(self, aggregate: Aggregate, apply: Any) -> Callable[[str], Callable[[], Operator]]:
+    def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""
         spans = _spans_of(self.kind)
-        if not aggregate.can_merge and (spans.panes > 1 or self.rules.lateness_ns):
-            aggregate = Gathered(aggregate)
+        if not aggregation.can_merge and (spans.panes > 1 or self.rules.lateness_ns):
+            aggregation = Gathered(aggregation)
+        aggregate = window_aggregate(aggregation)
         return lambda step: partial(PaneWindows, step, spans, aggregate, self.rules, apply)
 
 

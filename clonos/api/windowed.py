@@ -9,8 +9,11 @@ from clonos.api.graph import JobGraph, StepInput
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
-from clonos.operators.windows import window_aggregates as aggregates
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.custom import Custom, Reduction
+from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
+from clonos.operators.windows.window_aggregates import Count, Sum
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -34,7 +37,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
-        return Stream(self._graph, self._window("count", aggregates.CountAggregate(), (), name, parallelism, standby))
+        return Stream(self._graph, self._window("count", Count(), name, parallelism, standby))
 
     @overload
     def sum(
@@ -73,7 +76,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), (of,), name, parallelism, standby))
+        functions = () if of is None or isinstance(of, str) else (of,)
+        return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby, functions))
 
     def reduce(
         self,
@@ -84,8 +88,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
-        aggregate = aggregates.ReduceAggregate(function)
-        return Stream(self._graph, self._window("reduce", aggregate, (function,), name, parallelism, standby))
+        return Stream(self._graph, self._window("reduce", Reduction(function), name, parallelism, standby))
 
     @overload
     def aggregate(
@@ -137,9 +140,11 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
-        aggregate = aggregates.Accumulate(create, add, result, merge)
-        functions = tuple(each for each in (create, add, result, merge) if each is not None)
-        return Stream(self._graph, self._window("aggregate", aggregate, functions, name, parallelism, standby))
+        aggregation = Custom(create, add, merge, result)
+        functions: tuple[Any, ...] = (create, add) if result is None else (create, add, result)
+        if merge is not None:
+            functions = (create, add, result or _same, merge)
+        return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby, functions))
 
     def apply(
         self,
@@ -161,33 +166,36 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
         """
-        gathered = aggregates.Gathered()
-        return Stream(self._graph, self._window("apply", gathered, (function,), name, parallelism, standby, function))
+        return Stream(self._graph, self._window("apply", Gathered(), name, parallelism, standby, (function,)))
 
     def _window(
         self,
         what: str,
-        aggregate: aggregates.Aggregate,
-        called: tuple[Any, ...],
+        aggregation: Aggregation[Any, Any],
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
-        apply: Any = None,
+        functions: tuple[Any, ...] | None = None,
     ) -> tuple[StepInput, ...]:
-        settings = self._settings
+        settings, apply = self._settings, functions[0] if what == "apply" and functions else None
         kind = f"window_{what}"
         parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
+        of = aggregation.of if isinstance(aggregation, Sum) else None
+        fields = (("field", repr(of)),) if isinstance(of, str) else ()
         return self._step(
             kind,
-            settings.operators(aggregate, apply),
+            settings.operators(aggregation, apply),
             options,
-            tuple(filter(callable, called)),
+            aggregation.functions if functions is None else functions,
             runs_user_code=what != "count",
             state=(*settings.state_text, *fields),
             key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
-            ignores_order=aggregate.ignores_order and settings.ignores_order,
+            ignores_order=aggregation.ignores_order and settings.ignores_order,
             has_times=settings.has_times,
             has_side_outputs=settings.rules.late_tag is not None,
         )
+
+
+def _same(accumulator: Any) -> Any:
+    return accumulator

@@ -7,6 +7,7 @@ from its checkpoint; stdout may then repeat what the previous process printed la
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputClosed, OutputFailed
 from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
@@ -260,19 +261,35 @@ class StdoutSink(DriverSink):
     def __init__(self, row_text: Callable[[Any], str] | None) -> None:
         super().__init__()
         self.row_text = row_text or default_row_text
+        self._is_closed = False
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
         """Prints the rows.
 
-        Raises: OutputFailed: standard output is closed.
+        Raises: OutputClosed: the program that read standard output has ended. OutputFailed: it cannot be written.
         """
+        if self._is_closed:
+            raise OutputClosed("standard output")
         lines = [f"{self.row_text(row)}\n" for row in rows]
         stream: TextIO = sys.stdout
         try:
             stream.write("".join(lines))
             stream.flush()
+        except BrokenPipeError:
+            self._is_closed = True
+            _discard(stream)
+            raise OutputClosed("standard output") from None
         except OSError as error:
             raise OutputFailed("standard output", "written", error.strerror or str(error)) from error
+
+
+def _discard(stream: TextIO) -> None:
+    """Lets everything that is still written to a stream disappear, as Python does so when it ends."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, stream.fileno())
+    finally:
+        os.close(nothing)
 
 
 def default_row_text(row: Any) -> str:

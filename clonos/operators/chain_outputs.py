@@ -25,6 +25,7 @@ from clonos.operators.connector_contract import (
     finish_output,
 )
 from clonos.operators.operator import Operator, Scope, Times, without
+from clonos.operators.row_errors import RowNotWritable
 
 
 class ToImmediateSink(Operator):
@@ -74,14 +75,16 @@ class ToKeys(Operator):
     With timestamps each of them is (row, timestamp in ns).
     """
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], rows_are_keys: bool) -> None:
-        """Creates the output for all edges with this key, so that the key function runs once per record."""
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
+        """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
         self._ports = tuple(ports)
-        self._key = key
+        self._field = key if isinstance(key, str) else None
+        self._key = itemgetter(key) if isinstance(key, str) else key
         self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or type(key) is itemgetter)
+        self.changes_rows = not (rows_are_keys or self._field is not None)
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._field
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -125,6 +128,7 @@ class ToColumnKeys(Operator):
         self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._column
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -141,6 +145,15 @@ class ToColumnKeys(Operator):
             self._collector.watermark(port, watermark)
 
 
+def routes_refused(sink: object) -> bool:
+    """Returns whether rows that the writers of a sink refuse go to the error output of the job.
+
+    Such a sink has the attribute ``routes_refused = True``, and its writers have written nothing of a batch when they
+    raise ``RowNotWritable``.
+    """
+    return bool(getattr(sink, "routes_refused", False))
+
+
 class ToSink(Operator):
     """Output to a transactional sink: rows written between two barriers are prepared at the second one."""
 
@@ -148,6 +161,7 @@ class ToSink(Operator):
         """Creates the output to ``sinks[number]``; with several sinks in a chain, each part carries that number."""
         self._sink = sink
         self.takes_columns = bool(getattr(sink, "is_columnar", False))
+        self._routes_refused = routes_refused(sink)
         self._number = number if len(sinks) > 1 else None
         self._writer: TransactionalWriter | None = None
 
@@ -167,6 +181,10 @@ class ToSink(Operator):
         assert self._writer is not None
         try:
             self._writer.write(rows)
+        except RowNotWritable as error:
+            if not self._sets_aside():
+                raise self.guard.failed() from error
+            self._one_by_one(self._writer, rows)
         except Exception as error:
             raise self.guard.failed() from error
 
@@ -174,8 +192,24 @@ class ToSink(Operator):
         assert self._writer is not None
         try:
             self._writer.write_columns(batch)
+        except RowNotWritable as error:
+            if not self._sets_aside():
+                raise self.guard.failed() from error
+            self._one_by_one(self._writer, batch.to_pylist())
         except Exception as error:
             raise self.guard.failed() from error
+
+    def _sets_aside(self) -> bool:
+        return self._routes_refused and self.guard.routes
+
+    def _one_by_one(self, writer: TransactionalWriter, rows: list[Any]) -> None:
+        for index, row in enumerate(rows):
+            try:
+                writer.write([row])
+            except RowNotWritable as error:
+                self.guard.refused(error, row, index)
+            except Exception as error:
+                raise self.guard.failed() from error
 
     def prepare(self, checkpoint: int) -> None:
         assert self._writer is not None

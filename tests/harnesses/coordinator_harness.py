@@ -136,9 +136,9 @@ class CoordinatorHarness:
         register = Register(born.slot, domain, host, address, address, b"key", "token", slot, (("python", "3.11"),))
         return self.do(Received(born.slot, register))
 
-    def form(self, domains: str = "aabbab", **begin: int) -> None:
+    def form(self, domains: str = "aabbab", **begin: Any) -> None:
         """Starts the job and registers one slot for each letter of ``domains``, numbered from 1."""
-        self.begin(**begin)  # type: ignore[arg-type]
+        self.begin(**begin)
         for number, domain in enumerate(domains, 1):
             self.register(number, domain)
         assert self.coordinator.phase == "running", self.coordinator.phase

@@ -9,11 +9,13 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import CodeType, FunctionType
+from inspect import getattr_static
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.operators.state.state_descriptors import State
+from clonos.operators.steps.async_map import KEY_PARAMETER
 from clonos.operators.steps.results import advice_for
 
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
@@ -33,11 +35,44 @@ BY_NAME: Final = frozenset({"getattr", "methodcaller", "attrgetter"})
 """Functions that find a method by a name that the code may compose."""
 
 
-def check_function(method: str, step: str, function: Any) -> None:
-    """Checks that a function can be called for a result, and not for a generator or a coroutine.
+PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "map": (("record",),),
+    "filter": (("record",),),
+    "flat_map": (("record",),),
+    "map_async": (("record",),),
+    "map_batches": (("batch",),),
+    "key_by": (("record",),),
+    "stateful_map": (("key", "state", "value"),),
+    "reduce": (("so_far", "value"),),
+    "window_sum": (("record",),),
+    "window_reduce": (("so_far", "value"),),
+    "window_aggregate": ((), ("accumulator", "value"), ("accumulator",), ("accumulator", "other")),
+    "window_apply": (("key", "window", "values"),),
+    "timestamps": (("record",),),
+}
+"""Arguments that each function of a step is called with, by the method that adds the step."""
 
-    Raises: InvalidJob: it is a generator function outside of ``flat_map``, or ``async def``.
+METHOD_PARAMETERS: Final = {
+    "process": ("value", "context"),
+    "on_timer": ("timestamp", "context"),
+    "on_event_timer": ("timestamp", "context"),
+    "open": ("context",),
+    "close": (),
+}
+"""Arguments that the methods of a process function are called with."""
+
+TAKES_FIELD: Final = frozenset({"key_by", "window_sum"})
+"""Methods that take the name of a field in place of a function."""
+
+
+def check_function(method: str, step: str, function: Any, index: int = 0) -> None:
+    """Checks that function ``index`` of a step can be called, and for a result, not for a generator or a coroutine.
+
+    Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
+        outside of ``flat_map``, or ``async def``.
     """
+    if not callable(function):
+        raise _no_function(method, step, function)
     called = _called(function)
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
@@ -45,8 +80,55 @@ def check_function(method: str, step: str, function: Any) -> None:
     elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
+        _check_parameters(step, function, PARAMETERS[method][index])
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
+
+
+def _no_function(method: str, step: str, given: Any) -> InvalidJob:
+    fields = given if isinstance(given, list | tuple) else ()
+    if method == "key_by" and fields and all(isinstance(each, str) for each in fields):
+        key = ", ".join(f"record[{each!r}]" for each in fields) + ("," if len(fields) == 1 else "")
+        advice = f"A key of several fields is a tuple: key_by(lambda record: ({key}))."
+        return InvalidJob(step, f"gets {given!r:.100}, which is neither a function nor the name of a field", advice)
+    if method in TAKES_FIELD:
+        what = "which is neither a function nor the name of a field"
+        return InvalidJob(step, f"gets {given!r:.100}, {what}", "Give it a function of the record, or a str.")
+    advice = "Give it the function itself, without calling it." if given is None else "Give it a function."
+    return InvalidJob(step, f"gets {given!r:.100}, which is no function", advice)
+
+
+def _check_parameters(step: str, function: Any, arguments: tuple[str, ...], called_as: str = "", skip: int = 0) -> None:
+    """Refuses a function of Python code that cannot be called with these arguments.
+
+    ``called_as``: how the step calls it, by default by its own name. ``skip``: its parameters that are bound later.
+    """
+    if not isinstance(_called(function), FunctionType | MethodType) or hasattr(function, "__signature__"):
+        return  # the signatures of built-in functions and of classes do not show everything that they take
+    signature = inspect.signature(function, follow_wrapped=False)
+    try:
+        signature.bind(*(None,) * (skip + len(arguments)), **_optional(signature))
+    except TypeError:
+        name = _name_of(function)
+        taken = list(signature.parameters.values())[skip:]
+        positional = [each.name for each in taken if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        keywords = [f"{each.name}=" for each in taken if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+        takes = f"needs {' and '.join(keywords)}" if keywords else f"takes {_counted(len(positional))}"
+        call = f"{called_as or name}({', '.join(arguments)})"
+        raise InvalidJob(
+            step,
+            f"calls {call}, but {name}({', '.join(positional + keywords)}) {takes}",
+            f"Give it a function with {_counted(len(arguments))}.",
+        ) from None
+
+
+def _optional(signature: inspect.Signature) -> dict[str, None]:
+    """Returns the keyword arguments that a step gives to functions that have a parameter for it."""
+    return {KEY_PARAMETER: None} if KEY_PARAMETER in signature.parameters else {}
+
+
+def _counted(arguments: int) -> str:
+    return "no argument" if not arguments else "1 argument" if arguments == 1 else f"{arguments} arguments"
 
 
 def check_process(step: str, function: Any) -> None:
@@ -73,6 +155,8 @@ def check_process(step: str, function: Any) -> None:
     for name in ("process", *OPTIONAL_METHODS):
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
+            is_unbound = isinstance(function, type) and isinstance(getattr_static(function, name), FunctionType)
+            _check_parameters(step, getattr(function, name), METHOD_PARAMETERS[name], name, int(is_unbound))
     _check_hooks(step, function)
     for setting, method in TIMER_METHODS.items():
         if not hasattr(function, method) and uses(function, setting):
@@ -168,4 +252,4 @@ def _called(function: Any) -> Callable[..., Any]:
 def _name_of(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
+    return str(getattr(function, "__qualname__", type(function).__qualname__)).rpartition("<locals>.")[2]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
@@ -32,6 +31,7 @@ from clonos.operators.chain_outputs import (
     ToKeys,
     ToSink,
     is_identity,
+    routes_refused,
 )
 from clonos.operators.connector_contract import (
     ImmediateSink,
@@ -164,9 +164,8 @@ class _Compiler:
             number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
         vertex.steps.append(step)
         vertex.names.append((step.name, step.is_named and step.sink is None))
-        vertex.runs_user_code |= (
-            step.runs_user_code or step.assigner is not None or getattr(step.source, "routes_malformed", False)
-        )
+        routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
+        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
         vertex.is_hot |= is_hot(step, self._options.standby)
         self._vertex_of.append(vertex)
         self._node_of.append(number)
@@ -267,8 +266,7 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            function = itemgetter(key) if isinstance(key, str) else key
-            to_keys = partial(ToKeys, ports, function, rows_are_keys)
+            to_keys = partial(ToKeys, ports, key, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)

@@ -24,6 +24,7 @@ class JsonFiles(OrderedFiles, FileSink):
     """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
+    routes_refused = True
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ from clonos.connectors.filesystem.output_parts import (
     decode_part,
     decode_record,
     manifest_name,
+    rename_once,
     state_folder,
 )
 
@@ -216,7 +217,7 @@ class OutputFolder:
         for part in parts:
             path = f"{self.path}/{part.name}"
             with output_errors(path, "created"):
-                os.rename(self._prepared(part.name), path)
+                rename_once(self._prepared(part.name), path)
         with output_errors(self.path, "synced"):
             sync_folder(self.path)
 

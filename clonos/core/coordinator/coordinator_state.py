@@ -171,8 +171,7 @@ class CoordinatorState:
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.awaits_output = False  # the job is new, and no output of a transactional sink has been committed
         self.first_record_ns: int | None = None  # since when such a sink has records, while that is so
-        self.is_draining = False
-        self.drain_number = CheckpointId(0)
+        self.is_draining, self.drain_number = False, CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}

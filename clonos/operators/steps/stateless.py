@@ -10,7 +10,7 @@ from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import Marks
 from clonos.operators.operator import Operator, Times, without
 from clonos.operators.steps.frames import as_batch, as_wanted
-from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, refusal
+from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
 from clonos.operators.user_errors import RAISED
 
 
@@ -79,20 +79,26 @@ class FlatMap(Consuming):
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
+        self._gives_items = gives_items(function)
 
     def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
         function, extend = self._function, results.extend
-        for record in records:
-            results += list(checked_items(function(record)))
-            break
-        if not one_by_one:
+        if one_by_one:
+            self._consume_one_by_one(records, results)
+        elif self._gives_items:
             for record in records:
                 extend(function(record))
-            return
+        else:
+            for record in records:
+                items = function(record)
+                extend(items if items.__class__ is list else checked_items(items))  # most functions return lists
+
+    def _consume_one_by_one(self, records: Iterator[Any], results: list[Any]) -> None:
+        function, extend = self._function, results.extend
         for record in records:
             whole = len(results)
             try:
-                extend(function(record))
+                extend(checked_items(function(record)))
             except RAISED:
                 del results[whole:]
                 raise

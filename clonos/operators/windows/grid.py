@@ -18,7 +18,7 @@ EPOCH_DAY: Final = datetime(1970, 1, 1)
 
 
 class Grid(ABC):
-    """Panes of one length, numbered from the one that begins at the Unix epoch or is moved by the offset."""
+    """Panes of one length, numbered from the Unix epoch, moved by the offset."""
 
     @abstractmethod
     def index_of(self, instant_ns: int) -> int:

@@ -5,7 +5,7 @@ window merges its panes when it ends. Windows in processing time read the clock 
 
 Records that come after the end of a window, within its lateness, are noted in ``step/late/<end>``. Its next result
 leaves at the next watermark, so results do not depend on where batches are cut. A pane is forgotten as a whole when the
-lateness of its last window is over.
+lateness of its last window has passed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.late_records import LateRecords
 from clonos.operators.windows.results import window_of
-from clonos.operators.windows.window_aggregates import Aggregate
+from clonos.operators.windows.window_aggregates import WindowAggregate
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 PANE_NAME: Final = "pane"
@@ -42,19 +42,25 @@ class PaneWindows(Operator):
     has_event_timers: ClassVar[bool] = True
 
     def __init__(
-        self, step: str, spans: Spans, aggregate: Aggregate, rules: WindowRules, apply: ApplyFunction | None = None
+        self,
+        step: str,
+        spans: Spans,
+        aggregate: WindowAggregate,
+        rules: WindowRules,
+        apply: ApplyFunction | None = None,
     ) -> None:
         self._step = step
         self._spans = spans
         self._aggregate = aggregate
         self._rules = rules
-        self._results = Results(aggregate, apply)
+        self._results = Results(aggregate.aggregation, apply)
         self._panes: dict[int, Table] = {}
         self._late: dict[int, Table] = {}
         self._agenda: list[tuple[int, int, int]] = []  # (instant, EMITS or FORGETS, end or pane), a heap
         self._planned: set[tuple[int, int]] = set()  # those of the agenda: (EMITS or FORGETS, end or pane)
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._aggregate.field
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
         self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self)
@@ -154,7 +160,7 @@ class PaneWindows(Operator):
 
     def _merge_into(self, table: Table, added: Table) -> None:
         """Merges accumulators into a table; guarded, since the functions of the user may raise."""
-        entries, merge = table.entries, self._aggregate.merge
+        entries, merge = table.entries, self._aggregate.aggregation.merge
 
         def merged(entry: tuple[Any, Any]) -> None:
             stored, accumulator = entry

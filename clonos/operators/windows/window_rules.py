@@ -9,10 +9,10 @@ from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of
+from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.steps.results import checked_items
 from clonos.operators.user_errors import Guard
 from clonos.operators.windows.results import Window, result_of
-from clonos.operators.windows.window_aggregates import Aggregate
 
 ApplyFunction = Callable[[Any, Window, list[Any]], Any]
 
@@ -36,23 +36,23 @@ class WindowRules:
 class Results:
     """Maker of the results of windows from their accumulators."""
 
-    __slots__ = ("_aggregate", "_apply")
+    __slots__ = ("_aggregation", "_apply")
 
-    def __init__(self, aggregate: Aggregate, apply: ApplyFunction | None) -> None:
-        """Creates it. ``apply`` gets key, window and result of the aggregate, and returns the rows to emit."""
-        self._aggregate, self._apply = aggregate, apply
+    def __init__(self, aggregation: Aggregation[Any, Any], apply: ApplyFunction | None) -> None:
+        """Creates it. ``apply`` gets key, window and result of the aggregation, and returns the rows to emit."""
+        self._aggregation, self._apply = aggregation, apply
 
     def of(self, guard: Guard, found: list[tuple[Any, list[Any]]], window: Window) -> list[Any]:
         """Returns the rows of a window. ``found`` are state keys with accumulators, to be merged in their order."""
-        aggregate, apply = self._aggregate, self._apply
+        aggregation, apply = self._aggregation, self._apply
 
         def one(entry: tuple[Any, list[Any]]) -> Any:
             stored, (first, *others) = entry
             if others:
                 first = copied(first)
                 for other in others:
-                    first = aggregate.merge(first, other)
-            key, value = key_of(stored), aggregate.result(first)
+                    first = aggregation.merge(first, other)
+            key, value = key_of(stored), aggregation.result(first)
             return result_of(key, window, value) if apply is None else list(checked_items(apply(key, window, value)))
 
         shown = [(stored, parts[0] if len(parts) == 1 else parts) for stored, parts in found]

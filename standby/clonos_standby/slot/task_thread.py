@@ -31,6 +31,7 @@ from clonos.core.slot.slot_events import (
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
+from clonos.io.process.exit_guard import guard_thread
 from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
@@ -113,6 +114,7 @@ class TaskThread:
     # ------------------------------------------------------------------ the thread
 
     def _run_and_report(self) -> None:
+        guard_thread()
         if self._faults is not None:
             self._reach(FaultPoint.START)
         task: Task | None = None

@@ -267,3 +267,27 @@ def test_a_dataclass_that_travels_unregistered_is_one_short_sentence() -> None:
     )
     assert raised.value.__cause__ is None
     assert rows_of(f"{orders}\norders.map(lambda order: order.who).sink(collect())") == ["ann", "bob"]
+
+
+LATER = """
+def sometimes(line):
+    return [line] if line != "c" else line
+
+def later(line):
+    return (line,) if line != "c" else {line: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [("sometimes", "a str, whose characters would each be"), ("later", "a dict, whose keys would each be a result")],
+)
+def test_flat_map_refuses_what_only_a_later_record_returns(function: str, sentence: str) -> None:
+    job = f"{LATER}\njob = Job('etl')\njob.source(values(['a b', 'b', 'c', 'd'])).flat_map({function}).sink(collect())"
+    with pytest.raises(StepFailed) as raised:
+        rows_of(job)
+    assert sentence in str(raised.value.__cause__)
+    assert raised.value.at.record == "'c'"
+    routed = f"{LATER}\njob = Job('etl', errors=collect())\njob.source(values(['a', 'c', 'd'])).flat_map({function})"
+    with pytest.raises(StepFailed):
+        rows_of(f"{routed}.sink(collect())")

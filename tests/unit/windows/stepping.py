@@ -21,14 +21,14 @@ NEVER = 1 << 62
 """Watermark above all others."""
 
 
-class Kept(Operator):
+class Outcome(Operator):
     """Follower that keeps what it gets: (row, timestamp in ns)."""
 
-    def __init__(self, kept: list[Any]) -> None:
-        self.kept = kept
+    def __init__(self, taken: list[Any]) -> None:
+        self.taken = taken
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self.kept += zip(rows, times or repeat(None), strict=times is not None)
+        self.taken += zip(rows, times or repeat(None), strict=times is not None)
 
     def on_watermark(self, watermark: Any) -> None:
         pass
@@ -45,8 +45,8 @@ class Stepping:
         self._make = step.make
         nodes = (
             Node("windows", self._made, (1,), tagged=(("late", (2,)),)),
-            Node("results", lambda: Kept(self.results)),
-            Node("late", lambda: Kept(self.late)),
+            Node("results", lambda: Outcome(self.results)),
+            Node("late", lambda: Outcome(self.late)),
         )
         self._image = VertexImage("windows", nodes, (Input(0, InputShape.PAIRS, is_timed=has_times),))
         self._snapshots: list[bytes] = []

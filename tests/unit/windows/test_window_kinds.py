@@ -13,7 +13,7 @@ import pytest
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidDuration, InvalidJob
-from clonos.api.windowed import WindowedStream
+from clonos.api.stream import Stream
 from clonos.api.windows import Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
@@ -271,6 +271,8 @@ def test_a_wrong_window_is_refused_with_one_sentence(name: str) -> None:
 def test_a_window_is_described_by_its_kind_for_a_resume() -> None:
     assert str(Tumbling("1d", timezone="Europe/Berlin", offset="6h")) == "Tumbling 1d offset 6h in Europe/Berlin"
     assert str(Sliding("10min", every="90s")) == "Sliding 10min every 90s"
-    windows: WindowedStream[Any, Any] = timed().key_by(str).window(Tumbling("5s"))
-    assert windows.count()._graph.steps[-1].state == (("window", "Tumbling 5s"), ("time", "event"))
+    graph = JobGraph("job")
+    records: Stream[Any] = graph.source(Given([1]), timestamps=lambda row: row)
+    records.key_by(str).window(Tumbling("5s")).count()
+    assert graph.steps[-1].state == (("window", "Tumbling 5s"), ("time", "event"))
     assert WindowResult._fields == ("key", "start", "end", "value")
