@@ -13,8 +13,10 @@ class Gathered(Aggregation[Any, Any]):
 
     insertion = Insertion.IN_PLACE
 
-    def __init__(self, aggregation: Aggregation[Any, Any] | None = None) -> None:
+    def __init__(self, aggregation: Aggregation[Any, Any] | None = None, *, is_timed: bool = False) -> None:
+        """Creates it. ``is_timed``: it gathers (time in nanoseconds, value), and the result is that of the values."""
         self._aggregation = aggregation
+        self._is_timed = is_timed
 
     def create(self) -> Any:
         return []
@@ -28,7 +30,7 @@ class Gathered(Aggregation[Any, Any]):
         return accumulator
 
     def result(self, accumulator: Any) -> Any:
-        values = copied(accumulator)
+        values = copied([value for _, value in accumulator] if self._is_timed else accumulator)
         if self._aggregation is None:
             return values
         found = self._aggregation.create()

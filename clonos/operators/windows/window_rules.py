@@ -24,6 +24,8 @@ class WindowRules:
     - ``is_keyed``: its rows are (key, value). ``is_event_time``: its windows follow timestamps, else the task's clock.
     - ``lateness_ns``: how long a window takes records after its end. ``late_tag``: the side output of later ones.
     - ``accumulates``: a further result of a window has all its records, else those since the result before.
+    - ``emits_at_end``: a window emits at its end what it has emitted before, too.
+    - ``has_times``: results have timestamps.
     """
 
     is_keyed: bool = True
@@ -31,6 +33,8 @@ class WindowRules:
     lateness_ns: int = 0
     late_tag: str | None = None
     accumulates: bool = True
+    emits_at_end: bool = True
+    has_times: bool = False
 
 
 class Results:
@@ -42,19 +46,24 @@ class Results:
         """Creates it. ``apply`` gets key, window and result of the aggregation, and returns the rows to emit."""
         self._aggregation, self._apply = aggregation, apply
 
+    def one(self, stored: Any, accumulator: Any, window: Window) -> list[Any]:
+        """Returns the rows of a window for one state key. Code of the user may raise."""
+        aggregation, apply = self._aggregation, self._apply
+        key, value = key_of(stored), aggregation.result(accumulator)
+        return [result_of(key, window, value)] if apply is None else list(checked_items(apply(key, window, value)))
+
     def of(self, guard: Guard, found: list[tuple[Any, list[Any]]], window: Window) -> list[Any]:
         """Returns the rows of a window. ``found`` are state keys with accumulators, to be merged in their order."""
-        aggregation, apply = self._aggregation, self._apply
+        aggregation = self._aggregation
 
-        def one(entry: tuple[Any, list[Any]]) -> Any:
+        def merged(entry: tuple[Any, list[Any]]) -> list[Any]:
             stored, (first, *others) = entry
             if others:
                 first = copied(first)
                 for other in others:
                     first = aggregation.merge(first, other)
-            key, value = key_of(stored), aggregation.result(first)
-            return result_of(key, window, value) if apply is None else list(checked_items(apply(key, window, value)))
+            return self.one(stored, first, window)
 
         shown = [(stored, parts[0] if len(parts) == 1 else parts) for stored, parts in found]
-        rows, _ = guard.each(one, found, pairs=shown)
-        return rows if apply is None else list(chain.from_iterable(rows))
+        rows, _ = guard.each(merged, found, pairs=shown)
+        return list(chain.from_iterable(rows))
