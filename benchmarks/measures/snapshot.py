@@ -27,7 +27,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.state.keyed_state import StateBackend, StateImage, Table
 from clonos.operators.state.state_changes import Entries
-from clonos_standby.slot.host import SWITCH_INTERVAL_S
+from clonos_standby.launch_spec import SWITCH_INTERVAL_S
 
 KEYS: Final = 1_000_000
 KEYS_QUICK: Final = 100_000

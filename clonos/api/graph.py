@@ -21,6 +21,7 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
+from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
     from clonos.api.event_time import AnyTimestamps
@@ -43,6 +44,10 @@ class Exchange(StrEnum):
     HASH = "hash"
     REBALANCE = "rebalance"
     BROADCAST = "broadcast"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    GLOBAL = "global"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,14 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step.
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step. ``route``
+    chooses the receiving task, where the sender does.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
+    route: Route | None = None
     tag: str = ""
 
 
@@ -125,12 +132,14 @@ class Step:
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
-    the code that describes the job; "" if it is in no file.
+    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
+    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
+    the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:
         self.name = _checked_name("the job", name)
+        self.limit = limit
         self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
@@ -153,13 +162,23 @@ class JobGraph:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
         """
         from clonos.api.stream import Stream
 
+        limit = self.limit if limit is None else limit
+        if limit is not None:
+            if parallelism not in (None, 1):
+                raise InvalidJob(
+                    name or "source",
+                    f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+                    "Leave out parallelism=, or the limit.",
+                )
+            parallelism = 1
         if isinstance(source, PushSource):
             if parallelism not in (None, 1):
                 raise InvalidJob(
@@ -196,8 +215,8 @@ class JobGraph:
         )
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
         if timestamps is not None and isinstance(source, PushSource):
-            return stream.with_timestamps(timestamps)
-        return stream
+            stream = stream.with_timestamps(timestamps)
+        return stream if limit is None else stream.limit(limit)
 
     def add(
         self,

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.aggregating import KeyedAggregating
 from clonos.api.graph import AnySink
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
-from clonos.api.window_step import window_settings
+from clonos.api.transforms.folding import KeyedFolding
+from clonos.api.transforms.keyed_choosing import KeyedChoosing
+from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import keyed
 from clonos.operators.tags import Tag
+from clonos.operators.windows.evictors import Evictor
 
 if TYPE_CHECKING:
     from clonos.api.windowed import WindowedStream
@@ -23,7 +27,7 @@ K = TypeVar("K")
 State = TypeVar("State")
 
 
-class KeyedStream(GraphBuilder, Generic[K, T]):
+class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload
@@ -140,7 +144,10 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         *,
         lateness: Duration | None = None,
         late: Tag[T] | None = None,
+        trigger: AnyTrigger | None = None,
+        early: AnyTrigger | None = None,
         accumulate: bool = True,
+        evictor: Evictor | None = None,
     ) -> WindowedStream[K, T]:
         """Assigns the records of each key to windows; call an aggregation of the returned stream next.
 
@@ -149,8 +156,12 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         Args:
             kind: such as ``Tumbling("5s")``.
             lateness: how long a window still takes records after its end; each then gives a further result.
-            late: side output of records that come later than that, which are left out and counted otherwise.
+            late: side output of records that come later than that, which are left out with a warning otherwise.
+            trigger: when windows emit: ``each(n)``, ``every("5s")`` by the clock, ``every_event_time("5s")``,
+                ``at_end()`` or an object of a ``Trigger`` class. What a window has not emitted leaves at its end.
+            early: when windows emit before their end, too; the same values as for ``trigger``.
             accumulate: True for further results of a window with all its records, False for those since the last one.
+            evictor: ``last_values(n)`` or ``newest_values("10s")``, the values that stay when a window emits.
 
         Raises:
             InvalidJob: ``kind`` is not a kind of window, or another argument cannot be used on this stream.
@@ -161,5 +172,15 @@ class KeyedStream(GraphBuilder, Generic[K, T]):
         """
         from clonos.api.windowed import WindowedStream
 
-        settings = window_settings(self, kind, is_keyed=True, lateness=lateness, late=late, accumulate=accumulate)
+        settings = window_settings(
+            self,
+            kind,
+            is_keyed=True,
+            lateness=lateness,
+            late=late,
+            trigger=trigger,
+            early=early,
+            accumulate=accumulate,
+            evictor=evictor,
+        )
         return WindowedStream(self._graph, self._inputs, settings)

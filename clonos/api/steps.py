@@ -17,6 +17,10 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
+from clonos.operators.transforms.routing import Route
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
 
 StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
@@ -43,8 +47,16 @@ class GraphBuilder:
             raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
-    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
-        return tuple(replace(each, exchange=exchange, key=key) for each in self._inputs)
+    def _inputs_by(
+        self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
+    ) -> tuple[StepInput, ...]:
+        return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
+
+    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
+        """Returns the stream of a step's results, for bases of ``Stream``."""
+        from clonos.api.stream import Stream
+
+        return Stream(self._graph, inputs)
 
     def _step(
         self,

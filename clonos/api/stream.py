@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.window_step import window_settings
+from clonos.api.transforms.choosing import Choosing
+from clonos.api.transforms.folding import Folding
+from clonos.api.transforms.routing import Routing
+from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
 from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.tags import Tag
+from clonos.operators.windows.evictors import Evictor
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
@@ -54,7 +59,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(GraphBuilder, Generic[T]):
+class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -211,7 +216,10 @@ class Stream(GraphBuilder, Generic[T]):
         *,
         lateness: Duration | None = None,
         late: Tag[T] | None = None,
+        trigger: AnyTrigger | None = None,
+        early: AnyTrigger | None = None,
         accumulate: bool = True,
+        evictor: Evictor | None = None,
     ) -> WindowedStream[None, T]:
         """Assigns all records to windows, without a key, in a single task; the arguments are those of keyed streams.
 
@@ -222,7 +230,17 @@ class Stream(GraphBuilder, Generic[T]):
         """
         from clonos.api.windowed import WindowedStream
 
-        settings = window_settings(self, kind, is_keyed=False, lateness=lateness, late=late, accumulate=accumulate)
+        settings = window_settings(
+            self,
+            kind,
+            is_keyed=False,
+            lateness=lateness,
+            late=late,
+            trigger=trigger,
+            early=early,
+            accumulate=accumulate,
+            evictor=evictor,
+        )
         return WindowedStream(self._graph, self._inputs, settings)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
@@ -231,14 +249,6 @@ class Stream(GraphBuilder, Generic[T]):
         The order within each stream is kept, that between streams is not.
         """
         return Stream(self._graph, self._union(others))
-
-    def rebalance(self) -> Stream[T]:
-        """Distributes records round-robin over the tasks of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.REBALANCE))
-
-    def broadcast(self) -> Stream[T]:
-        """Sends every record to every task of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
 
     def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
         """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.

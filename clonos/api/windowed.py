@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
+from clonos.api.aggregating import named_of
+from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
-from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
+from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
-from clonos.operators.windows.window_aggregates import Count, Sum
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -76,8 +80,9 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        functions = () if of is None or isinstance(of, str) else (of,)
-        return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby, functions))
+        if of is not None and not isinstance(of, str):
+            check_function("window_sum", name or "window_sum", of)
+        return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby))
 
     def reduce(
         self,
@@ -115,18 +120,29 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, V]]: ...
 
+    @overload
     def aggregate(
         self,
-        create: Callable[[], Any],
-        add: Callable[[Any, T], Any],
-        result: Callable[[Any], Any] | None = None,
         *,
-        merge: Callable[[Any, Any], Any] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        **aggregates: Aggregation[T, Any],
+    ) -> Stream[WindowResult[K, dict[str, Any]]]: ...
+
+    def aggregate(
+        self,
+        create: Any = None,
+        add: Any = None,
+        result: Any = None,
+        *,
+        merge: Any = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+        **aggregates: Any,
     ) -> Stream[WindowResult[K, Any]]:
-        """Aggregates each window with an accumulator of your own.
+        """Aggregates each window by named aggregates in one pass, or with an accumulator of your own.
 
         Args:
             create: returns a new accumulator.
@@ -135,16 +151,28 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             merge: called with two accumulators, the second one of later records; returns the accumulator of both, or
                 None if it has changed the first one in place. Without it, sliding and session windows and windows with
                 lateness keep all their values until they emit.
+            aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
+
+        Raises:
+            InvalidJob, BadAggregate: something is no aggregate, or no function.
 
         Example::
 
+            stream.window(Tumbling("1min")).aggregate(n=count(), total=sum_("price"), top=top_k(3, by="price"))
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
-        aggregation = Custom(create, add, merge, result)
-        functions: tuple[Any, ...] = (create, add) if result is None else (create, add, result)
-        if merge is not None:
-            functions = (create, add, result or _same, merge)
-        return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby, functions))
+        aggregation: Aggregation[Any, Any]
+        if create is None and add is None and result is None and merge is None:
+            aggregation = named_of(name, aggregates)
+        elif aggregates:
+            problem = "gets both functions of an accumulator and named aggregates"
+            raise InvalidJob(name or "aggregate", problem, "Name all: own=aggregate(create, add), from clonos.agg.")
+        else:
+            aggregation = Custom(create, add, merge, result)
+            for index, function in enumerate((create, add, result, merge)):
+                if function is not None:
+                    check_function("window_accumulator", name or "window_aggregate", function, index)
+        return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
 
     def apply(
         self,
@@ -166,7 +194,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
             lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
         """
-        return Stream(self._graph, self._window("apply", Gathered(), name, parallelism, standby, (function,)))
+        return Stream(self._graph, self._window("apply", Gathered(), name, parallelism, standby, function))
 
     def _window(
         self,
@@ -175,27 +203,26 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
-        functions: tuple[Any, ...] | None = None,
+        apply: Any = None,
     ) -> tuple[StepInput, ...]:
-        settings, apply = self._settings, functions[0] if what == "apply" and functions else None
+        settings = self._settings
         kind = f"window_{what}"
         parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        of = aggregation.of if isinstance(aggregation, Sum) else None
-        fields = (("field", repr(of)),) if isinstance(of, str) else ()
+        state = [*settings.state_text]
+        if isinstance(aggregation, Named):
+            state.append(("aggregates", repr(aggregation)))
+        elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
+            state.append(("field", repr(aggregation.of)))
         return self._step(
             kind,
             settings.operators(aggregation, apply),
             options,
-            aggregation.functions if functions is None else functions,
+            aggregation.functions if apply is None else (apply,),
             runs_user_code=what != "count",
-            state=(*settings.state_text, *fields),
+            state=tuple(state),
             key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
             ignores_order=aggregation.ignores_order and settings.ignores_order,
-            has_times=settings.has_times,
+            has_times=settings.rules.has_times,
             has_side_outputs=settings.rules.late_tag is not None,
         )
-
-
-def _same(accumulator: Any) -> Any:
-    return accumulator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -39,8 +40,6 @@ class WindowKind:
     """Base of all kinds of windows."""
 
     __slots__ = ()
-
-    time: Time | None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -152,6 +151,125 @@ class Sliding(WindowKind):
         """Returns kind and lengths, such as "Sliding 10min every 1min"; stores have this text."""
         lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
         return f"Sliding {lengths}{_alignment(self.offset_ns, self.timezone)}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Session(WindowKind):
+    """Sessions: records of a key that follow each other within a gap. A session ends a gap after its last record.
+
+    Example::
+
+        Session(gap="30min")
+        Session(gap=lambda event: "5min" if event["device"] == "phone" else "30min", max_length="12h")
+    """
+
+    gap: Duration | Callable[[Any], Duration]
+    max_length_ns: int | None
+    time: Time | None
+
+    def __init__(
+        self, gap: Duration | Callable[[Any], Duration], *, max_length: Duration | None = None, time: Time | None = None
+    ) -> None:
+        """Creates sessions.
+
+        Args:
+            gap: length of time without a record of the key that ends a session, or a function of the record that gives
+                it.
+            max_length: limit of a session from its start to its end. A record that would make it longer begins another
+                one. None: a session may last for ever.
+            time: "event" or "processing"; None for event time on a stream with timestamps.
+
+        Raises:
+            InvalidDuration: a length is something else.
+            InvalidJob: ``max_length`` is less than the gap, or ``time`` is something else.
+        """
+        set_field = partial(object.__setattr__, self)
+        set_field("gap", gap if callable(gap) else duration_text(duration_ns(gap)))
+        set_field("max_length_ns", None if max_length is None else duration_ns(max_length))
+        set_field("time", _checked_time(time))
+        if self.max_length_ns is not None and not callable(gap) and self.max_length_ns < duration_ns(gap):
+            problem = f"gets max_length={max_length!r}, which is less than the gap"
+            raise InvalidJob("window", problem, f"Give at least {self.gap!r}.")
+
+    @property
+    def gap_ns(self) -> int | Callable[[Any], int]:
+        """Gap in nanoseconds, or a function of the record that gives it."""
+        if not callable(self.gap):
+            return duration_ns(self.gap)
+        gap_of = self.gap
+        return lambda record: duration_ns(gap_of(record))
+
+    def __str__(self) -> str:
+        """Returns kind and lengths, such as "Session gap 30min"; stores have this text."""
+        limit = "" if self.max_length_ns is None else f" at most {duration_text(self.max_length_ns)}"
+        return f"Session gap {'of a function' if callable(self.gap) else self.gap}{limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountTumbling(WindowKind):
+    """Windows of ``count`` records of a key. The last one may have fewer, when the input ends.
+
+    Example::
+
+        CountTumbling(100)
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        checked_count("CountTumbling", self.count)
+
+    def __str__(self) -> str:
+        """Returns kind and count, such as "CountTumbling 100"; stores have this text."""
+        return f"CountTumbling {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountSliding(WindowKind):
+    """Windows of the last ``count`` records of a key, with a result after every ``every`` of them.
+
+    Example::
+
+        CountSliding(100, every=10)
+    """
+
+    count: int
+    every: int
+
+    def __post_init__(self) -> None:
+        checked_count("CountSliding", self.count)
+        checked_count("CountSliding", self.every)
+        if self.every > self.count:
+            problem = f"gets CountSliding({self.count}, every={self.every}), which leaves records out"
+            raise InvalidJob("window", problem, "Let every= be at most the count.")
+
+    def __str__(self) -> str:
+        """Returns kind and counts, such as "CountSliding 100 every 10"; stores have this text."""
+        return f"CountSliding {self.count} every {self.every}"
+
+
+@dataclass(frozen=True, slots=True)
+class Global(WindowKind):
+    """One window of all records of a key. It emits when the input ends, and when a trigger says so.
+
+    Example::
+
+        stream.key_by("user").window(Global(), trigger=each(100), accumulate=False).aggregate(total=sum_("price"))
+    """
+
+    def __str__(self) -> str:
+        """Returns the kind; stores have this text."""
+        return "Global"
+
+
+def checked_count(what: str, count: Any) -> int:
+    """Returns a number of records.
+
+    Raises: InvalidJob: it is not an int of at least 1.
+    """
+    if type(count) is not int or count < 1:
+        raise InvalidJob("window", f"gets {what} of {count!r:.80} records", "Give an int of at least 1.")
+    return count
 
 
 def _checked_time(time: Any) -> Any:

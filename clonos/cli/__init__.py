@@ -21,10 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import clonos
+from clonos.cli.log_lines import log_to_console
+from clonos.config import resolve_settings
 from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
+from clonos.io.process.fork_server_process import fork_server_ahead
 
 if TYPE_CHECKING:
+    from clonos.config import RunOptions
     from clonos.job import Job
 
 ENDED: Final = 0
@@ -46,8 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         parser.error(_explained(unknown))
-    from clonos.cli.console import log_to_console
-
     log_to_console(parsed.verbose)
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
 
@@ -72,6 +74,17 @@ def exit_code_of(error: ClonosError) -> int:
     return ENVIRONMENT_AT_FAULT if isinstance(error, EnvironmentFault) else WE_ARE_AT_FAULT
 
 
+def put_on_path(target: str) -> Path:
+    """Puts the folder of a job's file on the import path. Returns the file. Raises: JobError when it does not exist."""
+    file_name = target.partition(":")[0]
+    file = Path(file_name).resolve()
+    if not file.is_file():
+        raise JobError(f"the file {file_name!r} does not exist. Name a Python file that has a Job.")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    return file
+
+
 def load_job(target: str) -> Job:
     """Returns the job of ``FILE`` or ``FILE:NAME``: the only ``Job`` of the file, or the one with this name.
 
@@ -83,11 +96,7 @@ def load_job(target: str) -> Job:
     from clonos.job.script_exit import loading
 
     file_name, _, name = target.partition(":")
-    file = Path(file_name).resolve()
-    if not file.is_file():
-        raise JobError(f"the file {file_name!r} does not exist. Name a Python file that has a Job.")
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    file = put_on_path(target)
     module = sys.modules.get(file.stem)
     if module is None or getattr(module, "__file__", None) != str(file):
         specification = importlib.util.spec_from_file_location(file.stem, file)
@@ -126,9 +135,11 @@ def _guarded(command: object, is_verbose: bool = False) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from clonos.cli.console import run_on_console
+    put_on_path(parsed.job)
+    with fork_server_ahead(_known_options(parsed)):  # before the imports that take the driver as long
+        from clonos.cli.console import run_on_console
 
-    result = run_on_console(load_job(parsed.job), _options(parsed))
+        result = run_on_console(load_job(parsed.job), _options(parsed))
     return ABORTED if result.was_aborted else ENDED
 
 
@@ -151,6 +162,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 def _dev(parsed: argparse.Namespace) -> int:
     from clonos.cli.dev import develop
 
+    put_on_path(parsed.job)
     develop(parsed.job.partition(":")[0], lambda: load_job(parsed.job), parsed.runs)
     return ENDED
 
@@ -166,6 +178,14 @@ def _chaos(command: str, arguments: Sequence[str]) -> int:
         if missing.name not in CHAOS_LIBRARIES:
             raise
         raise ExtraMissing(f"clonos chaos {command}", missing.name, "chaos") from None
+
+
+def _known_options(parsed: argparse.Namespace) -> RunOptions | None:
+    """Returns the options before those of the job are known; None for wrong ones, of which the start says more."""
+    try:
+        return resolve_settings({}, _options(parsed)).run
+    except ClonosError:
+        return None
 
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:

@@ -109,6 +109,7 @@ class _Shown:
         self.job_id = ""
         self.checkpoint: int | None = None  # the last one shown
         self.rows: list[Any] = []
+        self.row_count = 0
 
 
 _shown: WeakValueDictionary[int, _Shown] = WeakValueDictionary()
@@ -148,6 +149,7 @@ class DriverSink:
             if not (resume and shown.job_id == job_id):
                 shown.job_id, shown.checkpoint = job_id, None
                 shown.rows.clear()
+                shown.row_count = 0
 
     def writer(self) -> RowsWriter:
         """Creates a writer."""
@@ -168,7 +170,13 @@ class DriverSink:
             rows = [row for part in found for batch in part.batches for row in decode_rows(batch)]
             if rows:
                 self.show(rows, shown.rows)
+                shown.row_count += len(rows)
             shown.checkpoint = checkpoint
+
+    def rows_written(self) -> int:
+        """Returns how many rows this process has shown."""
+        with self._shown.lock:
+            return self._shown.row_count
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
         """Shows rows. ``earlier`` is a list that lives as long as the process."""

@@ -18,9 +18,6 @@ from clonos.io.system.entropy import random_bytes
 if TYPE_CHECKING:
     from clonos.spark.session import Context
 
-WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
-"""Modules imported before any slot starts: those of a slot, and those that the code of a job can import."""
-
 ANY_HOST: Final = "0.0.0.0"
 LOCAL_MASTERS: Final = "local"
 """Beginning of the masters whose executors all run on the driver's machine."""
@@ -71,6 +68,7 @@ def is_one_machine(run: RunOptions, session: Any) -> bool:
 
 
 def _processes(run: RunOptions, hash_seed: str) -> Deployment:
+    from clonos.io.process.fork_server_process import WARM_MODULES
     from clonos.io.process.processes import ProcessSlots
 
     local = _local_folder()

@@ -11,6 +11,7 @@ from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
 from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import resolve_keywords, resolve_settings
+from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.job import script_exit
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ class Job:
 
     Options are keywords. ``clonos.toml``, ``CLONOS_*`` variables and the command line override them, in this order.
     ``errors``: a sink for records whose step raised; without one the job fails when the same record raises again.
+    ``limit``: the number of records after which each source ends; None for all.
 
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
-        self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
+    def __init__(
+        self, name: str, *, errors: AnySink | None = None, limit: int | None = None, **options: Unpack[JobOptions]
+    ) -> None:
+        file = _file_of(sys._getframe(1).f_code.co_filename)
+        self._graph = JobGraph(name, errors=errors, file=file, limit=limit)
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}
         self._graph.take_rows = self._take_rows
@@ -81,6 +86,7 @@ class Job:
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
         timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
@@ -92,15 +98,19 @@ class Job:
             standby: "hot" or "passive"; None for the setting of the job.
             timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
                 ``Timestamps`` with the unit and the watermarks; None for a stream without event time.
+            limit: ends the source after this number of records, which makes any input bounded. The source then has one
+                task. None for that of the job, or all records.
 
         Raises:
-            InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+            InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
 
         Example::
 
             lines = job.source(files.lines("texts/*.txt"), name="read")
         """
-        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps)
+        return self._graph.source(
+            source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps, limit=limit
+        )
 
     def start(
         self,
@@ -119,14 +129,16 @@ class Job:
 
         Raises: JobError for options that exclude each other, a job that cannot be compiled or has no output.
         """
-        from clonos.job.handle import Handle
-
         script_exit.start(self._described)
         named = {"master": master, "slots": slots}
         keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
-        return Handle(self._graph, settings, spark)
+        has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
+        with fork_server_ahead(settings.run if has_to_import else None):
+            from clonos.job.handle import Handle
+
+            return Handle(self._graph, settings, spark)
 
     def run(
         self,

@@ -21,21 +21,23 @@ from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
 from clonos.core.model.errors import InternalError
 from clonos.core.model.ids import TaskId
+from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import (
+    immediate_outputs,
     records_out,
     recovery_sentence,
     steps_with_sinks,
     summary_lines,
     what_a_stop_waits_for,
 )
+from clonos.job.skew import keyed_steps
 from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
 from clonos_standby.driver.driver import JobEnd, Progress
-from clonos_standby.slot.hang_watch import AT_WORK
 
 logger = logging.getLogger("clonos.run")
 
@@ -132,17 +134,22 @@ class Handle:
         return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
 
     def summary(self) -> list[str]:
-        """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
-        is. A run that was stopped before it had begun has no lines."""
+        """Returns the lines about a run that has ended: duration, recoveries, records by step, failed records, and
+        where the output is. A run that was stopped before it had begun has no lines."""
         image, status = self._launched.image, self.status()
         if not status.tasks:
             return []
         sent = records_out(image.plan, status.tasks)
-        return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
+        outputs = [*self._launched.start.outputs(), *immediate_outputs(image, status.tasks)]
+        return summary_lines(status, time.monotonic() - self._began_s, sent, outputs, self.keyed_steps())
 
     def steps_with_sinks(self) -> frozenset[str]:
         """Returns the names of the steps whose tasks write to a sink."""
         return steps_with_sinks(self._launched.image.plan)
+
+    def keyed_steps(self) -> frozenset[str]:
+        """Returns the names of the steps whose tasks share their records by key."""
+        return keyed_steps(self._launched.image.plan)
 
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""

@@ -13,11 +13,12 @@ from clonos.config import JobSettings, RunOptions
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.io.process.fault_points import armed
+from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import pack
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
-from clonos.job.starting import DEFAULT_STORE, Start, identity_of
+from clonos.job.starting import Start, default_store, identity_of
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
@@ -67,7 +68,7 @@ def launch(
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if found is None else found.splits)
     resumed = start.decide(image)
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
-    hash_seed = random_hash_seed() if found is None else found.hash_seed
+    hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
         record = start.begin(image, hash_seed)
@@ -128,7 +129,7 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
             "executors on other machines need a checkpoint store that all of them can reach:"
             " set one with store= (--store), for example s3://bucket/path."
         )
-    return f"{DEFAULT_STORE}/{name}"
+    return default_store(name)
 
 
 def _slots_needed(image: JobImage, settings: JobSettings) -> int:

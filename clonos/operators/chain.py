@@ -20,6 +20,7 @@ from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.transforms.limit import Limit
 from clonos.operators.user_errors import Guard
 
 
@@ -92,6 +93,7 @@ class OperatorChain:
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
         self._calling = [operator for operator in self._operators if operator.has_calls]
+        self._limits = [operator for operator in self._operators if isinstance(operator, Limit)]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
@@ -151,8 +153,10 @@ class OperatorChain:
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """Returns how many records of which split the source could read now."""
-        return self._head().poll(records_max)
+        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached."""
+        for limit in self._limits:
+            records_max = min(records_max, limit.room)
+        return self._head().poll(records_max) if records_max else NothingToRead.ALL_READ
 
     def read(self, split: int, count: int) -> None:
         """Reads records of a split and processes them."""

@@ -13,6 +13,9 @@ from clonos.core.model.ids import SlotId
 from clonos.core.wire.codec import WIRE_FORMAT
 from clonos.io.net.binding import Binding
 
+SWITCH_INTERVAL_S = 0.0005
+"""Beside a busy Python thread the I/O thread of a slot or driver answers in 0.7 ms instead of 5."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlotLaunchSpec:
@@ -38,6 +41,13 @@ class SlotLaunchSpec:
     root_log_level: int = logging.WARNING
     fault_points: str = ""
     slot_trace: str = ""
+
+
+def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
+    """Runs a slot in this process until it ends. The driver, which only sends this function, has no slot's modules."""
+    from clonos_standby.slot import host
+
+    host.run_slot(launch_spec, domain)
 
 
 def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:

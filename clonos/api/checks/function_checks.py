@@ -22,10 +22,10 @@ OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
 EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
+"""Methods of a process function that may yield results."""
 
 TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
 """Method of a process function that is called when a timer fires, by the method of the context that sets it."""
-"""Methods of a process function that may yield results."""
 
 
 HOOK: Final = re.compile(r"on(_|[A-Z])")
@@ -42,15 +42,15 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "map_async": (("record",),),
     "map_batches": (("batch",),),
     "key_by": (("record",),),
+    "timestamps": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
     "window_sum": (("record",),),
     "window_reduce": (("so_far", "value"),),
-    "window_aggregate": ((), ("accumulator", "value"), ("accumulator",), ("accumulator", "other")),
+    "window_accumulator": ((), ("accumulator", "value"), ("accumulator",), ("accumulator", "other")),
     "window_apply": (("key", "window", "values"),),
-    "timestamps": (("record",),),
 }
-"""Arguments that each function of a step is called with, by the method that adds the step."""
+"""Arguments that each function of a step is called with, by the method that adds the step; others are not checked."""
 
 METHOD_PARAMETERS: Final = {
     "process": ("value", "context"),
@@ -61,7 +61,7 @@ METHOD_PARAMETERS: Final = {
 }
 """Arguments that the methods of a process function are called with."""
 
-TAKES_FIELD: Final = frozenset({"key_by", "window_sum"})
+TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 
@@ -80,7 +80,8 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        _check_parameters(step, function, PARAMETERS[method][index])
+        if index < len(arguments := PARAMETERS.get(method, ())):
+            _check_parameters(step, function, arguments[index])
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 

@@ -1,12 +1,13 @@
 """Checks of sinks against the graph.
 
 The stream of a sink with one row per key must be keyed, so that one task writes all rows of a key. A sink that writes a
-single file when the job has ended needs sources that end.
+single file when the job has ended needs sources that end. Outputs are not inside each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 
 from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
@@ -44,6 +45,28 @@ def check_single_file(name: str, sink: object, steps: Sequence[Step]) -> None:
             f"has single=True, which writes the file when all sources have ended, and {endless} never ends",
             "Leave out single=True to write a folder of part files, or watch= of the source.",
         )
+
+
+def check_folders(sinks: Iterable[tuple[str, object]]) -> None:
+    """Checks that no output is inside another one, whose readers would see its rows. ``sinks``: with their steps.
+
+    Raises: InvalidJob: it is.
+    """
+    folders: list[tuple[str, str, str]] = []
+    for name, sink in sinks:
+        folder_of: Callable[[], str] | None = getattr(sink, "folder", None)
+        if callable(folder_of):
+            folder = folder_of()
+            folders.append((name, folder, os.path.realpath(folder)))
+    for index, (name, folder, path) in enumerate(folders):
+        for place, (other, other_folder, other_path) in enumerate(folders):
+            if place < index and path == other_path:
+                problem = f"writes to {folder}, which is the output of the step {other} too"
+            elif path.startswith(f"{other_path}{os.sep}"):
+                problem = f"writes to {folder}, which is inside {other_folder}, the output of the step {other}"
+            else:
+                continue
+            raise InvalidJob(name, problem, "Give each output its own folder, beside the others.")
 
 
 def refuse_key(name: str, sink: object) -> None:

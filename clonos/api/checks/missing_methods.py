@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import dis
 from collections.abc import Iterable
 from types import FrameType
 from typing import Final
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import MethodMissing, attribute_missing, nearest
 
 UNKEYED: Final = "It needs a key: call key_by(...) before it."
 PROCESS: Final = "process() with state"
@@ -59,6 +59,8 @@ STREAM_HINTS: Final = {
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(("sample", "peek", "branch", "split", "limit", "rescale", "shuffle", "global_"), ON_KEYED),
+    "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
     "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",
     "aggregate": "Write .window(Tumbling('5s')).aggregate(create, add), or .stateful_map(function).",
@@ -102,17 +104,6 @@ PACKAGE_HINTS: Final = {
 }
 
 
-class MethodMissing(JobError, AttributeError):
-    """An object of the library has no attribute of this name. ``hint`` says what to use instead."""
-
-    owner: str
-    attribute: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.owner} has no {self.attribute}. {self.hint}".rstrip()
-
-
 class NameMissing(JobError, ImportError):
     """The package has no public name like this. ``hint`` says what to use instead."""
 
@@ -125,13 +116,7 @@ class NameMissing(JobError, ImportError):
 
 def method_missing(owner: type, attribute: str) -> AttributeError:
     """Returns the error for an attribute that objects of ``owner`` do not have."""
-    if attribute.startswith("_"):  # asked for by copy, pickle, notebooks and others, who go on without it
-        return AttributeError(f"{owner.__name__!r} object has no attribute {attribute!r}")
-    public = [name for name in dir(owner) if not name.startswith("_")]
-    hint = (
-        HINTS.get(owner.__name__, {}).get(attribute) or _nearest(attribute, public) or f"It has: {', '.join(public)}."
-    )
-    return MethodMissing(f"a {owner.__name__}", attribute, hint)
+    return attribute_missing(owner, attribute, HINTS.get(owner.__name__, {}))
 
 
 def name_missing(name: str, public: Iterable[str], frame: FrameType) -> AttributeError | NameMissing:
@@ -140,12 +125,7 @@ def name_missing(name: str, public: Iterable[str], frame: FrameType) -> Attribut
     An AttributeError would lose its text in a ``from`` import, which makes an ImportError of every AttributeError.
     ``frame`` asks for the name.
     """
-    hint = PACKAGE_HINTS.get(name) or _nearest(name, public)
+    hint = PACKAGE_HINTS.get(name) or nearest(name, public)
     if frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]:
         return NameMissing(name, hint)
     return MethodMissing("the package clonos", name, hint) if hint else AttributeError(f"clonos has no {name}")
-
-
-def _nearest(attribute: str, names: Iterable[str]) -> str:
-    found = difflib.get_close_matches(attribute, list(names), n=1)
-    return f"Did you mean {found[0]}?" if found else ""

@@ -13,7 +13,7 @@ from functools import partial
 
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
-from clonos.api.checks.keyed_sinks import check_keyed, check_single_file, refuse_key
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.order import describe_order, ordered_sources
@@ -54,6 +54,7 @@ PARTITIONINGS = {
     Exchange.HASH: Partitioning.HASH,
     Exchange.REBALANCE: Partitioning.REBALANCE,
     Exchange.BROADCAST: Partitioning.BROADCAST,
+    **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
 }
 
 
@@ -83,6 +84,8 @@ class _Compiler:
         """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
 
     def image(self) -> JobImage:
+        sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
+        check_folders([*sinks_of_steps, (ERRORS_STEP, self._graph.errors)])
         for step in self._graph.steps:
             self._check(step)
             self._add_step(step)
@@ -244,9 +247,12 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port)
-        upstream = self._graph.steps[step_input.step]
-        node = PlannedNode(upstream.name, partial(ToEdge, port), False)
-        vertex.add(node, self._node_of[step_input.step], step_input.tag)
+        output: Callable[[], Operator] = partial(ToEdge, port)
+        if step_input.route is not None:
+            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            vertex.runs_user_code |= step_input.route.runs_user_code
+            name = step_input.route.name
+        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:

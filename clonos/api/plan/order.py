@@ -78,7 +78,7 @@ def _reason(step_input: StepInput, is_spread: bool, sources: int, targets: int) 
     match step_input.exchange:
         case Exchange.FORWARD if sources == targets:
             return ""
-        case Exchange.HASH | Exchange.BROADCAST if not is_spread:
+        case Exchange.HASH | Exchange.BROADCAST | Exchange.GLOBAL if not is_spread:
             return ""
         case Exchange.HASH:
             return "it is keyed again"
@@ -86,10 +86,8 @@ def _reason(step_input: StepInput, is_spread: bool, sources: int, targets: int) 
             return ""
         case Exchange.FORWARD:
             return f"{sources} tasks before it, {targets} of its own"
-        case Exchange.REBALANCE:
-            return "rebalance"
-        case Exchange.BROADCAST:
-            return "broadcast"
+        case exchange:
+            return exchange.value
 
 
 def _readers(step: Step, steps: Sequence[Step]) -> list[Step]:

@@ -101,6 +101,14 @@ class FileSink:
         finally:
             file.discard()
 
+    def rows_written(self) -> int:
+        """Returns how many rows the output has, as its manifests say.
+
+        Raises: OutputCorrupt: a manifest cannot be read.
+        """
+        manifests = OutputFolder(self.folder()).manifests()
+        return sum(part.rows for manifest in manifests for part in manifest.parts)
+
     def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of the removed checkpoints."""
         return OutputFolder(self.folder()).roll_back(job_id, checkpoint)

@@ -119,6 +119,13 @@ def name_of(phase: Phase) -> JobPhase:
             return JobPhase.REPLACED
 
 
+@dataclass(slots=True)
+class FirstOutput:
+    """First output of transactional sinks. ``since_ns``: when one of them first had a record; None before."""
+
+    since_ns: int | None = None
+
+
 class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
@@ -169,9 +176,9 @@ class CoordinatorState:
         )
         self.due_ns = 0
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
-        self.awaits_output = False  # the job is new, and no output of a transactional sink has been committed
-        self.first_record_ns: int | None = None  # since when such a sink has records, while that is so
-        self.is_draining, self.drain_number = False, CheckpointId(0)
+        self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
+        self.is_draining = False
+        self.drain_number = CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}

@@ -205,7 +205,7 @@ def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None
 
 def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
     """Ends the commit of a checkpoint's output."""
-    state.awaits_output = False
+    state.first_output = None
     advance_checkpoints(state, event)
 
 

@@ -20,7 +20,14 @@ from clonos.core.coordinator.coordinator_effects import (
     SlotsRefused,
 )
 from clonos.core.coordinator.coordinator_events import Begin, Received, StopRequested, Ticked
-from clonos.core.coordinator.coordinator_state import Closing, CoordinatorState, Listening, Running, Starting
+from clonos.core.coordinator.coordinator_state import (
+    Closing,
+    CoordinatorState,
+    FirstOutput,
+    Listening,
+    Running,
+    Starting,
+)
 from clonos.core.coordinator.failover import (
     assignment_for,
     fail_tasks,
@@ -192,7 +199,8 @@ def _start(state: CoordinatorState) -> None:
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
     is_new = state.completed.checkpoint == 0
-    state.awaits_output = is_new and any(vertex.is_transactional for vertex in plan.vertices)
+    if is_new and any(vertex.is_transactional for vertex in plan.vertices):
+        state.first_output = FirstOutput()
     install_view(state, view_machine.StartJob(state.ledger.generation, state.completed, assignment, addresses))
 
 
@@ -202,20 +210,20 @@ def _start(state: CoordinatorState) -> None:
 def note_first_record(state: CoordinatorState, status: TaskStatus) -> None:
     """Makes the first checkpoint of a new job due when a transactional sink has a record, because only a checkpoint
     makes output visible."""
-    if not state.awaits_output or state.first_record_ns is not None:
+    if state.first_output is None or state.first_output.since_ns is not None:
         return
     if not state.plan.vertices[state.plan.vertex_of[status.task]].is_transactional:
         return
     if any(name is TaskCounter.RECORDS_IN and count for name, count in status.counters):
-        state.first_record_ns = state.awake_ns
+        state.first_output.since_ns = state.awake_ns
         state.due_ns = min(state.due_ns, state.awake_ns)
 
 
 def hasten_checkpoint(state: CoordinatorState) -> None:
     """Shortens the pause after a checkpoint of a new job that had no output. The pauses double up to the interval."""
-    is_without_output = isinstance(state.checkpoints, checkpoint_machine.Collecting)
-    if state.awaits_output and state.first_record_ns is not None and is_without_output:
-        pause_ns = max(FIRST_PAUSE_NS, state.awake_ns - state.first_record_ns)
+    since_ns = None if state.first_output is None else state.first_output.since_ns
+    if since_ns is not None and isinstance(state.checkpoints, checkpoint_machine.Collecting):
+        pause_ns = max(FIRST_PAUSE_NS, state.awake_ns - since_ns)
         state.due_ns = min(state.due_ns, state.awake_ns + pause_ns)
 
 

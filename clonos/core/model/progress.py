@@ -28,6 +28,7 @@ class TaskCounter(StrEnum):
 
     RECORDS_IN = "records_in"  # since the job's start
     RECORDS_OUT = "records_out"  # to other tasks, since the incarnation began, with those that it replayed
+    ROWS_WRITTEN = "rows_written"  # by an immediate sink, as its external system has confirmed, since the job's start
     REPLAYED_RECORDS = "replayed_records"  # by the incarnation, when it recovered; absent if there were none
     BUSY_US = "busy_us"  # time in which the incarnation did not wait for input, microseconds
     DETERMINANT_BYTES = "determinant_bytes"  # since the job's start

@@ -100,6 +100,9 @@ PRINTED: Final = "print"
 ONCE_PER_STEP: Final = "clonos.job.step."
 """Beginning of the name of a logger, before the name of a step, whose first line of all its tasks is logged."""
 
+AT_WORK: Final = "has been at work on the same input for"
+"""Words of the warning about a step that hangs, by which the driver recognises it."""
+
 
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     """Slot to the coordinator's process: a line that the runtime or user code logged or printed.

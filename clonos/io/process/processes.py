@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from clonos.core.model.errors import EnvironmentFault
 from clonos.io.process.fork_server import HEADER
+from clonos.io.process.fork_server_process import take_or_start
 from clonos.io.process.slot_provider import Listener, SlotEnded
 
 END_TIMEOUT_S = 10.0
@@ -46,7 +45,7 @@ class ProcessSlots:
         self._orders = 0
         self._domain_of: dict[int, str] = {}  # orders whose slot runs or was requested
         self._pid_of: dict[int, int] = {}  # process ids. Invariant: only orders in _domain_of
-        self._environment = _environment(hash_seed)
+        self._hash_seed = hash_seed
         self._warm_modules = warm_modules
         self._output = output
         self._deaths = 0
@@ -93,32 +92,14 @@ class ProcessSlots:
             return dict(self._pid_of)
 
     def _start_fork_server(self) -> subprocess.Popen[bytes]:
-        """Starts a fork server, and a thread that reads its events."""
-        events_read_fd, events_write_fd = os.pipe()
-        opened = open(self._output, "ab") if self._output is not None else None  # noqa: SIM115 closed below
-        try:
-            fork_server = subprocess.Popen(
-                [sys.executable, "-m", "clonos.io.process.fork_server", str(events_write_fd), *self._warm_modules],
-                stdin=subprocess.PIPE,
-                stdout=opened,
-                stderr=opened,
-                pass_fds=(events_write_fd,),
-                env=self._environment,
-                start_new_session=True,  # a Ctrl-C in the terminal signals only the driver
-            )
-        except OSError as error:
-            os.close(events_read_fd)
-            raise EnvironmentFault(f"slot processes cannot be started with {sys.executable}: {error}") from None
-        finally:
-            os.close(events_write_fd)
-            if opened is not None:
-                opened.close()
+        """Starts a fork server, or takes the waiting one, and starts a thread that reads its events."""
+        started = take_or_start(self._hash_seed, self._warm_modules, self._output)
         reader = threading.Thread(
-            target=self._read, args=(events_read_fd, fork_server), name="slot processes", daemon=True
+            target=self._read, args=(started.events_fd, started.process), name="slot processes", daemon=True
         )
         self._readers = [*(each for each in self._readers if each.is_alive()), reader]
         reader.start()
-        return fork_server
+        return started.process
 
     def _domain_for(self, number: int, avoid: Collection[str]) -> str:
         """Returns the domain with the fewest slots, so that a killed domain fills again; avoids ``avoid`` if
@@ -170,12 +151,6 @@ def _close_input(fork_server: subprocess.Popen[bytes]) -> None:
         fork_server.stdin.close()
     except BrokenPipeError:  # it has ended already
         pass
-
-
-def _environment(hash_seed: str) -> dict[str, str]:
-    """Returns the environment of slots: the driver's, with one hash seed and the driver's import path."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
 
 
 def _reason(code: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion
+from clonos.operators.aggregates.arguments import checked_call
 
 
 class Custom(Aggregation[Any, Any]):
@@ -25,7 +26,14 @@ class Custom(Aggregation[Any, Any]):
         merge: Callable[[Any, Any], Any] | None,
         result: Callable[[Any], Any] | None,
     ) -> None:
-        self._create, self._add, self._merge, self._result = create, add, merge, result
+        """Creates the aggregation.
+
+        Raises: BadAggregate: one of these is not a function.
+        """
+        self._create = checked_call("aggregate", "create", create)
+        self._add = checked_call("aggregate", "add", add)
+        self._merge = None if merge is None else checked_call("aggregate", "merge", merge)
+        self._result = None if result is None else checked_call("aggregate", "result", result)
         self.can_merge = merge is not None
 
     @property

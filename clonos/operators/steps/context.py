@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.state.keyed_state import StateBackend
@@ -23,6 +24,25 @@ MapValue = TypeVar("MapValue")
 
 TIMERS_NAME: Final = "timers"
 EVENT_TIMERS_NAME: Final = "event timers"
+
+
+DECLARE_STATE: Final = (
+    "Declare the state in the class, such as seen = ValueState('seen'), and write context.state(self.seen).value."
+)
+SET_TIMER: Final = "Use set_timer(timestamp), and a method on_timer(self, timestamp, context)."
+EMIT: Final = "Use emit(result), or yield it."
+CONTEXT_HINTS: Final = {
+    **dict.fromkeys(("get_state", "get_value_state", "get_list_state", "get_map_state"), DECLARE_STATE),
+    **dict.fromkeys(("timer_service", "timer", "register_timer", "register_processing_time_timer"), SET_TIMER),
+    "register_event_time_timer": "Use set_event_timer(timestamp), and on_event_timer(self, timestamp, context).",
+    **dict.fromkeys(("cancel_timer", "delete_processing_time_timer"), "Use delete_timer(timestamp)."),
+    **dict.fromkeys(("collect", "out", "forward", "send", "write"), EMIT),
+    **dict.fromkeys(("current_key", "get_current_key"), "Use key, which is an attribute."),
+    **dict.fromkeys(("now", "current_processing_time"), "Use clock.now() of clonos."),
+    "emit": "It can be used in process() and on_timer(): open() runs before the first record.",
+    "key": "There is no key yet: open() runs before the first record.",
+}
+"""Attributes of other systems, and those that do not exist before the first record."""
 
 
 class Context(Generic[K, U]):
@@ -155,6 +175,11 @@ class Context(Generic[K, U]):
             InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
         self._event_timers.delete(to_timestamp_ns(timestamp), self.key)
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, CONTEXT_HINTS)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
         if descriptor.name in (TIMERS_NAME, EVENT_TIMERS_NAME) or (

@@ -9,7 +9,7 @@ from typing import Any
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import Marks
 from clonos.operators.operator import Operator, Times, without
-from clonos.operators.steps.frames import as_batch, as_wanted
+from clonos.operators.steps.frames import BATCH, as_batch, as_wanted, expected_frame
 from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
 from clonos.operators.user_errors import RAISED
 
@@ -122,4 +122,12 @@ class MapBatches(Operator):
                 self.out.columns(result)
 
     def _one(self, batch: RecordBatch) -> Any:
-        return as_batch(self._function(as_wanted(batch, self._wanted)))
+        if self._wanted != BATCH:
+            return as_batch(self._function(as_wanted(batch, self._wanted)))
+        try:
+            result = self._function(batch)
+        except (AttributeError, TypeError) as error:
+            if (explained := expected_frame(error)) is None:
+                raise
+            raise explained from None
+        return as_batch(result)

@@ -296,10 +296,10 @@ class KeyWindows(Operator):
             self._emit(stored, cell)
 
     def end_of_time(self) -> None:
-        """Emits what open windows have not emitted yet, by their end and the first arrival of their keys."""
+        """Emits what open windows have not emitted yet, by their end, if they have one, and first arrival."""
         contents = self._table.contents()
         cells = [(cell[END], cell[NUMBER], stored, cell) for stored, found in contents.items() for cell in found]
-        for _, _, stored, cell in sorted(cells, key=itemgetter(0, 1)):
+        for _, _, stored, cell in sorted(cells, key=itemgetter(0, 1) if self._assigner.ends else itemgetter(1)):
             if self._owes(cell):
                 self._guarded(self._emit, stored, cell)
             self._table.delete(stored)
@@ -323,4 +323,3 @@ class KeyWindows(Operator):
 
 def _by_start(cell: Cell) -> tuple[int, int]:
     return cell[START], cell[NUMBER]
-

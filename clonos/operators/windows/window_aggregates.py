@@ -7,12 +7,14 @@ accumulators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any
 
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.exact_numbers import exact
+from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
 
@@ -84,68 +86,15 @@ class WindowSum(WindowAggregate):
         # One thread, because the result depends on the order in which floats are added.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
         keys = state_keys(sums.column("key").to_pylist())
-        terms = [0 if term is None else term for term in sums.column("value_sum").to_pylist()]
-        get = table.entries.get
-        table.update({key: get(key, 0) + term for key, term in zip(keys, terms, strict=True)})
+        terms = [0 if term is None else exact(term) for term in sums.column("value_sum").to_pylist()]
+        get, insert = table.entries.get, self.aggregation.insert
+        table.update({key: insert(get(key, 0), term) for key, term in zip(keys, terms, strict=True)})
 
 
 def window_aggregate(aggregation: Aggregation[Any, Any]) -> WindowAggregate:
     """Returns the fastest way to add batches of rows or columns for an aggregation."""
-    if isinstance(aggregation, Count):
+    if isinstance(aggregation, Count) and not aggregation.functions:
         return WindowCount(aggregation)
     if isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
         return WindowSum(aggregation, aggregation.of)
     return WindowAggregate(aggregation)
-
-
-class Count(Aggregation[Any, int]):
-    """Number of records."""
-
-    ignores_order = True
-
-    def create(self) -> Any:
-        return 0
-
-    def insert(self, accumulator: Any, term: Any) -> Any:
-        return accumulator + 1
-
-    def merge(self, accumulator: Any, other: Any) -> Any:
-        return accumulator + other
-
-    def result(self, accumulator: Any) -> int:
-        return accumulator  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return "count()"
-
-
-class Sum(Aggregation[Any, Any]):
-    """Sum of the values, or of a function or a field of each."""
-
-    ignores_order = True
-
-    def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
-        self.of = of
-        self._term = itemgetter(of) if isinstance(of, str) else of
-
-    @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self.of,) if callable(self.of) else ()
-
-    def create(self) -> Any:
-        return 0
-
-    def term(self, value: Any) -> Any:
-        return value if self._term is None else self._term(value)
-
-    def insert(self, accumulator: Any, term: Any) -> Any:
-        return accumulator + term
-
-    def merge(self, accumulator: Any, other: Any) -> Any:
-        return accumulator + other
-
-    def result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def __repr__(self) -> str:
-        return "sum()"

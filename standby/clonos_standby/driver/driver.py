@@ -67,8 +67,7 @@ from clonos.operators.job_image import JobImage
 from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SlotLaunchSpec
-from clonos_standby.slot.host import SWITCH_INTERVAL_S, run_slot
+from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
 from clonos_standby.slot.log_forwarding import ROOT
 
 logger = logging.getLogger("clonos.coordinator")

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from clonos.core.ports.slot_effects import Warn
+from clonos.core.wire.control_messages import AT_WORK
 from clonos.operators.operator import Operator
 from clonos.operators.user_errors import Guard
 from clonos_standby.slot.task_thread import TaskThread
@@ -24,7 +25,6 @@ from clonos_standby.slot.task_thread import TaskThread
 HANG_AFTER_S: Final = 5.0
 NANOSECONDS: Final = 1_000_000_000
 LINE_CHARACTERS_MAX: Final = 120
-AT_WORK: Final = "has been at work on the same input for"
 
 PACKAGES: Final = ("clonos", "clonos_standby", "clonos_services")
 NO_USER_CODE: Final = tuple(

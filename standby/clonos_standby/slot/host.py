@@ -43,16 +43,13 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
 from clonos_standby.inbox import Inbox
-from clonos_standby.launch_spec import SlotLaunchSpec, versions
+from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, versions
 from clonos_standby.slot.effect_executor import EffectExecutor
 from clonos_standby.slot.log_forwarding import forwarded
 from clonos_standby.slot.story_files import called_by_signal, traced, write_story
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
-
-SWITCH_INTERVAL_S = 0.0005
-"""Beside a busy Python thread the I/O thread answers in 0.7 ms instead of 5."""
 
 COLLECT_AFTER_OBJECTS = 50_000
 """More containers than before, tuples among them, start a young collection; Python's own 700 are a fraction of one

@@ -92,6 +92,25 @@ def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path / "gate")
 
 
+STARTING = """
+import sys
+from clonos.io.process.fork_server_process import hash_seed_ahead
+print(hash_seed_ahead() is not None, "clonos_standby.driver.driver" in sys.modules)
+from clonos import Job, blackhole, values
+
+job = Job("starting")
+job.source(values([1])).sink(blackhole())
+"""
+
+
+@pytest.mark.parametrize("arguments", [["run", "job.py"], ["dev", "job.py", "--runs", "1"]], ids=["run", "dev"])
+def test_the_fork_server_starts_before_the_driver_and_the_file_of_the_job_are_imported(
+    commands: Commands, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "job.py").write_text(STARTING, "utf-8")
+    assert commands.run(*arguments, CLONOS_SLOTS="process")[:2] == (ENDED, "True False\n")
+
+
 def _wait_until_committed(folder: Path, count: int) -> None:
     waiting = threading.Event()
     for _ in range(int(LIMIT_S * 50)):

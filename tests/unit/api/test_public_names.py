@@ -13,6 +13,7 @@ import clonos
 from clonos.operators import connector_contract
 
 HEAVY = ("zmq", "pyspark", "pyarrow", "numpy", "msgspec", "urllib3", "clonos.core")
+NOT_IN_A_DRIVER = ("pyspark", "pyarrow", "numpy", "rich", "clonos_standby.slot.host", "clonos.core.task.task")
 
 
 @pytest.mark.parametrize("name", clonos.__all__)
@@ -46,7 +47,22 @@ def test_an_unknown_name_raises_attribute_error() -> None:
         clonos.nonsense  # noqa: B018
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    code = f"import sys, clonos; print([name for name in {HEAVY!r} if name in sys.modules])"
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import clonos", HEAVY),
+        ("from clonos import Job, files, values", (*NOT_IN_A_DRIVER, "zmq", "clonos_standby", "clonos.job.handle")),
+        ("from clonos.cli import main; main(['--help'])", (*NOT_IN_A_DRIVER, "zmq", "msgspec", "clonos.job.handle")),
+        ("import clonos.cli.dev", (*NOT_IN_A_DRIVER, "zmq", "msgspec", "clonos.job.handle")),
+        ("import clonos.cli.console, clonos.job.handle, clonos.api.compiling", NOT_IN_A_DRIVER),
+    ],
+)
+def test_an_import_loads_no_module_that_it_can_do_without(code: str, heavy: tuple[str, ...]) -> None:
+    program = (
+        "import contextlib, io, sys\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        f"    {code}\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout == "[]\n"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, assert_type
 
+from clonos.api.emission import each
 from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
 from clonos.api.stream import Stream
@@ -81,6 +82,22 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     assert_type(keyed.process(Lengths), Stream[int])
     assert_type(keyed.union(keyed), KeyedStream[int, str])
     keyed.count().sink(Outbox())
+
+
+def test_a_type_checker_knows_the_records_of_transformations() -> None:
+    words = JobGraph("types").source(Lines()).flat_map(str.split)
+    assert_type(words.distinct(), Stream[str])
+    assert_type(words.deduplicate(len, within="1min").sample(0.5).peek(print), Stream[str])
+    assert_type(words.branch(str.isupper, True), tuple[Stream[str], ...])
+    assert_type(words.split(str.isupper), tuple[Stream[str], Stream[str]])
+    assert_type(words.shuffle().rescale().global_(), Stream[str])
+    assert_type(words.partition_custom(lambda length, tasks: length % tasks, len), Stream[str])
+    assert_type(words.fold(0, lambda total, word: total + len(word), emit=each(1)), Stream[int])
+    keyed = words.key_by(len)
+    assert_type(keyed.deduplicate(keep="last", within="1s"), Stream[str])
+    assert_type(keyed.distinct(), Stream[str])
+    assert_type(keyed.top_k(3), Stream[tuple[int, list[str]]])
+    assert_type(keyed.fold(0.5, lambda total, word: total + len(word), emit=each(1)), Stream[tuple[int, float]])
 
 
 def test_a_type_checker_knows_states_and_windows() -> None:

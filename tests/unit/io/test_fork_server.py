@@ -1,9 +1,24 @@
-"""Modules that are imported before a slot is forked."""
+"""Modules that are imported before a slot is forked, and the fork server that starts ahead of its job."""
 
 from __future__ import annotations
 
-from clonos.job.deployment import WARM_MODULES
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clonos.config import RunOptions, SlotKind
+from clonos.io.process.fork_server_process import (
+    WARM_MODULES,
+    ForkServerProcess,
+    fork_server_ahead,
+    hash_seed_ahead,
+    take_or_start,
+)
 from tests.unit.values.samples import printed_by
+
+ON_PROCESSES = RunOptions(slots=SlotKind.PROCESS)
+NO_MODULES = ("os",)
 
 
 def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports() -> None:
@@ -14,3 +29,80 @@ def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports()
         "print(sorted(name for name in set(sys.modules) - known if not name.startswith('clonos.demo')))"
     )
     assert printed_by(program) == "[]"
+
+
+def test_the_fork_server_imports_no_module_of_drivers() -> None:
+    program = (
+        "import sys; from clonos.io.process.fork_server import warm_up;"
+        f"warm_up({WARM_MODULES!r});"
+        "print([name for name in ('clonos_standby.driver.driver', 'clonos.core.coordinator', 'rich', 'numpy',"
+        " 'pyarrow') if name in sys.modules])"
+    )
+    assert printed_by(program) == "[]"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ForkServerProcess]]:
+    """All fork servers that were started."""
+    found: list[ForkServerProcess] = []
+    start = ForkServerProcess.start
+
+    def start_and_keep(hash_seed: str, warm_modules: tuple[str, ...], output: Path | None = None) -> ForkServerProcess:
+        found.append(start(hash_seed, warm_modules, output))
+        return found[-1]
+
+    monkeypatch.setattr(ForkServerProcess, "start", start_and_keep)
+    yield found
+    for each in found:
+        if each.process.returncode is None:
+            each.discard()
+
+
+def test_a_job_takes_the_fork_server_that_was_started_ahead_and_only_the_first_job(
+    started: list[ForkServerProcess],
+) -> None:
+    with fork_server_ahead(ON_PROCESSES, NO_MODULES):
+        seed = hash_seed_ahead()
+        assert seed is not None
+        with fork_server_ahead(ON_PROCESSES, NO_MODULES):  # the start of the job, within the command line's
+            assert take_or_start(seed, NO_MODULES, None) is started[0]
+        assert hash_seed_ahead() is None
+        assert take_or_start(seed, NO_MODULES, None) is started[1]
+    assert [each.process.returncode for each in started] == [None, None]
+
+
+@pytest.mark.parametrize("what", ["a variable", "the import path", "the working folder", "the hash seed"])
+def test_a_fork_server_whose_slots_would_differ_is_ended_and_replaced(
+    started: list[ForkServerProcess], what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with fork_server_ahead(ON_PROCESSES, NO_MODULES):
+        seed = hash_seed_ahead()
+        assert seed is not None
+        if what == "a variable":
+            monkeypatch.setenv("SET_BY_THE_JOB", "1")
+        elif what == "the import path":
+            monkeypatch.syspath_prepend(tmp_path)
+        elif what == "the working folder":
+            monkeypatch.chdir(tmp_path)
+        else:
+            seed = "7"
+        assert take_or_start(seed, NO_MODULES, None) is started[1]
+    ahead, taken = started
+    assert ahead.process.returncode is not None
+    assert taken.process.returncode is None
+
+
+def test_a_fork_server_that_no_job_takes_is_ended(started: list[ForkServerProcess]) -> None:
+    with pytest.raises(ValueError, match="the job file"), fork_server_ahead(ON_PROCESSES, NO_MODULES):
+        raise ValueError("the job file")
+    assert hash_seed_ahead() is None
+    assert [each.process.returncode is not None for each in started] == [True]
+
+
+@pytest.mark.parametrize("run", [None, RunOptions(), RunOptions(slots=SlotKind.PROCESS, resume=True)])
+def test_no_fork_server_is_started_ahead_of_a_job_that_cannot_use_it(
+    started: list[ForkServerProcess], run: RunOptions | None
+) -> None:
+    with fork_server_ahead(run):
+        assert hash_seed_ahead() is None
+    assert started == []

@@ -32,6 +32,9 @@ class Narrow:
 class Timed:
     def process(self, value, context): context.set_timer(0)
     def on_timer(self, context): ...
+class OnEvent:
+    def process(self, value, context): ...
+    def on_event_timer(self, context): ...
 class Opened:
     def open(self): ...
     def process(self, value, context): ...
@@ -65,12 +68,13 @@ windowed = keyed.window(Tumbling('1s'))
         ("rows.process(Narrow)", ("calls process(value, context), but Narrow.process(value) takes 1 argument",)),
         ("rows.process(Narrow())", ("calls process(value, context), but Narrow.process(value) takes 1 argument",)),
         ("rows.process(Timed)", ("calls on_timer(timestamp, context), but Timed.on_timer(context)",)),
+        ("rows.process(OnEvent)", ("calls on_event_timer(timestamp, context), but OnEvent.on_event_timer(context)",)),
         ("rows.process(Opened)", ("calls open(context), but Opened.open() takes no argument",)),
         ("rows.map(5)", ("the step map gets 5, which is no function",)),
         ("rows.map(print(1))", ("the step map gets None, which is no function", "without calling it")),
         ("keyed.reduce('sum')", ("the step reduce gets 'sum', which is no function",)),
         ("windowed.sum(5)", ("gets 5", "name of a field")),
-        ("windowed.aggregate([], list.append)", ("gets [], which is no function",)),
+        ("windowed.aggregate([], list.append)", ("gets create=[]. Give it a function.",)),
         ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", "lambda record: (record['a'], record['b'])")),
         ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "lambda record: (record['a'], record['b'])")),
         ("rows.key_by(5)", ("the step key_by gets 5", "name of a field")),

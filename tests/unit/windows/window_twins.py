@@ -75,3 +75,62 @@ class SlidingTwin:
 
     def _is_behind(self, time: int) -> bool:
         return self.watermark is not None and time <= self.watermark
+
+
+@dataclass
+class SessionTwin:
+    """Sessions in event time: each is the list of its records (number, value, time)."""
+
+    gap: int
+    length_max: int | None = None
+    lateness: int = 0
+    accumulates: bool = True
+    watermark: int | None = None
+    results: list[tuple[Any, int, int, list[Any]]] = field(default_factory=list)
+    late: list[tuple[Any, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._sessions: list[dict[str, Any]] = []
+        self._arrived = 0
+
+    def record(self, key: Any, value: Any, time: int) -> None:
+        """Takes one record."""
+        self._arrived += 1
+        start, end = time, time + self.gap
+        joined = []
+        for session in sorted(self._of(key), key=lambda each: (each["start"], each["number"])):
+            if session["start"] < end and start < session["end"]:
+                widened = min(start, session["start"]), max(end, session["end"])
+                if self.length_max is None or widened[1] - widened[0] <= self.length_max:
+                    joined.append(session)
+                    start, end = widened
+        if self._is_behind(end + self.lateness):
+            self.late.append((value, time))
+            return
+        new = {
+            "key": key,
+            "start": start,
+            "end": end,
+            "number": min([each["number"] for each in joined] + [self._arrived]),
+            "values": [each for session in joined for each in session["values"]] + [value],
+            "rest": [each for session in joined for each in session["rest"]] + [value],
+        }
+        self._sessions = [each for each in self._sessions if not any(each is one for one in joined)] + [new]
+
+    def reach(self, watermark: int | None) -> None:
+        """Takes a watermark; None for the end."""
+        for session in sorted(self._sessions, key=lambda each: (each["end"], each["number"])):
+            has_ended = watermark is None or session["end"] <= watermark
+            if has_ended and session["rest"]:
+                values = session["values"] if self.accumulates else session["rest"]
+                self.results.append((session["key"], session["start"], session["end"], list(values)))
+                session["rest"] = []
+        if watermark is not None:
+            self.watermark = watermark
+            self._sessions = [each for each in self._sessions if each["end"] + self.lateness > watermark]
+
+    def _of(self, key: Any) -> list[dict[str, Any]]:
+        return [each for each in self._sessions if each["key"] == key]
+
+    def _is_behind(self, time: int) -> bool:
+        return self.watermark is not None and time <= self.watermark
