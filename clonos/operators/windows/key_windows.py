@@ -292,7 +292,7 @@ class KeyWindows(Operator):
         else:
             self._end_timers.set(cell[END] + self._rules.lateness_ns, key_of(stored))
         self._replace(stored, cells)
-        if self._owes(cell):
+        if self._owes(cell, instant_ns):
             self._emit(stored, cell)
 
     def end_of_time(self) -> None:
@@ -300,7 +300,7 @@ class KeyWindows(Operator):
         contents = self._table.contents()
         cells = [(cell[END], cell[NUMBER], stored, cell) for stored, found in contents.items() for cell in found]
         for _, _, stored, cell in sorted(cells, key=itemgetter(0, 1) if self._assigner.ends else itemgetter(1)):
-            if self._owes(cell):
+            if self._owes(cell, cell[END]):
                 self._guarded(self._emit, stored, cell)
             self._table.delete(stored)
         for timers in (self._event_timers, self._clock_timers):
@@ -308,9 +308,10 @@ class KeyWindows(Operator):
                 timers.take(timer)
         self._pass_results()
 
-    def _owes(self, cell: Cell) -> bool:
-        """Returns whether a window emits at its end: further records, or all of them once more."""
-        repeats = self._rules.emits_at_end and self._rules.accumulates and not self._has_passed(cell[END])
+    def _owes(self, cell: Cell, instant_ns: int) -> bool:
+        """Returns whether a window emits at an instant: further records, or all of them once more at its end."""
+        is_end = instant_ns == cell[END] and not self._has_passed(instant_ns)
+        repeats = is_end and self._rules.emits_at_end and self._rules.accumulates
         return bool(cell[PENDING] or repeats)
 
     def _guarded(self, function: Any, stored: Any, *arguments: Any) -> None:
