@@ -23,7 +23,7 @@ from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
-    *("latency", "failover", "stalled_consumer", "footprint", "snapshot", "growth", "slot_machine"),
+    *("latency", "failover", "stalled_consumer", "startup", "footprint", "snapshot", "growth", "slot_machine"),
 )
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0

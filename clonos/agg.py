@@ -363,4 +363,9 @@ def aggregate(
     Raises:
         BadAggregate: one of them is not a function.
     """
-    return Custom(create, add, merge, result)
+    return Custom(
+        checked_call("aggregate", "create", create),
+        checked_call("aggregate", "add", add),
+        None if merge is None else checked_call("aggregate", "merge", merge),
+        None if result is None else checked_call("aggregate", "result", result),
+    )

@@ -171,28 +171,7 @@ class JobGraph:
         from clonos.api.stream import Stream
 
         limit = self.limit if limit is None else limit
-        if limit is not None:
-            if parallelism not in (None, 1):
-                raise InvalidJob(
-                    name or "source",
-                    f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
-                    "Leave out parallelism=, or the limit.",
-                )
-            parallelism = 1
-        if isinstance(source, PushSource):
-            if parallelism not in (None, 1):
-                raise InvalidJob(
-                    name or "source",
-                    f"has the parallelism {parallelism!r}, but its source has a single connection",
-                    "Leave it out; join several sources by union if one connection is too slow.",
-                )
-            parallelism = 1
-        elif not isinstance(source, Source):
-            raise InvalidJob(
-                name or "source",
-                f"gets a {type(source).__qualname__}, which is not a source",
-                "A source has splits() and reader(), such as files.lines('texts/*.txt').",
-            )
+        parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
         emits_columns = bool(getattr(source, "is_columnar", False))
         assigner = None
         if timestamps is not None and not isinstance(source, PushSource):
@@ -365,6 +344,32 @@ class JobGraph:
         from clonos.api.plan.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
+
+
+def _parallelism_of_source(source: object, step: str, parallelism: int | None, *, has_limit: bool) -> int | None:
+    """Returns the parallelism of a source: 1 if only one task can read it, or count to its limit.
+
+    Raises: InvalidJob: this is not a source, or it cannot have the given parallelism.
+    """
+    if not isinstance(source, (Source, PushSource)):
+        raise InvalidJob(
+            step,
+            f"gets a {type(source).__qualname__}, which is not a source",
+            "A source has splits() and reader(), such as files.lines('texts/*.txt').",
+        )
+    if has_limit and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+            "Leave out parallelism=, or the limit.",
+        )
+    if isinstance(source, PushSource) and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has the parallelism {parallelism!r}, but its source has a single connection",
+            "Leave it out; join several sources by union if one connection is too slow.",
+        )
+    return 1 if has_limit or isinstance(source, PushSource) else parallelism
 
 
 def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:

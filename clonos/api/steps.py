@@ -64,14 +64,18 @@ class GraphBuilder:
         make: Callable[[str], Callable[[], Operator]],
         options: dict[str, Any],
         functions: tuple[Any, ...] = (),
+        arguments: tuple[tuple[str, ...], ...] | None = None,
         **rest: Any,
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
+        ``arguments``: those that each function is called with, if they do not follow from the kind of the step.
+
         Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
         for index, function in enumerate(functions if kind != "process" else ()):
-            check_function(kind, options["name"] or kind, function, index)
+            called_with = None if arguments is None else arguments[index]
+            check_function(kind, options["name"] or kind, function, index, called_with)
         step = self._graph.add(
             kind,
             options["name"],

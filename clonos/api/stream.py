@@ -10,15 +10,14 @@ from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
-from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
-from clonos.operators.steps.async_map import AsyncMap
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.tags import Tag
@@ -59,7 +58,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, Generic[T]):
+class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -67,6 +66,7 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
     - ``name``: the unique name of the step. Later versions of the job find the state of the step by it.
     - ``parallelism``: the number of tasks of the step; by default that of the job.
     - ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
+    - ``par``: calls of one task that run at once, in threads; results stay in the order of the records.
     - ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
       apply checkpoints; by default the setting of the job.
     """
@@ -75,6 +75,7 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
         self,
         function: Callable[[T], U],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -82,6 +83,8 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
     ) -> Stream[U]:
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "map", function, par, options))
         make = partial(stateless.Map, function)
         step = self._step(
             "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
@@ -92,6 +95,7 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
         self,
         predicate: Callable[[T], object],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -99,6 +103,8 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
     ) -> Stream[T]:
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "filter", predicate, par, options))
         make = partial(stateless.Filter, predicate)
         step = self._step(
             "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
@@ -109,6 +115,7 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
         self,
         function: Callable[[T], Iterable[U]],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -116,48 +123,10 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], GraphBuilder, 
     ) -> Stream[U]:
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "flat_map", function, par, options))
         make = partial(stateless.FlatMap, function)
         step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
-        return Stream(self._graph, step)
-
-    def map_async(
-        self,
-        function: Callable[..., U],
-        *,
-        capacity: int = 16,
-        ordered: bool = True,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once in threads.
-
-        The return value or exception of each call is recorded, and replayed after a failure; a call whose outcome is
-        not recorded yet is made again. The function may therefore do I/O and use clocks and random numbers freely.
-
-        Args:
-            function: called with the record. If it has a parameter ``idempotency_key`` (str), it gets a key that is the
-                same when a call is repeated after a failure.
-            capacity: calls of one task that run at once, at least 1.
-            ordered: True for results in the order of the records, False for results as they arrive.
-
-        Raises:
-            InvalidJob: ``capacity`` is not an int of at least 1.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        if capacity < 1:
-            raise InvalidJob(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
-        make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        step = self._step(
-            "map_async",
-            make,
-            options,
-            (function,),
-            runs_user_code=True,
-            state=(),
-            is_per_record=True,
-            breaks_order=not ordered,
-        )
         return Stream(self._graph, step)
 
     def map_batches(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.api.aggregating import named_of
-from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -18,6 +17,9 @@ from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
+
+APPLIED: Final = ("key", "window", "values")
+"""Arguments that a function of ``apply`` is called with."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -80,8 +82,6 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        if of is not None and not isinstance(of, str):
-            check_function("window_sum", name or "window_sum", of)
         return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby))
 
     def reduce(
@@ -154,7 +154,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
 
         Raises:
-            InvalidJob, BadAggregate: something is no aggregate, or no function.
+            InvalidJob: something is no aggregate.
 
         Example::
 
@@ -169,9 +169,6 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             raise InvalidJob(name or "aggregate", problem, "Name all: own=aggregate(create, add), from clonos.agg.")
         else:
             aggregation = Custom(create, add, merge, result)
-            for index, function in enumerate((create, add, result, merge)):
-                if function is not None:
-                    check_function("window_accumulator", name or "window_aggregate", function, index)
         return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
 
     def apply(
@@ -218,7 +215,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             kind,
             settings.operators(aggregation, apply),
             options,
-            aggregation.functions if apply is None else (apply,),
+            tuple(each.function for each in aggregation.functions) if apply is None else (apply,),
+            tuple(each.arguments for each in aggregation.functions) if apply is None else (APPLIED,),
             runs_user_code=what != "count",
             state=tuple(state),
             key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,

@@ -20,6 +20,7 @@ from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.tap import tap
 from clonos.operators.transforms.limit import Limit
 from clonos.operators.user_errors import Guard
 
@@ -137,6 +138,14 @@ class OperatorChain:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
+        """Shows the last rows of the next batch that a step emits. Any thread may call this; before ``open`` does
+        nothing."""
+        # The last node: those before it prepare the input of the step.
+        nodes = [i for i, node in enumerate(self._image.nodes) if node.step == step and node.followers]
+        if nodes and hasattr(self._operators[nodes[-1]], "out"):
+            tap(self._operators[nodes[-1]], rows_max, show)
 
     # --- data
 

@@ -16,7 +16,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
-from clonos.operators.row_errors import field_missing
+from clonos.operators.row_errors import FieldMissing, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
 FRAMES_MAX: Final = 20
@@ -157,7 +157,7 @@ def shortened(record: object) -> str:
 
 
 def _is_routable(error: BaseException) -> bool:
-    return isinstance(error, EnvironmentFault) or not isinstance(error, ClonosError)
+    return isinstance(error, (EnvironmentFault, FieldMissing)) or not isinstance(error, ClonosError)
 
 
 def _lacks(record: Any, field: str) -> bool:

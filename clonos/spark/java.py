@@ -32,13 +32,22 @@ class JavaUnfit(EnvironmentFault):
 
 def check_java() -> None:
     """Checks that ``java`` can run Spark. Raises: JavaUnfit when it is missing, does not run, or is older than 17."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else "java"
+    java = _command()
     version = major_version(_version_output(java))
     if version is None:
         raise JavaUnfit(f"no working Java was found as {java!r}", install_command())
     if version < JAVA_NEEDED:
         raise JavaUnfit(f"{java!r} is Java {version}", install_command())
+
+
+def has_java() -> bool:
+    """Returns True when there is a ``java``, of whichever version."""
+    return shutil.which(_command()) is not None
+
+
+def _command() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return os.path.join(home, "bin", "java") if home else "java"
 
 
 def major_version(output: str) -> int | None:

@@ -13,9 +13,11 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,7 +29,7 @@ from pyspark.java_gateway import launch_gateway
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.system.entropy import random_bytes
-from clonos.spark.java import check_java
+from clonos.spark.java import check_java, has_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("clonos.spark")
 
 LOG_LINES_SHOWN: Final = 20
+USED_WITH_JVM: Final = "pyspark.testing.utils"
+"""Module that pyspark imports at the first value for the JVM, with pandas if that is installed."""
+
 START_TAKES: Final = "10 to 30 s"
 
 # The root logger stays at WARN, because pyspark prints a line about any other level.
@@ -93,8 +98,7 @@ class OwnContext:
 
     @classmethod
     def start(cls, name: str, master: str, hash_seed: str) -> OwnContext:
-        """Checks Java, launches the JVM, and connects to ``master``. ``hash_seed``: PYTHONHASHSEED of the Python
-        workers.
+        """Launches the JVM and connects to ``master``. ``hash_seed``: PYTHONHASHSEED of the Python workers.
 
         Raises: JobError when this process has a SparkContext already; JavaUnfit; SparkNotStarted.
         """
@@ -103,7 +107,8 @@ class OwnContext:
                 "this process has a SparkContext already, so Clonos cannot start another one:"
                 " pass its session with job.run(spark=session), or stop it first."
             )
-        check_java()
+        if not has_java():
+            check_java()
         logger.warning("starting Spark on %s, which takes %s; --slots process takes about 1 s", master, START_TAKES)
         folder = Path(tempfile.mkdtemp(prefix="clonos-spark-"))
         try:
@@ -219,15 +224,33 @@ def _new_context(name: str, master: str, folder: Path) -> SparkContext:
         try:
             gateway = None
             if SparkContext._gateway is None:  # else the JVM of an earlier run is reused
-                launch: Any = launch_gateway  # untyped
-                gateway = launch(configuration, {"stdout": output, "stderr": output})
+                with _importing(USED_WITH_JVM):
+                    launch: Any = launch_gateway  # untyped
+                    gateway = launch(configuration, {"stdout": output, "stderr": output})
             # After the launch, else they would be arguments of the JVM, which every user of the machine can read.
             for key, value in _secrets(master).items():
                 configuration.set(key, value)
             return SparkContext(conf=configuration, gateway=gateway)
         except (PySparkException, Py4JError, OSError) as error:
+            check_java()  # only now: a small program in Java takes a while to start
             lines = log.read_text("utf-8", "replace").splitlines()[-LOG_LINES_SHOWN:]
             raise SparkNotStarted(master, f"{type(error).__name__}: {error}", "\n".join(lines)) from error
+
+
+@contextmanager
+def _importing(name: str) -> Iterator[None]:
+    """Imports a module while the block waits for another process. Whatever needs the module sees its errors."""
+
+    def load() -> None:
+        with suppress(Exception):
+            import_module(name)
+
+    thread = threading.Thread(target=load, name=f"import of {name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _local_settings(master: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.operators.state.state_descriptors import State
-from clonos.operators.steps.async_map import KEY_PARAMETER
+from clonos.operators.steps.calls import KEY_PARAMETER
 from clonos.operators.steps.results import advice_for
 
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
@@ -45,12 +45,8 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "timestamps": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
-    "window_sum": (("record",),),
-    "window_reduce": (("so_far", "value"),),
-    "window_accumulator": ((), ("accumulator", "value"), ("accumulator",), ("accumulator", "other")),
-    "window_apply": (("key", "window", "values"),),
 }
-"""Arguments that each function of a step is called with, by the method that adds the step; others are not checked."""
+"""Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
 
 METHOD_PARAMETERS: Final = {
     "process": ("value", "context"),
@@ -65,11 +61,15 @@ TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
 
-def check_function(method: str, step: str, function: Any, index: int = 0) -> None:
+def check_function(
+    method: str, step: str, function: Any, index: int = 0, arguments: tuple[str, ...] | None = None
+) -> None:
     """Checks that function ``index`` of a step can be called, and for a result, not for a generator or a coroutine.
 
+    ``arguments``: what it is called with; by default that of ``PARAMETERS``.
+
     Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
-        outside of ``flat_map``, or ``async def``.
+        outside of ``flat_map``, or ``async def`` outside of ``map_async``.
     """
     if not callable(function):
         raise _no_function(method, step, function)
@@ -77,11 +77,13 @@ def check_function(method: str, step: str, function: Any, index: int = 0) -> Non
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
         what = "a generator function, and a call of it returns a generator, not a result"
-    elif inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
-        if index < len(arguments := PARAMETERS.get(method, ())):
-            _check_parameters(step, function, arguments[index])
+        if arguments is None and index < len(known := PARAMETERS.get(method, ())):
+            arguments = known[index]
+        if arguments is not None:
+            _check_parameters(step, function, arguments)
         return
     raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
 

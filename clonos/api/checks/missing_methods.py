@@ -21,7 +21,13 @@ JOIN: Final = (
     " waits for its partner in the state of process()."
 )
 
+CYCLE: Final = (
+    "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
+    " in one task."
+)
+
 STREAM_HINTS: Final = {
+    **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "join": JOIN,
     "connect": JOIN,
     "co_group": JOIN,
@@ -59,7 +65,9 @@ STREAM_HINTS: Final = {
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
-    **dict.fromkeys(("sample", "peek", "branch", "split", "limit", "rescale", "shuffle", "global_"), ON_KEYED),
+    **dict.fromkeys(
+        ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
+    ),
     "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
     "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",

@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps import stateless
-from clonos.operators.transforms.choosing import Chosen, Peeked, Sampled, Select
+from clonos.operators.transforms.choosing import Chosen, Iterated, Peeked, Sampled, Select
 from clonos.operators.transforms.limit import Limit
 
 if TYPE_CHECKING:
@@ -112,6 +112,39 @@ class Choosing(GraphBuilder, Generic[T]):
         make = partial(stateless.Map, Peeked(function))
         step = self._step(
             "peek", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return self._stream(step)
+
+    def iterate(
+        self,
+        function: Callable[[T], T | None],
+        *,
+        times_max: int,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Repeats ``function`` on each record and its results, until it returns None or was called ``times_max`` times.
+
+        The last value is the result of the record; it is the record itself if the first call returns None. All calls
+        are in one task. A stream cannot feed a step before it.
+
+        Raises:
+            InvalidJob: ``times_max`` is not an int of at least 1.
+
+        Example::
+
+            numbers.iterate(lambda n: None if n < 10 else n // 10, times_max=20)  # the first digit
+        """
+        if type(times_max) is not int or times_max < 1:
+            raise InvalidJob(
+                name or "iterate", f"has times_max={times_max!r:.80}", "Give the most calls for a record: at least 1."
+            )
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        make = partial(stateless.Map, Iterated(function, times_max))
+        step = self._step(
+            "iterate", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
         )
         return self._stream(step)
 

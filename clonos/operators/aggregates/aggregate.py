@@ -7,12 +7,19 @@ lists and dicts. They depend on the records and their order only, never on where
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+
+class UserFunction(NamedTuple):
+    """Function of the user, and the names of the arguments that it is called with."""
+
+    function: Any
+    arguments: tuple[str, ...]
 
 
 class Insertion(IntEnum):
@@ -42,7 +49,7 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
     """Whether it has ``merge``: only an aggregate of the user may lack it."""
 
     @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
+    def functions(self) -> tuple[UserFunction, ...]:
         """The functions of the user that it calls, for the checks of a job."""
         return ()
 
@@ -102,7 +109,7 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         return {name: self._aggregations[place] for name, place in zip(self._names, self._places, strict=True)}
 
     @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
+    def functions(self) -> tuple[UserFunction, ...]:
         return tuple(function for each in self.aggregations.values() for function in each.functions)
 
     def create(self) -> Any:

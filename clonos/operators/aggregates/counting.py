@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.aggregates.fields import functions_of
 
 
 class Count(Aggregation[Any, int]):
@@ -17,8 +18,8 @@ class Count(Aggregation[Any, int]):
         self._condition = condition
 
     @property
-    def functions(self) -> tuple[Any, ...]:
-        return () if self._condition is None else (self._condition,)
+    def functions(self) -> tuple[UserFunction, ...]:
+        return functions_of(self._condition)
 
     def create(self) -> Any:
         return 0

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation, Insertion
-from clonos.operators.aggregates.arguments import checked_call
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 
 
 class Custom(Aggregation[Any, Any]):
@@ -26,19 +25,18 @@ class Custom(Aggregation[Any, Any]):
         merge: Callable[[Any, Any], Any] | None,
         result: Callable[[Any], Any] | None,
     ) -> None:
-        """Creates the aggregation.
-
-        Raises: BadAggregate: one of these is not a function.
-        """
-        self._create = checked_call("aggregate", "create", create)
-        self._add = checked_call("aggregate", "add", add)
-        self._merge = None if merge is None else checked_call("aggregate", "merge", merge)
-        self._result = None if result is None else checked_call("aggregate", "result", result)
+        self._create, self._add, self._merge, self._result = create, add, merge, result
         self.can_merge = merge is not None
 
     @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return tuple(each for each in (self._create, self._add, self._merge, self._result) if each is not None)
+    def functions(self) -> tuple[UserFunction, ...]:
+        merge = UserFunction(self._merge, ("accumulator", "other"))
+        result = UserFunction(self._result, ("accumulator",))
+        return (
+            UserFunction(self._create, ()),
+            UserFunction(self._add, ("accumulator", "value")),
+            *(each for each in (merge, result) if each.function is not None),
+        )
 
     def create(self) -> Any:
         return self._create()
@@ -68,8 +66,8 @@ class Reduction(Aggregation[Any, Any]):
         self._function = function
 
     @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
-        return (self._function,)
+    def functions(self) -> tuple[UserFunction, ...]:
+        return (UserFunction(self._function, ("so_far", "value")),)
 
     def create(self) -> Any:
         return []

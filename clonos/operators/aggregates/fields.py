@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from clonos.operators.aggregates.aggregate import UserFunction
+from clonos.operators.row_errors import field_missing
+
 Of = Callable[[Any], Any] | str | None
 """A function of the record, the name of a field, or None for the record itself."""
 
@@ -25,10 +28,14 @@ def field_of(name: str) -> Callable[[Any], Any]:
         try:
             return record[name]
         except KeyError:
-            fields = ", ".join(repr(field) for field in list(record)[:20]) or "none"
-            raise KeyError(f"the record has no field {name!r}; its fields are {fields}") from None
+            raise field_missing(name, record) from None
 
     return read
+
+
+def functions_of(of: Any) -> tuple[UserFunction, ...]:
+    """Returns the function of the user that reads a term, if it is one: not the name of a field."""
+    return () if of is None or isinstance(of, str) else (UserFunction(of, ("record",)),)
 
 
 def text_of(of: Of) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from math import sqrt
 from typing import Any, Final
 
-from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.aggregates.exact_numbers import (
     QUOTIENT,
     exact,
@@ -16,7 +16,7 @@ from clonos.operators.aggregates.exact_numbers import (
     square,
     variance_of,
 )
-from clonos.operators.aggregates.fields import Of, term_of, text_of
+from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
 
 NOTHING: Final = (0, 0, 0)
 
@@ -31,8 +31,8 @@ class Numeric(Aggregation[Any, Any]):
         self.of = of
 
     @property
-    def functions(self) -> tuple[Any, ...]:
-        return (self.of,) if callable(self.of) else ()
+    def functions(self) -> tuple[UserFunction, ...]:
+        return functions_of(self.of)
 
     def term(self, value: Any) -> Any:
         number = self._read(value)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from clonos.operators.aggregates.aggregate import Aggregation, Insertion
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 
 
 class Wrapping(Aggregation[Any, Any]):
@@ -32,7 +31,7 @@ class Partial(Wrapping):
     """First step, whose result is the accumulator."""
 
     @property
-    def functions(self) -> tuple[Callable[..., Any], ...]:
+    def functions(self) -> tuple[UserFunction, ...]:
         return self._aggregation.functions
 
     def term(self, value: Any) -> Any:

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.aggregates.fields import Of, term_of, text_of
+from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
 
 RANKED_MAX: Final = 10_000
 """Largest k: the list of a key is copied for each record that enters it."""
@@ -30,8 +30,8 @@ class Ranking(Aggregation[Any, list[Any]]):
         self._rank = term_of(by)
 
     @property
-    def functions(self) -> tuple[Any, ...]:
-        return (self._by,) if callable(self._by) else ()
+    def functions(self) -> tuple[UserFunction, ...]:
+        return functions_of(self._by)
 
     def create(self) -> Any:
         return []

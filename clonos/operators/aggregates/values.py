@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation, Insertion
-from clonos.operators.aggregates.fields import Of, term_of, text_of
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
+from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
 
 
 class OfValues(Aggregation[Any, Any]):
@@ -22,8 +22,8 @@ class OfValues(Aggregation[Any, Any]):
         self.of = of
 
     @property
-    def functions(self) -> tuple[Any, ...]:
-        return (self.of,) if callable(self.of) else ()
+    def functions(self) -> tuple[UserFunction, ...]:
+        return functions_of(self.of)
 
     def create(self) -> Any:
         return None

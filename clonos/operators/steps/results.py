@@ -27,7 +27,7 @@ CALLED_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_A
 USE_FLAT_MAP: Final = "Use flat_map, which gives every item that the function yields."
 USE_RETURN: Final = "Return the result instead of yielding it."
 USE_DEF: Final = "Write it with def and a blocking client: steps call plain functions."
-USE_MAP_ASYNC: Final = f"{USE_DEF} map_async makes up to capacity= of these calls at once."
+USE_MAP_ASYNC: Final = "Use map_async, which awaits up to capacity= of these calls at once, or write it with def."
 
 
 class ResultRefused(JobError):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from clonos.core.values import encode_value
 from clonos.operators.operator import Operator, Times
+from clonos.operators.steps.results import checked
 
 HASH_BYTES: Final = 8
 
@@ -49,6 +50,22 @@ class Chosen:
             if predicate if isinstance(predicate, bool) else predicate(record):
                 return index, record
         return len(self._predicates), record
+
+
+class Iterated:
+    """Function that repeats ``function`` on its own result until that is None, at most ``times_max`` times."""
+
+    def __init__(self, function: Callable[[Any], Any], times_max: int) -> None:
+        self._function = function
+        self._times_max = times_max
+
+    def __call__(self, record: Any) -> Any:
+        for _ in range(self._times_max):
+            following = self._function(record)
+            if following is None:
+                break
+            record = checked("iterate", following)
+        return record
 
 
 class Select(Operator):

@@ -60,7 +60,6 @@ class PaneWindows(Operator):
         self._planned: set[tuple[int, int]] = set()  # those of the agenda: (EMITS or FORGETS, end or pane)
 
     def open(self, scope: Scope) -> None:
-        self.guard.field = self._aggregate.field
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
         self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self)

@@ -22,9 +22,6 @@ from clonos.operators.user_errors import Guard
 class WindowAggregate:
     """Aggregation of rows (key, value) into the entries of tables."""
 
-    field: str | None = None
-    """Field of the values that it looks up, if it was given a name."""
-
     def __init__(self, aggregation: Aggregation[Any, Any]) -> None:
         self.aggregation = aggregation
 
@@ -74,15 +71,15 @@ class WindowSum(WindowAggregate):
 
     def __init__(self, aggregation: Sum, field: str) -> None:
         super().__init__(aggregation)
-        self.field = field
+        self._field = field
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        if self.field not in batch.schema.names:
+        if self._field not in batch.schema.names:
             super().add_columns(table, batch, column, guard)
             return
         import pyarrow  # loaded only if there are columns
 
-        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self.field)})
+        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._field)})
         # One thread, because the result depends on the order in which floats are added.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
         keys = state_keys(sums.column("key").to_pylist())

@@ -15,6 +15,7 @@ from clonos.agg import Aggregation
 from clonos.core.values import encode_value
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.arguments import BadAggregate
+from clonos.operators.row_errors import FieldMissing
 
 
 class Bid(NamedTuple):
@@ -42,7 +43,7 @@ def test_a_field_is_a_key_of_a_dict_or_an_attribute() -> None:
 
 
 def test_a_missing_field_is_named_with_those_that_are_there() -> None:
-    with pytest.raises(KeyError, match="the record has no field 'prise'; its fields are 'item', 'price'"):
+    with pytest.raises(FieldMissing, match=r"has no field .prise.; it has item, price\. Correct the name"):
         result_of(agg.sum_("prise"), {"item": "pen", "price": 2})
     with pytest.raises(AttributeError, match="'Bid' object has no attribute 'prise'"):
         result_of(agg.sum_("prise"), Bid("ann", 2))

@@ -18,6 +18,12 @@ from clonos.agg import Aggregation
 from clonos.core.values import decode_value, encode_value
 from clonos.operators.aggregates.custom import Reduction
 
+
+def no_values() -> list[Any]:
+    """A new accumulator."""
+    return []
+
+
 NAN = float("nan")
 
 ints = st.integers(-(10**30), 10**30) | st.integers(-3, 3)
@@ -180,7 +186,7 @@ CASES = [
     Case("top_k", agg.top_k(3, by=_rank), lists(records), lambda values: ranked(values, 3, True)),
     Case("bottom_k", agg.bottom_k(3, by=_rank), lists(records), lambda values: ranked(values, 3, False)),
     Case("top_k of values", agg.top_k(4), lists(ints), lambda values: sorted(present(values), reverse=True)[:4]),
-    Case("aggregate", agg.aggregate(lambda: [0][1:], list.append, list.extend, len), lists(scalars), len),
+    Case("aggregate", agg.aggregate(no_values, list.append, list.extend, len), lists(scalars), len),
     Case("aggregate that returns", agg.aggregate(tuple, lambda a, v: (*a, v), lambda a, b: a + b), lists(ints), tuple),
     Case("reduce", Reduction(lambda a, b: a + b), st.lists(st.text(max_size=1), min_size=1), "".join),
 ]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from clonos.spark.java import JavaUnfit, check_java, major_version
+from clonos.spark.java import JavaUnfit, check_java, has_java, major_version
+from clonos.spark.session import OwnContext
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,14 @@ def test_a_missing_java_is_named_with_the_command_that_installs_it(
 def test_a_new_enough_java_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path, 'openjdk version "21.0.1"')))
     check_java()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyspark leaves its pipe open
+def test_a_java_is_asked_for_its_version_only_when_spark_does_not_start_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = _java(tmp_path, 'openjdk version "11.0.2"')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert has_java()
+    with pytest.raises(JavaUnfit, match=r"is Java 11\."):
+        OwnContext.start("job", "local-cluster[2,4,1024]", "1")

@@ -74,7 +74,7 @@ windowed = keyed.window(Tumbling('1s'))
         ("rows.map(print(1))", ("the step map gets None, which is no function", "without calling it")),
         ("keyed.reduce('sum')", ("the step reduce gets 'sum', which is no function",)),
         ("windowed.sum(5)", ("gets 5", "name of a field")),
-        ("windowed.aggregate([], list.append)", ("gets create=[]. Give it a function.",)),
+        ("windowed.aggregate([], list.append)", ("gets [], which is no function",)),
         ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", "lambda record: (record['a'], record['b'])")),
         ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "lambda record: (record['a'], record['b'])")),
         ("rows.key_by(5)", ("the step key_by gets 5", "name of a field")),

@@ -56,7 +56,7 @@ def test_a_missing_attribute_is_answered_by_what_to_use(line: str, sentence: str
 
 
 @pytest.mark.parametrize(("line", "sentence"), [("context.emit(1)", "before the first"), ("context.key", "no key yet")])
-def test_a_context_in_open_says_that_there_is_no_record_yet(line: str, sentence: str) -> None:
+def test_a_context_in_open_refuses_to_emit_without_a_record(line: str, sentence: str) -> None:
     assert sentence in failed("pass", opening=line)
 
 

@@ -113,11 +113,42 @@ def test_peek_passes_records_on_and_its_errors_fail_the_step() -> None:
     assert failed.value.at.record == "{'n': 1}"
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 60), max_size=15), st.integers(1, 12))
+def test_iterate_repeats_a_function_until_it_returns_none_or_was_called_often_enough(
+    records: list[int], times_max: int
+) -> None:
+    graph = JobGraph("job")
+    collatz = graph.source(Given(records), parallelism=1).iterate(_collatz, times_max=times_max)
+    collatz.sink(Outbox())
+    twin = []
+    for record in records:
+        for _ in range(times_max):
+            if record > 1:
+                record = record // 2 if record % 2 == 0 else 3 * record + 1
+        twin.append(record)
+    assert rows_of(graph, 1) == twin
+
+
+def _collatz(n: int) -> int | None:
+    if n == 1:
+        return None
+    return n // 2 if n % 2 == 0 else 3 * n + 1
+
+
+def test_a_cycle_is_refused_with_what_to_use_instead() -> None:
+    stream = JobGraph("job").source(Given([1]))
+    with pytest.raises(AttributeError, match=r"cannot feed a step before it\. Use iterate"):
+        stream.feedback(stream)  # type: ignore[attr-defined]
+
+
 def test_wrong_arguments_get_one_sentence() -> None:
     stream = JobGraph("job").source(Given([1]))
     for fraction in (2, -0.1, True, "half"):
         with pytest.raises(InvalidJob, match="number from 0 to 1"):
             stream.sample(fraction)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJob, match="times_max=0"):
+        stream.iterate(lambda n: n, times_max=0)
     for predicates in ((), (1,)):
         with pytest.raises(InvalidJob, match="one function of the record for each branch"):
             stream.branch(*predicates)

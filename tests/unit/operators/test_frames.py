@@ -168,7 +168,9 @@ def assigns(frame: Any) -> Any:
     [compares, assigns, lambda frame: frame.assign(c=1), lambda frame: frame.count.sum()],
     ids=["compares", "assigns", "method", "column"],
 )
-def test_a_function_that_takes_a_batch_for_a_frame_is_told_how_to_get_one(function: Callable[[Any], Any]) -> None:
+def test_a_function_that_takes_a_batch_for_a_frame_names_the_annotation_to_write(
+    function: Callable[[Any], Any],
+) -> None:
     with pytest.raises(StepFailed) as raised:
         rows_of(function)
     error = raised.value.__cause__
