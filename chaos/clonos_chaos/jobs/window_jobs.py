@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from clonos.api.emission import each
 from clonos.api.event_time import Timestamps
@@ -25,7 +25,8 @@ from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
 from clonos_chaos.jobs.fuzz_chain import KEYS
 
 MS: Final = 1_000_000
-START_NS: Final = 1_700_000_000_000_000_000
+START_NS: Final = 1_700_000_000_000 // 7_800 * 7_800 * MS
+"""Timestamp of the first record: a multiple of all sizes of windows."""
 STEP_MS: Final = 10
 LATE: Final = Tag[Row]("late")
 LATE_PLACE: Final = 50
@@ -100,8 +101,9 @@ class Spec(NamedTuple):
             case _:
                 return Tumbling(self.size / 1000)
 
-    def ends(self, time: int) -> list[int]:
-        """Returns the ends of the aligned windows of an instant."""
+    def ends(self, time_ns: int) -> list[int]:
+        """Returns the ends in ms of the aligned windows of an instant."""
+        time = time_ns // MS
         first = time // self.every * self.every
         return sorted(start + self.size for start in range(first, time - self.size, -self.every))
 
@@ -115,15 +117,18 @@ class Leaving(NamedTuple):
 
 
 Item = tuple[int, tuple[int, ...], int]
-"""Offset, path and timestamp of a row in the twin."""
+"""Offset, path and timestamp in ns of a row in the twin."""
 
 
 class WindowJob(ApiJob):
     """Job of one to three stages of windows."""
 
+    late_share: ClassVar[float] = 0.3
+    """Share of the jobs in which rows may be late."""
+
     def _build(self, graph: JobGraph, rng: Random) -> None:
         self.disorder_ms = rng.choice((1, 25, 60))
-        self.is_late = rng.random() < 0.3
+        self.is_late = rng.random() < self.late_share
         lag_ms = rng.choice((0, 5)) if self.is_late else self.disorder_ms
         stamps = Timestamps(
             partial(_timestamp_ns, self.disorder_ms),
@@ -136,9 +141,7 @@ class WindowJob(ApiJob):
         rows: Stream[Row] = graph.source(source, parallelism=rng.choice((1, 2, 3)), timestamps=stamps)
         if rng.random() < 0.3:
             rows = rows.rebalance().map(_same, parallelism=rng.choice((1, 2)))
-        self._specs = [self._spec(rng) for _ in range(rng.choice((1, 2, 2)))]
-        if rng.random() < 0.2:
-            self._specs.append(Spec("count", rng.choice((1, 3, 7)), 0, False))
+        self._specs = self._drawn_specs(rng)
         for stage, spec in enumerate(self._specs, 1):
             if rng.random() < 0.2:
                 rows = rows.map_async(_same, capacity=rng.choice((1, 4)), ordered=rng.random() < 0.5)
@@ -146,6 +149,12 @@ class WindowJob(ApiJob):
         counted = Counter(offset for offset, _, _ in self.twin()[0])
         self.copies = counted[0] if not self.is_late else 1
         rows.sink(Immediate()) if rng.random() < 0.5 else rows.sink(Parts())
+
+    def _drawn_specs(self, rng: Random) -> list[Spec]:
+        specs = [self._spec(rng) for _ in range(rng.choice((1, 2, 2)))]
+        if rng.random() < 0.2:
+            specs.append(Spec("count", rng.choice((1, 3, 7)), 0, False))
+        return specs
 
     def _spec(self, rng: Random) -> Spec:
         match rng.choice(("tumbling", "sliding", "session", "early")):
@@ -185,23 +194,25 @@ class WindowJob(ApiJob):
 
     def twin(self) -> tuple[list[Item], dict[tuple[int, tuple[int, ...]], Leaving]]:
         """Returns the rows that come out, and the window of each row on each path."""
-        items: list[Item] = [(offset, (), timestamp_ms(offset, self.disorder_ms)) for offset in range(self.records)]
+        items: list[Item] = [
+            (offset, (), timestamp_ms(offset, self.disorder_ms) * MS) for offset in range(self.records)
+        ]
         windows: dict[tuple[int, tuple[int, ...]], Leaving] = {}
         for stage, spec in enumerate(self._specs, 1):
-            spans = _sessions(items, spec.size) if spec.name == "session" else None
+            spans = _sessions(items, spec.size * MS) if spec.name == "session" else None
             found: list[tuple[int, tuple[int, ...], int, int]] = []
-            for place, (offset, path, time) in enumerate(items):
+            for place, (offset, path, time_ns) in enumerate(items):
                 if spans is not None:
                     found.append((offset, (*path, stage * 100), *spans[place]))
                 elif spec.name == "count":
                     found.append((offset, (*path, stage * 100), 0, 0))
                 else:
-                    for end in spec.ends(time):
+                    for end in spec.ends(time_ns):
                         number = end // spec.every % (spec.size // spec.every)
-                        found.append((offset, (*path, stage * 100 + number), end - spec.size, end))
+                        found.append((offset, (*path, stage * 100 + number), (end - spec.size) * MS, end * MS))
             sizes = Counter((offset % KEYS, start, end) for offset, _, start, end in found)
             for offset, path, start, end in found:
-                windows[offset, path] = Leaving(start, end, sizes[offset % KEYS, start, end])
+                windows[offset, path] = Leaving(round(start / MS), round(end / MS), sizes[offset % KEYS, start, end])
             items = [(offset, path, end - 1) for offset, path, _, end in found]
         return items, windows
 
@@ -228,12 +239,27 @@ class WindowJob(ApiJob):
         return complaints
 
 
+class SlidingJob(WindowJob):
+    """Job of sliding windows and sessions behind them, without late rows."""
+
+    late_share: ClassVar[float] = 0
+
+    def _drawn_specs(self, rng: Random) -> list[Spec]:
+        return [Spec("sliding", 60, 20, True), Spec("session", 35, 0, True)]
+
+
+class LateJob(WindowJob):
+    """Job of windows that may get late rows."""
+
+    late_share: ClassVar[float] = 1
+
+
 def _timestamp_ns(disorder_ms: int, row: Row) -> int:
     return START_NS + timestamp_ms(row[0], disorder_ms) * MS
 
 
 def _sessions(items: Sequence[Item], gap: int) -> list[tuple[int, int]]:
-    """Returns the session of each row, from the sorted rows of its key."""
+    """Returns start and end in ns of the session of each row, from the sorted rows of its key."""
     spans = [(0, 0)] * len(items)
     for key in range(KEYS):
         places = sorted((time, place) for place, (offset, _, time) in enumerate(items) if offset % KEYS == key)
