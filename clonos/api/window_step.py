@@ -53,11 +53,33 @@ class WindowSettings:
         """Whether results do not depend on the order of records, if those of the aggregate do not."""
         return isinstance(self.kind, Tumbling | Sliding | Session) and self.trigger is None and self.evictor is None
 
+    def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
+        """Returns the properties on which the state depends; a resume compares them."""
+        text = [("window", str(self.kind))]
+        if self.rules.is_event_time:
+            text.append(("time", "event"))
+        if self._is_aligned and not self._has_panes:
+            text.append(("windows", "of each key, for a trigger or an evictor"))
+        if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
+            text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
+        return text
+
     @property
-    def state_text(self) -> tuple[tuple[str, str], ...]:
-        """Properties on which the state depends; a resume compares them."""
-        window = ("window", str(self.kind))
-        return (window, ("time", "event")) if self.rules.is_event_time else (window,)
+    def _is_aligned(self) -> bool:
+        return isinstance(self.kind, Tumbling | Sliding)
+
+    @property
+    def _has_panes(self) -> bool:
+        return self._is_aligned and self.trigger is None and self.evictor is None
+
+    def _formed(self, aggregation: Aggregation[Any, Any]) -> Aggregation[Any, Any]:
+        """Returns the aggregation, or one that gathers all values for it if it has to."""
+        if self.evictor is not None:
+            return Gathered(aggregation, is_timed=True)
+        merges = isinstance(self.kind, Sliding | Session) if self.trigger is None else isinstance(self.kind, Session)
+        if not aggregation.can_merge and (merges or (self._has_panes and self.rules.lateness_ns)):
+            return Gathered(aggregation)
+        return aggregation
 
     def checked_parallelism(self, step: str, parallelism: int | None) -> int | None:
         """Returns the parallelism of the step: 1 without keys.
@@ -73,19 +95,12 @@ class WindowSettings:
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""
-        kind, rules = self.kind, self.rules
-        if isinstance(kind, Tumbling | Sliding) and self.trigger is None and self.evictor is None:
-            spans = _spans_of(kind)
-            if not aggregation.can_merge and (spans.panes > 1 or rules.lateness_ns):
-                aggregation = Gathered(aggregation)
-            aggregate = window_aggregate(aggregation)
+        kind, rules, formed = self.kind, self.rules, self._formed(aggregation)
+        if isinstance(kind, Tumbling | Sliding) and self._has_panes:
+            spans, aggregate = _spans_of(kind), window_aggregate(formed)
             return lambda step: partial(PaneWindows, step, spans, aggregate, rules, apply)
-        if self.evictor is not None:
-            aggregation = Gathered(aggregation, is_timed=True)
-        elif isinstance(kind, Session) and not aggregation.can_merge:
-            aggregation = Gathered(aggregation)
         assigner = _assigner_of(kind)
-        return lambda step: partial(KeyWindows, step, assigner, aggregation, rules, self.trigger, self.evictor, apply)
+        return lambda step: partial(KeyWindows, step, assigner, formed, rules, self.trigger, self.evictor, apply)
 
 
 def window_settings(

@@ -206,7 +206,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         kind = f"window_{what}"
         parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        state = [*settings.state_text]
+        state = settings.state_text(aggregation)
         if isinstance(aggregation, Named):
             state.append(("aggregates", repr(aggregation)))
         elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
