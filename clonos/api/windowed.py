@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.api.aggregating import named_of
@@ -11,6 +12,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
+from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
@@ -170,6 +172,23 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         else:
             aggregation = Custom(create, add, merge, result)
         return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, T], A | None],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[WindowResult[K, A]]:
+        """Folds the values of each window in order of arrival, beginning with a copy of ``initial``.
+
+        ``function(so_far, value)`` returns the next value, or None if it has changed the given one in place. Sliding
+        and session windows and windows with lateness keep all their values until they emit.
+        """
+        aggregation = Custom(partial(copied, initial), function, None, None)
+        return Stream(self._graph, self._window("fold", aggregation, name, parallelism, standby))
 
     def apply(
         self,

@@ -114,6 +114,16 @@ def test_windows_of_a_stream_without_keys_have_all_records() -> None:
     assert sum(result.value for result in found) == 10
 
 
+def test_a_fold_begins_with_a_copy_of_the_initial_value() -> None:
+    initial: list[int] = [0]
+    for kind in (Tumbling("5s"), Sliding("6s", every="3s")):
+        step = stepping(lambda keyed: keyed.window(kind).fold(initial, list.append))  # noqa: B023
+        step.rows([(("a", 1), 0), (("a", 2), 1), (("b", 3), 2)])
+        step.watermark(NEVER)
+        assert [result.value for result, _ in step.results][:2] == [[0, 1, 2], [0, 3]]
+    assert initial == [0]
+
+
 def test_apply_gets_key_window_and_values_and_gives_any_number_of_records() -> None:
     def pairs(key: Any, window: Window, values: list[int]) -> list[Any]:
         return [(key, (window.end - window.start).total_seconds(), value) for value in values if value > 1]
