@@ -14,7 +14,7 @@ EMIT: Final = True
 
 
 class TriggerContext:
-    """What a trigger sees of one window of a key. Do not keep it between calls."""
+    """View of one window of a key that a trigger gets. Do not keep it between calls."""
 
     __slots__ = ("_cell", "_now_ns", "watermark_ns", "time_ns", "has_set_timer")
 
@@ -87,15 +87,15 @@ class Trigger:
     """
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
-        """Is called for each record, after it was added to the window."""
+        """Decides for each record, after it was added to the window."""
         return CONTINUE
 
     def on_timer(self, context: TriggerContext) -> bool:
-        """Is called when the timer of ``context.set_timer`` is due."""
+        """Decides when the timer of ``context.set_timer`` is due."""
         return CONTINUE
 
     def on_event_timer(self, context: TriggerContext) -> bool:
-        """Is called when the watermark has reached the timer of ``context.set_event_timer``."""
+        """Decides when the watermark has reached the timer of ``context.set_event_timer``."""
         return CONTINUE
 
     def merged_state(self, first: Any, second: Any) -> Any:
