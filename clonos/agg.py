@@ -288,15 +288,11 @@ def quantile(of: Any, q: float, *, error: float = 0.01) -> Aggregation[Any, floa
 
 
 @overload
-def top_k(k: int, by: None = None) -> Aggregation[T, list[T]]: ...
+def top_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[Any]]: ...
 
 
 @overload
-def top_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[T]]: ...
-
-
-@overload
-def top_k(k: int, by: str) -> Aggregation[Any, list[Any]]: ...
+def top_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def top_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
@@ -309,15 +305,11 @@ def top_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
 
 
 @overload
-def bottom_k(k: int, by: None = None) -> Aggregation[T, list[T]]: ...
+def bottom_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[Any]]: ...
 
 
 @overload
-def bottom_k(k: int, by: Callable[[T], Any]) -> Aggregation[T, list[T]]: ...
-
-
-@overload
-def bottom_k(k: int, by: str) -> Aggregation[Any, list[Any]]: ...
+def bottom_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def bottom_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:

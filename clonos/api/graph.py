@@ -222,7 +222,7 @@ class JobGraph:
             )
         check_standby(name, **rest)
         if has_times is None:
-            has_times = self._have_times(name, inputs)
+            has_times = self.have_same_times(name, inputs)
             if has_times and rest.get("emits_columns"):
                 rest.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
         step = Step(
@@ -247,8 +247,8 @@ class JobGraph:
         """Returns whether the records of all inputs have timestamps."""
         return bool(inputs) and all(self._steps[each.step].has_times for each in inputs)
 
-    def _have_times(self, name: str, inputs: tuple[StepInput, ...]) -> bool:
-        """Returns whether the results of a step that keeps timestamps have them.
+    def have_same_times(self, name: str, inputs: tuple[StepInput, ...]) -> bool:
+        """Returns whether the records of all inputs of the step ``name`` have timestamps, in the same place.
 
         Raises: InvalidJob: some inputs have them and others do not, or they have them in different columns.
         """

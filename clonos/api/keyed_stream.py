@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import KeyedAggregating
+from clonos.api.connected import ConnectedStreams
 from clonos.api.graph import AnySink
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
@@ -118,6 +119,17 @@ class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T
         The order within each is kept.
         """
         return KeyedStream(self._graph, self._union(others))
+
+    def connect(self, other: KeyedStream[K, U] | Stream[U]) -> ConnectedStreams[T, U]:
+        """Connects this stream with another one, for a process function that takes the records of both.
+
+        ``other`` has keys of the same meaning, or is broadcast: ``keyed.connect(rules.broadcast())``. State and timers
+        are those of ``context.key``, whichever stream a record is from.
+
+        Raises:
+            InvalidJob: ``other`` is neither keyed nor broadcast, or belongs to another job.
+        """
+        return ConnectedStreams(self, other, True)
 
     def take(self, count: int = 10) -> list[T]:
         """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
+from clonos.api.connected import ConnectedStreams
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
@@ -58,7 +60,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
+class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -254,6 +256,16 @@ class Stream(Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], Gr
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
+
+    def connect(self, other: Stream[U]) -> ConnectedStreams[T, U]:
+        """Connects this stream with another one, for a process function that takes the records of both.
+
+        ``other`` may be broadcast: ``stream.connect(rules.broadcast())``. All its records then reach every task.
+
+        Raises:
+            InvalidJob: the streams belong to two jobs.
+        """
+        return ConnectedStreams(self, other, False)
 
     def take(self, count: int = 10) -> list[T]:
         """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.

@@ -13,9 +13,10 @@ pytestmark = pytest.mark.static
 
 RIGHT = """
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import Any, Sized, assert_type
 
-from clonos import Job, KeyedStream, Stream, Tumbling, WindowResult, collect, files, values
+from clonos import Job, KeyedStream, Stream, Tumbling, WindowResult, agg, at_end, collect, each, every, files, values
+from clonos.agg import count, sum_, top_k
 
 job = Job("etl", parallelism=3, checkpoint_every=timedelta(seconds=1), slots="process")
 lines = job.source(files.lines("in/*.txt"))
@@ -28,12 +29,21 @@ assert_type(words.key_by(len), KeyedStream[int, str])
 assert_type(words.key_by("field"), KeyedStream[Any, str])
 assert_type(words.key_by(lambda word: word[0]).window(Tumbling("1s")).count(), Stream[WindowResult[str, int]])
 assert_type(job.source(values([1, 2])).map(lambda number: number / 2), Stream[float])
+by_length = words.key_by(lambda word: len(word))
+counted = by_length.aggregate(n=count(), total=sum_(lambda word: len(word)), top=top_k(3, by="size"), emit=each(2))
+assert_type(counted, Stream[tuple[int, dict[str, Any]]])
+assert_type(words.aggregate(n=agg.count_if(lambda word: word.isupper()), emit=at_end()), Stream[dict[str, Any]])
+windowed = by_length.window(Tumbling("1s")).aggregate(n=count(), who=agg.distinct(lambda word: word[0]))
+assert_type(windowed, Stream[WindowResult[int, dict[str, Any]]])
+assert_type(by_length.window(Tumbling("1s")).aggregate(list[str], list.append), Stream[WindowResult[int, list[str]]])
+assert_type(agg.sum_(len), agg.Aggregation[Sized, int])
 words.sink(collect())
 job.run(store="out", lease="2s")
 """
 
 WRONG = """
-from clonos import Job, files, values
+from clonos import Job, Tumbling, files, values
+from clonos.agg import count, count_if, distinct, sum_, top_k
 
 job = Job("etl", paralelism=3)  # call-arg
 Job("etl", parallelism="three")  # arg-type
@@ -45,6 +55,13 @@ numbers.join(numbers)  # attr-defined
 numbers.map(lambda number: number.lower())  # attr-defined
 numbers.key_by(str).map(str)  # attr-defined
 job.compile()  # attr-defined
+numbers.key_by(str).aggregate(total=sum_(lambda number: number.prise))  # attr-defined
+numbers.key_by(str).aggregate(top=top_k(3, by=lambda number: number.prise))  # attr-defined
+numbers.key_by(str).window(Tumbling("1s")).aggregate(who=distinct(lambda number: number.name))  # attr-defined
+numbers.aggregate(n=count_if(lambda number: number.isupper()))  # attr-defined
+numbers.key_by(str).aggregate(n=count)  # arg-type
+numbers.aggregate(n=len)  # arg-type
+numbers.aggregate(n=sum_("price"), emit="end")  # arg-type
 """
 
 

@@ -164,7 +164,7 @@ def _rows_of_window(window: Any) -> list[Row]:
 
 
 def _leaving(results: dict[str, Any], index: int, state: int) -> Row:
-    """Returns a row with the results of the aggregates. ``state`` is one that no other row of its key has."""
+    """Returns a row with the results of the aggregates. No other row of its key has this ``state``."""
     offset, lineage = results["rows"][index]
     offsets = tuple(map(offset_of, results["rows"]))
     shown = tuple(_plain(value) for name, value in results.items() if name != "rows")

@@ -21,7 +21,7 @@ from clonos.operators.steps.results import advice_for
 OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
 """Methods of a process function besides ``process``."""
 
-EMITTING_METHODS: Final = ("process", "on_timer", "on_event_timer")
+EMITTING_METHODS: Final = ("process", "process_first", "process_second", "on_timer", "on_event_timer")
 """Methods of a process function that may yield results."""
 
 TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
@@ -49,7 +49,7 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
 
 METHOD_PARAMETERS: Final = {
-    "process": ("value", "context"),
+    **dict.fromkeys(("process", "process_first", "process_second"), ("value", "context")),
     "on_timer": ("timestamp", "context"),
     "on_event_timer": ("timestamp", "context"),
     "open": ("context",),
@@ -134,18 +134,19 @@ def _counted(arguments: int) -> str:
     return "no argument" if not arguments else "1 argument" if arguments == 1 else f"{arguments} arguments"
 
 
-def check_process(step: str, function: Any) -> None:
-    """Checks the methods of a process function, a class or an instance of it.
+def check_process(step: str, function: Any, required: tuple[str, ...] = ("process",)) -> None:
+    """Checks the methods of a process function, a class or an instance of it. ``required``: those that take records.
 
-    Raises: InvalidJob: it has no ``process``, its class needs arguments, one of its methods is no method or is
+    Raises: InvalidJob: it lacks one of these, its class needs arguments, one of its methods is no method or is
         ``async def``, nothing calls a method whose name looks like a hook, or it sets timers without ``on_timer``.
     """
-    if not callable(getattr(function, "process", None)):
-        raise InvalidJob(
-            step,
-            f"gets {function!r:.100}, which has no method process(value, context)",
-            "Give it a class with that method, or an instance of one.",
-        )
+    for name in required:
+        if not callable(getattr(function, name, None)):
+            raise InvalidJob(
+                step,
+                f"gets {function!r:.100}, which has no method {name}(value, context)",
+                "Give it a class with that method, or an instance of one.",
+            )
     if isinstance(function, type):
         _check_creation(step, function)
     for name in OPTIONAL_METHODS:
@@ -155,7 +156,7 @@ def check_process(step: str, function: Any) -> None:
                 f"has a {type(getattr(function, name)).__qualname__} as its attribute {name}, the name of a method",
                 f"Rename it: {name}() of a process function is called by the runtime.",
             )
-    for name in ("process", *OPTIONAL_METHODS):
+    for name in (*required, *OPTIONAL_METHODS):
         if hasattr(function, name):
             _check_method(step, name, getattr(function, name))
             is_unbound = isinstance(function, type) and isinstance(getattr_static(function, name), FunctionType)

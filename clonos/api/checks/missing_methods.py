@@ -16,10 +16,7 @@ ON_KEYED: Final = (
     "Call it before key_by, or on the result of an aggregation (count, reduce, stateful_map, process); the key of each"
     " record stays what key_by makes of it."
 )
-JOIN: Final = (
-    "There is no join yet. Map both streams to one type with a tag, union them, key_by the common key, and keep what"
-    " waits for its partner in the state of process()."
-)
+JOIN: Final = "Use join(other, on=..., how='full', between=...), or connect(other).process(...)."
 
 CYCLE: Final = (
     "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
@@ -28,9 +25,9 @@ CYCLE: Final = (
 
 STREAM_HINTS: Final = {
     **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
-    "join": JOIN,
-    "connect": JOIN,
     "co_group": JOIN,
+    "join_asof": "Use join_as_of(other, on=...).",
+    "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
     "merge": "Use union(other).",
     "concat": "Use union(other).",
     "count": f"{UNKEYED} key_by(lambda record: None) has a single key.",
@@ -64,6 +61,10 @@ STREAM_HINTS: Final = {
 
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
+    **dict.fromkeys(
+        ("join", "join_as_of", "lookup", "merge_ordered"),
+        "Call it on the stream before key_by: orders.join(shipments, on=('id', 'order_id'), ...).",
+    ),
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED

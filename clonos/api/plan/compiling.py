@@ -158,8 +158,13 @@ class _Compiler:
         node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
         if step.second_from is not None:
             first, second = (
-                vertex.add(PlannedNode(step.name, partial(InputSide, is_first), True), None)
-                for is_first in (True, False)
+                vertex.add(
+                    PlannedNode(
+                        step.name, partial(InputSide, index == 0), True, self._timestamp_column(step.inputs[index])
+                    ),
+                    None,
+                )
+                for index in (0, step.second_from)
             )
             number = vertex.add(node, first)
             vertex.nodes[second].children.append(number)

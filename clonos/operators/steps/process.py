@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Activity, Watermark
@@ -27,6 +27,20 @@ from clonos.operators.user_errors import RAISED
 
 WATERMARK_NAME: Final = "watermark"
 """Table with one entry, the watermark of the step."""
+
+
+class Method(NamedTuple):
+    """Method of a process function that takes records."""
+
+    name: str
+    call: Callable[[Any, Any], Any]
+    returns_nothing: bool
+
+
+def method_of(function: Any, name: str) -> Method:
+    """Returns a method of a process function."""
+    call = getattr(function, name)
+    return Method(name, call, returns_nothing(call))
 
 
 class Process(Operator):
@@ -49,7 +63,7 @@ class Process(Operator):
         self._event_timers = Timers(f"{self._step}/{EVENT_TIMERS_NAME}", scope.state)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
-        self._context: Context[Any, Any] = Context(
+        self._context: Context[Any, Any] = self._new_context(
             self._step,
             scope.state,
             self._timers,
@@ -59,25 +73,36 @@ class Process(Operator):
             fires_events=hasattr(self._function, "on_event_timer"),
         )
         self._context.watermark_ns = self._reached.entries.get(0)
-        self._returns_nothing = returns_nothing(self._function.process)
         self._is_open = True
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
+        self._bind()
         self._emits_copies = any(map(_is_mutable, _states_of(self._function)))
         object.__setattr__(self._function, "__class__", _frozen(self._class, self._step))
 
+    def _new_context(self, *arguments: Any, **rest: Any) -> Context[Any, Any]:
+        return Context(*arguments, **rest)
+
+    def _bind(self) -> None:
+        """Finds the methods that take records, after ``open`` of the user."""
+        self._method = method_of(self._function, "process")
+
     def rows(self, rows: list[Any], times: Times = None) -> None:
+        self._process(self._method, rows if self._is_keyed else [(None, row) for row in rows], times)
+
+    def _process(self, method: Method, pairs: list[Any], times: Times) -> None:
+        """Calls a method for each (key, value), and passes on what it emits."""
         results: list[Any] = []
         self._context.emit = self._emit_to(results)
-        pairs = self._pairs = rows if self._is_keyed else [(None, row) for row in rows]
+        self._pairs = pairs
         if times is None:
-            self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
+            self.guard.run(lambda records: self._consume(method, records, results), pairs, pairs=pairs)
         else:
             left, marks = iter(times), Marks(results)
 
             def consume(records: Iterator[Any]) -> None:
                 self._records = records
-                self._consume_timed(marks.note(records), left, results)
+                self._consume_timed(method, marks.note(records), left, results)
 
             self.guard.run(consume, pairs, pairs=pairs)
             times = marks.spread(times)
@@ -105,34 +130,34 @@ class Process(Operator):
         records: Any = self._records
         return self._pairs[len(self._pairs) - records.__length_hint__() - 1][1]
 
-    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+    def _consume(self, method: Method, records: Iterator[Any], results: list[Any]) -> None:
         self._records = records
-        context, process = self._context, self._function.process
+        context, process = self._context, method.call
         if not self.guard.routes:
-            if self._returns_nothing:
+            if method.returns_nothing:
                 for context.key, value in records:
                     process(value, context)
             for context.key, value in records:
                 if (returned := process(value, context)) is not None:
-                    emit_yielded("process", returned, context.emit)
+                    emit_yielded(method.name, returned, context.emit)
             return
         for context.key, value in records:
             emitted, tagged = len(results), len(context.tagged)
             try:
                 if (returned := process(value, context)) is not None:
-                    emit_yielded("process", returned, context.emit)
+                    emit_yielded(method.name, returned, context.emit)
             except RAISED:
                 del results[emitted:], context.tagged[tagged:]
                 raise
 
-    def _consume_timed(self, records: Iterator[Any], times: Iterator[int], results: list[Any]) -> None:
-        context, process = self._context, self._function.process
+    def _consume_timed(self, method: Method, records: Iterator[Any], times: Iterator[int], results: list[Any]) -> None:
+        context, process = self._context, method.call
         for context.key, value in records:
             context.timestamp_ns = next(times)
             emitted, tagged = len(results), len(context.tagged)
             try:
                 if (returned := process(value, context)) is not None:
-                    emit_yielded("process", returned, context.emit)
+                    emit_yielded(method.name, returned, context.emit)
             except RAISED:
                 del results[emitted:], context.tagged[tagged:]
                 raise

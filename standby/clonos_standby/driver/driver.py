@@ -352,7 +352,9 @@ class Driver:
     # ------------------------------------------------------------------ effects
 
     def _handle(self, events: list[Event]) -> None:
-        for effect in self._coordinator.handle(*events):
+        """Handles events and performs the effects. Slots are ordered last: a process that starts takes processor time
+        from the slots that wait for the next view."""
+        for effect in sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots)):
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:

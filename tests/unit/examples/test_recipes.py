@@ -111,6 +111,20 @@ def _has_the_balance_of_each_account(outputs: Outputs) -> None:
     assert {row["account"]: row["cents"] for row in outputs["balances"]} == balances
 
 
+def _sums_up_the_purchases_of_each_customer(outputs: Outputs) -> None:
+    purchases = _json_lines("purchases.jsonl")
+    customers = {purchase["customer"] for purchase in purchases}
+    assert sorted(row["customer"] for row in outputs["customers"]) == sorted(customers)
+    for row in outputs["customers"]:
+        cents = sorted(purchase["cents"] for purchase in purchases if purchase["customer"] == row["customer"])
+        assert (row["purchases"], row["total"]) == (len(cents), sum(cents))
+        assert row["mean"] == sum(cents) / len(cents)
+        assert abs(row["p95"] - cents[int(0.95 * (len(cents) - 1))]) <= 0.01 * row["p95"]
+        assert [purchases[number]["cents"] for number in row["largest"]] == cents[::-1][:3]
+    total = sum(purchase["cents"] for purchase in purchases)
+    assert outputs["shop_totals"] == [{"purchases": len(purchases), "total": total, "customers": len(customers)}]
+
+
 def _sets_damaged_lines_aside(outputs: Outputs) -> None:
     assert dict(outputs["sink"]) == {"ann": 38, "bob": 57}
     assert sorted(error.error.partition(":")[0] for error in outputs["errors"]) == [
@@ -167,6 +181,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sample": _counts_what_it_has_sampled,
     "balances": _has_the_balance_of_each_account,
     "bad_records": _sets_damaged_lines_aside,
+    "customer_totals": _sums_up_the_purchases_of_each_customer,
 }
 
 

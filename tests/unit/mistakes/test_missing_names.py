@@ -19,7 +19,7 @@ STREAM = "Job('etl').source(values([1]))"
 @pytest.mark.parametrize(
     ("code", "sentences"),
     [
-        (f"{STREAM}.join({STREAM})", ("a Stream has no join", "union them, key_by")),
+        (f"{STREAM}.co_group({STREAM})", ("a Stream has no co_group", "join(other, on=")),
         (f"{STREAM}.stateful_map(str)", ("a Stream has no stateful_map", "call key_by")),
         (f"{STREAM}.count()", ("a Stream has no count", "key_by(lambda record: None)")),
         (f"{STREAM}.print()", ("a Stream has no print", "sink(stdout())")),
@@ -63,13 +63,13 @@ def test_a_wrong_import_in_a_job_file_is_one_sentence(tmp_path: Path) -> None:
 
 def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
     stream = Job("etl").source(values([1]))
-    assert not hasattr(stream, "join")
-    assert not hasattr(clonos, "Session")
+    assert not hasattr(stream, "co_group")
+    assert not hasattr(clonos, "SessionWindow")
     assert not hasattr(clonos, "no_such_name")
-    assert getattr(stream, "join", "absent") == "absent"
+    assert getattr(stream, "co_group", "absent") == "absent"
     assert type(copy.copy(stream)) is type(stream)
     with pytest.raises(AttributeError) as missing:
-        stream.join  # type: ignore[attr-defined]  # noqa: B018
+        stream.co_group  # type: ignore[attr-defined]  # noqa: B018
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)  # noqa: S301
     assert stream.key_by(str).window(Tumbling("1s")) is not None
 

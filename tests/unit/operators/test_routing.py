@@ -137,7 +137,7 @@ def _routed(graph: JobGraph, records: list[Any]) -> None:
     source = graph.source(Given(records))
     for number, stream in enumerate((source.shuffle(), source.rescale(), source.global_())):
         counted = stream.map(lambda n: (n, n % 3), parallelism=2, name=f"next-{number}")
-        counted.process(Counting, name=f"count-{number}").sink(Outbox())
+        counted.process(Counting, name=f"count-{number}", parallelism=2).sink(Outbox())
 
 
 class Counting:

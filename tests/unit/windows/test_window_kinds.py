@@ -251,6 +251,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidJob,
         "the step window gets late='late'. Give it a tag: late=Tag(\"late\").",
     ),
+    "a join in days of a time zone": (
+        lambda: joined(window=Tumbling("1d", timezone="Europe/Berlin")),
+        InvalidJob,
+        "joins in windows with an offset, in a time zone or in processing time. Give the size alone",
+    ),
     "several tasks without a key": (
         lambda: timed().window(Tumbling("5s")).count(parallelism=2),
         InvalidJob,
@@ -260,6 +265,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 
 
 wall: Any = "wall"
+
+
+def joined(window: Tumbling) -> Any:
+    graph = JobGraph("job")
+    left, right = (graph.source(Given([1]), timestamps=lambda row: row) for _ in range(2))
+    return left.join(right, on=(str, str), window=window)
 
 
 def untimed() -> Any:
