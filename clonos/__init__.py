@@ -11,7 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clonos.api.stream import KeyedStream as KeyedStream
+    from clonos import agg as agg
+    from clonos.api.connected import ConnectedStreams as ConnectedStreams
+    from clonos.api.connected import TwoInputFunction as TwoInputFunction
+    from clonos.api.emission import Emission as Emission
+    from clonos.api.emission import at_end as at_end
+    from clonos.api.emission import each as each
+    from clonos.api.emission import every as every
+    from clonos.api.event_time import Timestamps as Timestamps
+    from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
     from clonos.api.windowed import WindowedStream as WindowedStream
@@ -57,12 +65,17 @@ if TYPE_CHECKING:
     from clonos.operators.connector_contract import WriterContext as WriterContext
     from clonos.operators.connector_contract import WriterFenced as WriterFenced
     from clonos.operators.connector_contract import WriterIdentity as WriterIdentity
+    from clonos.operators.event_time.timestamps import TimestampError as TimestampError
+    from clonos.operators.event_time.watermark_strategies import PunctuatedWatermarks as PunctuatedWatermarks
+    from clonos.operators.event_time.watermark_strategies import WatermarkStrategy as WatermarkStrategy
     from clonos.operators.state.state_descriptors import ListState as ListState
     from clonos.operators.state.state_descriptors import MapState as MapState
     from clonos.operators.state.state_descriptors import Value as Value
     from clonos.operators.state.state_descriptors import ValueState as ValueState
-    from clonos.operators.steps.process import Context as Context
+    from clonos.operators.steps.context import Context as Context
+    from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
     from clonos.operators.steps.windows import WindowResult as WindowResult
+    from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
     from clonos_services import clock as clock
     from clonos_services import http as http
@@ -74,6 +87,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "clonos": ("agg",),
     "clonos_services": ("clock", "http", "random"),
     "clonos.connectors": ("files", "sockets"),
 }
@@ -81,12 +95,20 @@ _MODULES = {
 
 _NAMES = {
     "clonos.job": ("Job", "Handle"),
-    "clonos.api.stream": ("Stream", "KeyedStream", "ProcessFunction"),
+    "clonos.api.keyed_stream": ("KeyedStream",),
+    "clonos.api.stream": ("Stream", "ProcessFunction"),
+    "clonos.api.connected": ("ConnectedStreams", "TwoInputFunction"),
+    "clonos.api.event_time": ("Timestamps",),
+    "clonos.api.emission": ("Emission", "each", "every", "at_end"),
+    "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
+    "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.windows": ("Tumbling",),
     "clonos.operators.steps.windows": ("WindowResult",),
-    "clonos.operators.steps.process": ("Context",),
+    "clonos.operators.steps.context": ("Context",),
+    "clonos.operators.steps.two_input_process": ("TwoInputContext",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
+    "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.values": ("register",),
     "clonos_services.identity": ("uuid4",),
@@ -119,7 +141,7 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("_"):
         raise AttributeError(f"module 'clonos' has no attribute {name!r}")
     else:
-        from clonos.api.missing_methods import name_missing
+        from clonos.api.checks.missing_methods import name_missing
 
         raise name_missing(name, __all__, sys._getframe(1))
     globals()[name] = found

@@ -1,7 +1,7 @@
 """Logical graph of a job: the steps as the user wrote them, and the exchanges between them.
 
 A method of a stream adds a step; a step is never changed and follows all its inputs in the list of steps.
-``clonos.api.compiling`` makes the physical plan of the graph.
+``clonos.api.plan.compiling`` makes the physical plan of the graph.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.hot_standby_rules import check_standby
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.operator import Operator
+from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
+    from clonos.api.event_time import AnyTimestamps
     from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
 
@@ -40,6 +44,10 @@ class Exchange(StrEnum):
     HASH = "hash"
     REBALANCE = "rebalance"
     BROADCAST = "broadcast"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    GLOBAL = "global"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +66,15 @@ class KeyBy:
 class StepInput:
     """Input of a step: the number of the step that it reads, and the exchange between them.
 
-    A union has several inputs.
+    A union has several inputs. ``tag``: the side output that it reads; "" for the results of the step. ``route``
+    chooses the receiving task, where the sender does.
     """
 
     step: int
     exchange: Exchange = Exchange.FORWARD
     key: KeyBy | None = None
+    route: Route | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,10 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
+    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
+      inputs; its inputs from this index on belong to the second one.
+    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
+      gives timestamps by it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -107,17 +122,24 @@ class Step:
     functions: tuple[Any, ...] = ()
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
+    second_from: int | None = None
+    has_side_outputs: bool = False
+    has_times: bool = False
+    timestamp_column: TimestampColumn | None = None
+    assigner: TimestampAssigner | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``errors`` is the sink of records whose user code raised; None: such a record fails the job. ``file`` is the path of
-    the code that describes the job; "" if it is in no file.
+    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
+    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
+    the job; "" if it is in no file.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "") -> None:
+    def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:
         self.name = _checked_name("the job", name)
+        self.limit = limit
         self.file = file
         self.errors: AnySink | None = None
         self._steps: list[Step] = []
@@ -139,37 +161,41 @@ class JobGraph:
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records, as ``Job.source`` does.
 
-        Raises: InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+        Raises: InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
         """
         from clonos.api.stream import Stream
 
-        if isinstance(source, PushSource):
-            if parallelism not in (None, 1):
-                raise InvalidJob(
-                    name or "source",
-                    f"has the parallelism {parallelism!r}, but its source has a single connection",
-                    "Leave it out; join several sources by union if one connection is too slow.",
-                )
-            parallelism = 1
-        elif not isinstance(source, Source):
-            raise InvalidJob(
-                name or "source",
-                f"gets a {type(source).__qualname__}, which is not a source",
-                "A source has splits() and reader(), such as files.lines('texts/*.txt').",
-            )
+        limit = self.limit if limit is None else limit
+        parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
+        emits_columns = bool(getattr(source, "is_columnar", False))
+        assigner = None
+        if timestamps is not None and not isinstance(source, PushSource):
+            from clonos.api.event_time import assigner_of
+
+            assigner = assigner_of(timestamps)
+            check_columns(name or "source", assigner, emits_columns)
         step = self.add(
             "source",
             name,
             parallelism=parallelism,
             source=source,
             standby=standby,
-            emits_columns=bool(getattr(source, "is_columnar", False)),
+            emits_columns=emits_columns,
             is_one_to_one=True,
+            has_times=assigner is not None,
+            timestamp_column=assigner.column if assigner is not None and emits_columns else None,
+            assigner=assigner,
+            functions=(assigner.of,) if assigner is not None and callable(assigner.of) else (),
         )
-        return Stream(self, (StepInput(step.number),))
+        stream: Stream[T] = Stream(self, (StepInput(step.number),))
+        if timestamps is not None and isinstance(source, PushSource):
+            stream = stream.with_timestamps(timestamps)
+        return stream if limit is None else stream.limit(limit)
 
     def add(
         self,
@@ -179,11 +205,13 @@ class JobGraph:
         *,
         make: Callable[[str], Callable[[], Operator]] | None = None,
         parallelism: int | None = None,
+        has_times: bool | None = None,
         **rest: Any,
     ) -> Step:
         """Adds a step that reads ``inputs``.
 
-        ``make`` returns for the step's name the function that creates its operators.
+        ``make`` returns for the step's name the function that creates its operators. ``has_times``: whether its results
+        have timestamps; None if it keeps those of its input.
 
         Raises: InvalidJob: the name, the parallelism or the standby cannot be used.
         """
@@ -193,6 +221,10 @@ class JobGraph:
                 name, f"has the parallelism {parallelism!r}", "Give the number of tasks: an int of at least 1."
             )
         check_standby(name, **rest)
+        if has_times is None:
+            has_times = self.have_same_times(name, inputs)
+            if has_times and rest.get("emits_columns"):
+                rest.setdefault("timestamp_column", self._steps[inputs[0].step].timestamp_column)
         step = Step(
             number=len(self._steps),
             name=name,
@@ -201,10 +233,33 @@ class JobGraph:
             make=None if make is None else make(name),
             parallelism=parallelism,
             kind=kind,
+            has_times=has_times,
             **rest,
         )
         self._steps.append(step)
         return step
+
+    def gives_columns(self, step_input: StepInput) -> bool:
+        """Returns whether an input gives record batches; side outputs give rows."""
+        return self._steps[step_input.step].emits_columns and not step_input.tag
+
+    def have_times(self, inputs: tuple[StepInput, ...]) -> bool:
+        """Returns whether the records of all inputs have timestamps."""
+        return bool(inputs) and all(self._steps[each.step].has_times for each in inputs)
+
+    def have_same_times(self, name: str, inputs: tuple[StepInput, ...]) -> bool:
+        """Returns whether the records of all inputs of the step ``name`` have timestamps, in the same place.
+
+        Raises: InvalidJob: some inputs have them and others do not, or they have them in different columns.
+        """
+        found = {(self._steps[each.step].has_times, self._steps[each.step].timestamp_column) for each in inputs}
+        if len(found) > 1 and any(has_times for has_times, _ in found):
+            raise InvalidJob(
+                name,
+                "joins streams with timestamps in different places, or with and without them",
+                "Give each of them timestamps by with_timestamps before union.",
+            )
+        return any(has_times for has_times, _ in found)
 
     def reserve_name(self, kind: str, name: str | None) -> str:
         """Reserves a unique name for a step: ``name``, or without one ``kind``, numbered from the second use on.
@@ -286,9 +341,46 @@ class JobGraph:
 
         Raises: InvalidJob, ColumnsNeeded: the job is not well-formed. BadSplits: ``splits`` are of other sources.
         """
-        from clonos.api.compiling import compile_graph
+        from clonos.api.plan.compiling import compile_graph
 
         return compile_graph(self, options, parallelism, splits)
+
+
+def _parallelism_of_source(source: object, step: str, parallelism: int | None, *, has_limit: bool) -> int | None:
+    """Returns the parallelism of a source: 1 if only one task can read it, or count to its limit.
+
+    Raises: InvalidJob: this is not a source, or it cannot have the given parallelism.
+    """
+    if not isinstance(source, (Source, PushSource)):
+        raise InvalidJob(
+            step,
+            f"gets a {type(source).__qualname__}, which is not a source",
+            "A source has splits() and reader(), such as files.lines('texts/*.txt').",
+        )
+    if has_limit and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has a limit and the parallelism {parallelism!r}, and only one task can count to it",
+            "Leave out parallelism=, or the limit.",
+        )
+    if isinstance(source, PushSource) and parallelism not in (None, 1):
+        raise InvalidJob(
+            step,
+            f"has the parallelism {parallelism!r}, but its source has a single connection",
+            "Leave it out; join several sources by union if one connection is too slow.",
+        )
+    return 1 if has_limit or isinstance(source, PushSource) else parallelism
+
+
+def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:
+    """Checks that the timestamps of a stream of columns are in a column.
+
+    Raises: InvalidJob: they come from a function.
+    """
+    if is_columnar and callable(assigner.of):
+        raise InvalidJob(
+            step, "gives columns, and a function for their timestamps", "Give the name of the column of the timestamps."
+        )
 
 
 def _checked_name(what: str, name: Any) -> str:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from clonos.api.function_checks import check_function, check_process, states_of
+from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
+from clonos.api.checks.missing_methods import method_missing
+from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.missing_methods import method_missing
+from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
+from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
+from clonos.operators.tags import Tag
+from clonos.operators.transforms.routing import Route
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
 
 StandbyMode = Literal["hot", "passive"]
 """Kind of standbys: "hot" ones repeat each step of their task, "passive" ones apply its checkpoints."""
@@ -38,8 +47,16 @@ class GraphBuilder:
             raise InvalidJob("take", "belongs to a graph without a job", "Create the stream from a Job.")
         return self._graph.take_rows(self._inputs, count)
 
-    def _inputs_by(self, exchange: Exchange, key: KeyBy | None = None) -> tuple[StepInput, ...]:
-        return tuple(StepInput(each.step, exchange, key) for each in self._inputs)
+    def _inputs_by(
+        self, exchange: Exchange, key: KeyBy | None = None, route: Route | None = None
+    ) -> tuple[StepInput, ...]:
+        return tuple(replace(each, exchange=exchange, key=key, route=route) for each in self._inputs)
+
+    def _stream(self, inputs: tuple[StepInput, ...]) -> Stream[Any]:
+        """Returns the stream of a step's results, for bases of ``Stream``."""
+        from clonos.api.stream import Stream
+
+        return Stream(self._graph, inputs)
 
     def _step(
         self,
@@ -47,14 +64,18 @@ class GraphBuilder:
         make: Callable[[str], Callable[[], Operator]],
         options: dict[str, Any],
         functions: tuple[Any, ...] = (),
+        arguments: tuple[tuple[str, ...], ...] | None = None,
         **rest: Any,
     ) -> tuple[StepInput, ...]:
         """Adds a step that calls ``functions`` of the user: functions, or one process function.
 
-        Raises: InvalidJob: a function returns a generator or a coroutine.
+        ``arguments``: those that each function is called with, if they do not follow from the kind of the step.
+
+        Raises: InvalidJob: a function does not fit, or returns a generator or a coroutine.
         """
-        for function in functions if kind != "process" else ():
-            check_function(kind, options["name"] or kind, function)
+        for index, function in enumerate(functions if kind != "process" else ()):
+            called_with = None if arguments is None else arguments[index]
+            check_function(kind, options["name"] or kind, function, index, called_with)
         step = self._graph.add(
             kind,
             options["name"],
@@ -71,8 +92,52 @@ class GraphBuilder:
     def _process(self, function: Any, is_keyed: bool, options: dict[str, Any]) -> tuple[StepInput, ...]:
         kind = "process"
         check_process(options["name"] or kind, function)
-        make = partial(partial, Process, function=function, is_keyed=is_keyed)
-        return self._step(kind, make, options, (function,), runs_user_code=True, state=states_of(function))
+        has_times = self._graph.have_times(self._inputs)
+        if not has_times and uses(function, "set_event_timer"):
+            raise InvalidJob(
+                options["name"] or kind, "sets event-time timers on a stream without event time", GIVE_TIMESTAMPS
+            )
+        make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
+        return self._step(
+            kind, make, options, (function,), runs_user_code=True, state=states_of(function), has_side_outputs=True
+        )
+
+    def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
+        for each in self._inputs:
+            step = self._graph.steps[each.step]
+            if not step.has_side_outputs or each.tag or each.exchange is not Exchange.FORWARD:
+                raise InvalidJob(
+                    step.name,
+                    "has no side outputs",
+                    "Call side_output on the stream that process or an aggregation of windows has returned.",
+                )
+        return tuple(replace(each, tag=tag.name) for each in self._inputs)
+
+    def _with_timestamps(self, timestamps: AnyTimestamps, name: str | None) -> tuple[StepInput, ...]:
+        """Adds a step that assigns timestamps; its tasks are those of the step before it, if there is only one.
+
+        Raises: InvalidJob: the timestamps cannot be used.
+        """
+        assigner = assigner_of(timestamps)
+        upstreams = [self._graph.steps[each.step] for each in self._inputs]
+        emits_columns = isinstance(assigner.of, str) and all(step.emits_columns for step in upstreams)
+        step = self._graph.add(
+            "with_timestamps",
+            name,
+            self._inputs,
+            make=lambda step: partial(AssignTimestamps, step, assigner, emits_columns),
+            parallelism=upstreams[0].parallelism if len(upstreams) == 1 else None,
+            functions=(assigner.of,) if callable(assigner.of) else (),
+            runs_user_code=True,
+            emits_columns=emits_columns,
+            is_one_to_one=not emits_columns,
+            is_per_record=True,
+            state=(),
+            has_times=True,
+            timestamp_column=assigner.column if emits_columns else None,
+            assigner=assigner,
+        )
+        return (StepInput(step.number),)
 
     def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)

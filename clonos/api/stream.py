@@ -6,33 +6,39 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from clonos.api.function_checks import check_function
+from clonos.api.aggregating import Aggregating
+from clonos.api.checks.function_checks import check_function
+from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
-from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
-from clonos.operators.steps import keyed, stateless
-from clonos.operators.steps.async_map import AsyncMap
+from clonos.api.transforms.calling import Calling, add_parallel
+from clonos.api.transforms.choosing import Choosing
+from clonos.api.transforms.folding import Folding
+from clonos.api.transforms.routing import Routing
+from clonos.operators.steps import stateless
+from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
-from clonos.operators.steps.process import Context
+from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
-    from clonos.api.windowed import WindowedStream
+    from clonos.api.keyed_stream import KeyedStream
 
 T = TypeVar("T")
 U = TypeVar("U")
 K = TypeVar("K")
 T_contra = TypeVar("T_contra", contravariant=True)
-State = TypeVar("State")
 
 
 class ProcessFunction(Protocol[T_contra, U]):
     """Function with state and timers, for ``Stream.process`` and ``KeyedStream.process``.
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
-    ``open(context)``, called before the first record, ``on_timer(timestamp, context)``, called when a timer fires, and
-    ``close()``. Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an
-    attribute later raises ``AttributeSetLate`` because it would not.
+    ``open(context)``, called before the first record, ``on_timer(timestamp, context)`` and
+    ``on_event_timer(timestamp, context)``, called when a timer of the clock or of event time fires, and ``close()``.
+    Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an attribute later
+    raises ``AttributeSetLate`` because it would not.
 
     Example::
 
@@ -50,7 +56,7 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(GraphBuilder, Generic[T]):
+class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -58,6 +64,7 @@ class Stream(GraphBuilder, Generic[T]):
     - ``name``: the unique name of the step. Later versions of the job find the state of the step by it.
     - ``parallelism``: the number of tasks of the step; by default that of the job.
     - ``effects=True``: user code of the step changes something outside the job. A keeper then holds the task's log.
+    - ``par``: calls of one task that run at once, in threads; results stay in the order of the records.
     - ``standby``: ``"hot"`` for standbys that repeat each step and take over at once, ``"passive"`` for standbys that
       apply checkpoints; by default the setting of the job.
     """
@@ -66,6 +73,7 @@ class Stream(GraphBuilder, Generic[T]):
         self,
         function: Callable[[T], U],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -73,6 +81,8 @@ class Stream(GraphBuilder, Generic[T]):
     ) -> Stream[U]:
         """Applies ``function`` to each record; one result per record."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "map", function, par, options))
         make = partial(stateless.Map, function)
         step = self._step(
             "map", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
@@ -83,6 +93,7 @@ class Stream(GraphBuilder, Generic[T]):
         self,
         predicate: Callable[[T], object],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -90,6 +101,8 @@ class Stream(GraphBuilder, Generic[T]):
     ) -> Stream[T]:
         """Keeps the records for which ``predicate`` is true."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "filter", predicate, par, options))
         make = partial(stateless.Filter, predicate)
         step = self._step(
             "filter", lambda _: make, options, (predicate,), runs_user_code=True, selects_rows=True, is_per_record=True
@@ -100,6 +113,7 @@ class Stream(GraphBuilder, Generic[T]):
         self,
         function: Callable[[T], Iterable[U]],
         *,
+        par: int | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         effects: bool = False,
@@ -107,48 +121,10 @@ class Stream(GraphBuilder, Generic[T]):
     ) -> Stream[U]:
         """Applies ``function`` to each record; every item of the returned iterable is a result."""
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        if par is not None:
+            return Stream(self._graph, add_parallel(self, "flat_map", function, par, options))
         make = partial(stateless.FlatMap, function)
         step = self._step("flat_map", lambda _: make, options, (function,), runs_user_code=True, is_per_record=True)
-        return Stream(self._graph, step)
-
-    def map_async(
-        self,
-        function: Callable[..., U],
-        *,
-        capacity: int = 16,
-        ordered: bool = True,
-        name: str | None = None,
-        parallelism: int | None = None,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once in threads.
-
-        The return value or exception of each call is recorded, and replayed after a failure; a call whose outcome is
-        not recorded yet is made again. The function may therefore do I/O and use clocks and random numbers freely.
-
-        Args:
-            function: called with the record. If it has a parameter ``idempotency_key`` (str), it gets a key that is the
-                same when a call is repeated after a failure.
-            capacity: calls of one task that run at once, at least 1.
-            ordered: True for results in the order of the records, False for results as they arrive.
-
-        Raises:
-            InvalidJob: ``capacity`` is not an int of at least 1.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        if capacity < 1:
-            raise InvalidJob(name or "map_async", f"has the capacity {capacity!r}", "Give an int of at least 1.")
-        make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered)
-        step = self._step(
-            "map_async",
-            make,
-            options,
-            (function,),
-            runs_user_code=True,
-            state=(),
-            is_per_record=True,
-            breaks_order=not ordered,
-        )
         return Stream(self._graph, step)
 
     def map_batches(
@@ -191,9 +167,12 @@ class Stream(GraphBuilder, Generic[T]):
     def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
+        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column. A key is a str,
+        bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of
+        these.
         """
+        from clonos.api.keyed_stream import KeyedStream
+
         if not isinstance(key, str):
             check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
@@ -206,13 +185,24 @@ class Stream(GraphBuilder, Generic[T]):
         """
         return Stream(self._graph, self._union(others))
 
-    def rebalance(self) -> Stream[T]:
-        """Distributes records round-robin over the tasks of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.REBALANCE))
+    def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
+        """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
 
-    def broadcast(self) -> Stream[T]:
-        """Sends every record to every task of the next step."""
-        return Stream(self._graph, self._inputs_by(Exchange.BROADCAST))
+        ``timestamps``: a ``Timestamps``, or only its first argument. The watermark is that of all records of a task. At
+        a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
+
+        Raises:
+            InvalidJob: the timestamps cannot be used.
+        """
+        return Stream(self._graph, self._with_timestamps(timestamps, name))
+
+    def side_output(self, tag: Tag[U]) -> Stream[U]:
+        """Returns the stream of records that the step before passes to a side output, such as late records of windows.
+
+        Raises:
+            InvalidJob: the step before has no side outputs.
+        """
+        return Stream(self._graph, self._side_output(tag))
 
     def process(
         self,
@@ -230,6 +220,16 @@ class Stream(GraphBuilder, Generic[T]):
         """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, False, options))
+
+    def connect(self, other: Stream[U]) -> ConnectedStreams[T, U]:
+        """Connects this stream with another one, for a process function that takes the records of both.
+
+        ``other`` may be broadcast: ``stream.connect(rules.broadcast())``. All its records then reach every task.
+
+        Raises:
+            InvalidJob: the streams belong to two jobs.
+        """
+        return ConnectedStreams(self, other, False)
 
     def take(self, count: int = 10) -> list[T]:
         """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
@@ -251,131 +251,3 @@ class Stream(GraphBuilder, Generic[T]):
             InvalidJob: this is not a sink, or another step uses it.
         """
         self._sink(sink, name, parallelism)
-
-
-class KeyedStream(GraphBuilder, Generic[K, T]):
-    """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
-
-    @overload
-    def stateful_map(
-        self,
-        function: Callable[[K, State | None, T], tuple[State | None, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]: ...
-
-    @overload
-    def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]: ...
-
-    def stateful_map(
-        self,
-        function: Callable[[K, Any, T], tuple[Any, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
-
-        The state of a new key is None. Returning None as the state deletes the state of the key.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(partial, keyed.StatefulMap, function=function)
-        return Stream(
-            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
-        )
-
-    def reduce(
-        self,
-        function: Callable[[T, T], T],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[tuple[K, T]]:
-        """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(partial, keyed.KeyedReduce, function=function)
-        return Stream(
-            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
-        )
-
-    def count(
-        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
-    ) -> Stream[tuple[K, int]]:
-        """Counts the records of each key, and emits (key, count so far) after each record."""
-        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
-
-    def process(
-        self,
-        function: ProcessFunction[T, U] | type[ProcessFunction[T, U]],
-        *,
-        name: str | None = None,
-        parallelism: int | None = None,
-        effects: bool = False,
-        standby: StandbyMode | None = None,
-    ) -> Stream[U]:
-        """Runs a process function on each record. State and timers are those of ``context.key``.
-
-        Raises:
-            InvalidJob: ``function`` is no process function; the message says why.
-        """
-        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        return Stream(self._graph, self._process(function, True, options))
-
-    def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
-        """Merges this stream with others of the same job whose keys have the same meaning.
-
-        The order within each is kept.
-        """
-        return KeyedStream(self._graph, self._union(others))
-
-    def take(self, count: int = 10) -> list[T]:
-        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
-
-        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
-
-        Raises:
-            InvalidJob: ``count`` is not an int of at least 1.
-            JobError: the job fails.
-        """
-        return self._take(count)
-
-    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
-        """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
-
-        Raises:
-            InvalidJob: this is not a sink, or another step uses it.
-        """
-        self._sink(sink, name, parallelism)
-
-    def window(self, kind: Tumbling) -> WindowedStream[K, T]:
-        """Assigns the records of each key to windows; call an aggregation of the returned stream next.
-
-        Raises:
-            InvalidJob: ``kind`` is not a kind of window.
-
-        Example::
-
-            words.key_by(lambda word: word).window(Tumbling("5s")).count()
-        """
-        if not isinstance(kind, Tumbling):
-            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-        from clonos.api.windowed import WindowedStream
-
-        return WindowedStream(self._graph, self._inputs, kind)

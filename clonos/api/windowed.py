@@ -6,11 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
+from clonos.api.aggregating import named_of
 from clonos.api.graph import JobGraph, StepInput
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
-from clonos.operators.steps import aggregates
+from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.custom import Custom, Reduction
+from clonos.operators.aggregates.numeric import Sum
+from clonos.operators.steps.aggregates import window_aggregate
 from clonos.operators.steps.windows import Window, WindowResult
 
 T = TypeVar("T")
@@ -34,7 +40,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
     ) -> Stream[WindowResult[K, int]]:
         """Counts the records of each window."""
-        return Stream(self._graph, self._window("count", aggregates.CountAggregate(), (), name, parallelism, standby))
+        return Stream(self._graph, self._window("count", Count(), name, parallelism, standby))
 
     @overload
     def sum(
@@ -73,7 +79,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
         ``of`` is a function of the record, or the name of a field of dicts or of a column.
         """
-        return Stream(self._graph, self._window("sum", aggregates.Sum(of), (of,), name, parallelism, standby))
+        return Stream(self._graph, self._window("sum", Sum(of), name, parallelism, standby))
 
     def reduce(
         self,
@@ -84,8 +90,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, T]]:
         """Combines the values of each window by ``function(so_far, value)``."""
-        aggregate = aggregates.ReduceAggregate(function)
-        return Stream(self._graph, self._window("reduce", aggregate, (function,), name, parallelism, standby))
+        return Stream(self._graph, self._window("reduce", Reduction(function), name, parallelism, standby))
 
     @overload
     def aggregate(
@@ -110,51 +115,77 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, V]]: ...
 
+    @overload
     def aggregate(
         self,
-        create: Callable[[], Any],
-        add: Callable[[Any, T], Any],
-        result: Callable[[Any], Any] | None = None,
         *,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        **aggregates: Aggregation[T, Any],
+    ) -> Stream[WindowResult[K, dict[str, Any]]]: ...
+
+    def aggregate(
+        self,
+        create: Any = None,
+        add: Any = None,
+        result: Any = None,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+        **aggregates: Any,
     ) -> Stream[WindowResult[K, Any]]:
-        """Aggregates each window with an accumulator of your own.
+        """Aggregates each window by named aggregates in one pass, or with an accumulator of your own.
 
         Args:
             create: returns a new accumulator.
             add: called with (accumulator, value); returns the new accumulator, or None if it has changed it in place.
             result: turns the accumulator into the value of the window; None for the accumulator itself.
+            aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
+
+        Raises:
+            InvalidJob: something is no aggregate.
 
         Example::
 
+            stream.window(Tumbling("1min")).aggregate(n=count(), total=sum_("price"), top=top_k(3, by="price"))
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
-        aggregate = aggregates.Accumulate(create, add, result)
-        functions = (create, add) if result is None else (create, add, result)
-        return Stream(self._graph, self._window("aggregate", aggregate, functions, name, parallelism, standby))
+        aggregation: Aggregation[Any, Any]
+        if create is None and add is None and result is None:
+            aggregation = named_of(name, aggregates)
+        elif aggregates:
+            problem = "gets both functions of an accumulator and named aggregates"
+            raise InvalidJob(name or "aggregate", problem, "Name all: own=aggregate(create, add), from clonos.agg.")
+        else:
+            aggregation = Custom(create, add, None, result)
+        return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
 
     def _window(
         self,
         what: str,
-        aggregate: aggregates.Aggregate,
-        called: tuple[Any, ...],
+        aggregation: Aggregation[Any, Any],
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
     ) -> tuple[StepInput, ...]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         size_ns = self._kind.size_ns
-        functions = tuple(filter(callable, called))
-        fields = tuple(("field", repr(each)) for each in called if isinstance(each, str))
+        state = [("window", str(self._kind))]
+        if isinstance(aggregation, Named):
+            state.append(("aggregates", repr(aggregation)))
+        elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
+            state.append(("field", repr(aggregation.of)))
         return self._step(
             f"window_{what}",
-            lambda step: partial(Window, step, size_ns, aggregate),
+            lambda step: partial(Window, step, size_ns, window_aggregate(aggregation)),
             options,
-            functions,
+            tuple(each.function for each in aggregation.functions),
+            tuple(each.arguments for each in aggregation.functions),
             runs_user_code=what != "count",
-            state=(("window", str(self._kind)), *fields),
+            state=tuple(state),
             key_field=WindowResult._fields[0],
-            ignores_order=aggregate.ignores_order,
+            ignores_order=aggregation.ignores_order,
+            has_times=False,
         )

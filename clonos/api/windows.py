@@ -49,10 +49,10 @@ class Tumbling:
 
     def __str__(self) -> str:
         """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
-        return f"Tumbling {_duration(self.size_ns)}"
+        return f"Tumbling {duration_text(self.size_ns)}"
 
 
-def _duration(nanoseconds: int) -> str:
+def duration_text(nanoseconds: int) -> str:
     """Formats a length of time in the largest unit of which it is a multiple."""
     unit = max((unit for unit, size in NANOSECONDS.items() if nanoseconds % size == 0), key=NANOSECONDS.__getitem__)
     return f"{nanoseconds // NANOSECONDS[unit]}{unit}"

@@ -57,7 +57,7 @@ def watch(handle: Handle, has_to_stop: Callable[[], bool] = lambda: False) -> Re
                 return handle.wait(LOOK_EVERY_S)
             except TimeoutError:
                 table = table or stack.enter_context(_new_table())
-                table.show(handle.status(), handle.steps_with_sinks())
+                table.show(handle.status(), handle.steps_with_sinks(), handle.keyed_steps())
             if has_to_stop():
                 handle.stop(drain=False)
 

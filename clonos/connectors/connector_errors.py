@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
+from clonos.operators.row_errors import RowNotWritable as RowNotWritable
 
 RECORD_CHARACTERS_MAX = 200
 
@@ -153,6 +154,18 @@ class OutputFailed(EnvironmentFault):
         )
 
 
+class OutputClosed(EnvironmentFault):
+    """The program that read the output of the driver has ended."""
+
+    output: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.output} is closed: the program that read it has ended. Nothing else is lost: continue with"
+            " --resume, which prints the rows from the last checkpoint on."
+        )
+
+
 class OutputCorrupt(EnvironmentFault):
     """A file of a committed output differs from its manifest."""
 
@@ -179,18 +192,6 @@ class OutputConflict(InternalError):
             f"checkpoint {self.checkpoint} cannot be committed to {self.output}: {self.reason}."
             " This is a bug in clonos, please report it; the visible output was not changed."
         )
-
-
-class RowNotWritable(JobError):
-    """The format of a sink cannot hold a row. ``index`` is the position of the row in the batch that was written."""
-
-    output: str
-    index: int
-    row: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.output} cannot write the row {self.row}: {self.reason}."
 
 
 class TableRefused(JobError):

@@ -7,6 +7,7 @@ from its checkpoint; stdout may then repeat what the previous process printed la
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, OutputFailed
+from clonos.connectors.connector_errors import InvalidConnector, OutputClosed, OutputFailed
 from clonos.connectors.html_table import html_of_rows
 from clonos.connectors.json_text import json_text
 from clonos.core.model.errors import InternalError, JobError
@@ -108,6 +109,7 @@ class _Shown:
         self.job_id = ""
         self.checkpoint: int | None = None  # the last one shown
         self.rows: list[Any] = []
+        self.row_count = 0
 
 
 _shown: WeakValueDictionary[int, _Shown] = WeakValueDictionary()
@@ -140,6 +142,9 @@ class DriverSink:
         vars(self).update(state)
         self._shown = _shown_of(self.number)
 
+    def __repr__(self) -> str:
+        return self.name
+
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Drops the rows of earlier runs, unless this process resumes the job that it ran before."""
         shown = self._shown
@@ -147,6 +152,7 @@ class DriverSink:
             if not (resume and shown.job_id == job_id):
                 shown.job_id, shown.checkpoint = job_id, None
                 shown.rows.clear()
+                shown.row_count = 0
 
     def writer(self) -> RowsWriter:
         """Creates a writer."""
@@ -167,7 +173,13 @@ class DriverSink:
             rows = [row for part in found for batch in part.batches for row in decode_rows(batch)]
             if rows:
                 self.show(rows, shown.rows)
+                shown.row_count += len(rows)
             shown.checkpoint = checkpoint
+
+    def rows_written(self) -> int:
+        """Returns how many rows this process has shown."""
+        with self._shown.lock:
+            return self._shown.row_count
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
         """Shows rows. ``earlier`` is a list that lives as long as the process."""
@@ -260,19 +272,35 @@ class StdoutSink(DriverSink):
     def __init__(self, row_text: Callable[[Any], str] | None) -> None:
         super().__init__()
         self.row_text = row_text or default_row_text
+        self._is_closed = False
 
     def show(self, rows: list[Any], earlier: list[Any]) -> None:
         """Prints the rows.
 
-        Raises: OutputFailed: standard output is closed.
+        Raises: OutputClosed: the program that read standard output has ended. OutputFailed: it cannot be written.
         """
+        if self._is_closed:
+            raise OutputClosed("standard output")
         lines = [f"{self.row_text(row)}\n" for row in rows]
         stream: TextIO = sys.stdout
         try:
             stream.write("".join(lines))
             stream.flush()
+        except BrokenPipeError:
+            self._is_closed = True
+            _discard(stream)
+            raise OutputClosed("standard output") from None
         except OSError as error:
             raise OutputFailed("standard output", "written", error.strerror or str(error)) from error
+
+
+def _discard(stream: TextIO) -> None:
+    """Lets everything that is still written to a stream disappear, as Python does so when it ends."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, stream.fileno())
+    finally:
+        os.close(nothing)
 
 
 def default_row_text(row: Any) -> str:

@@ -5,10 +5,11 @@ Values without a JSON type are written as follows:
 - datetime, date, time, timedelta: ISO 8601; UUID, Decimal: their text; bytes: base64;
 - tuple, set, frozenset: an array, for sets sorted by the JSON of the items;
 - NamedTuple, dataclass, msgspec.Struct: an object with the field names; enum: its value;
-- NaN and infinities: null; dict keys that are not str: the text that they would have as a value.
+- dict keys that are not str: the text that they would have as a value.
 
-An int is written with all its digits. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN and
-Infinity that other programs write.
+An int is written with all its digits. JSON has no NaN and no infinities: a line of a file with one is refused, and text
+for people has them as Python writes them. Reading gives dict, list, str, int, float, bool and None, and accepts the NaN
+and Infinity that other programs write.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from math import isfinite
 from types import NoneType
 from typing import Any
 from uuid import UUID
@@ -33,7 +35,10 @@ _AS_IT_IS = frozenset(
 )
 _STR = frozenset({str})
 _KEYS_AS_THEY_ARE = _AS_IT_IS - {NoneType, bool, bytes, bytearray}
+_MAY_BE_INFINITE = frozenset({float, dict, list, tuple})
 _KEY_WORDS: dict[Any, str] = {None: "null", True: "true", False: "false"}
+
+NULL = b"null"
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -48,19 +53,29 @@ def json_lines(rows: Iterable[Any], output: str) -> bytes:
 
     Raises: RowNotWritable: a row has no JSON representation.
     """
+    rows = rows if isinstance(rows, list) else list(rows)
     lines = [_json_value_of_row(row, index, output) for index, row in enumerate(rows)]
     try:
-        return _encoder.encode_lines(lines)
+        encoded = _encoder.encode_lines(lines)
     except UnicodeEncodeError:  # a str with a lone surrogate, which JSON can escape
+        _refuse_infinite(lines, rows, output)
         return b"".join(json.dumps(msgspec.to_builtins(line)).encode() + b"\n" for line in lines)
+    if NULL in encoded:  # the encoder writes it for NaN and infinities too
+        texts = encoded.split(b"\n")
+        suspects = [line if NULL in text else None for line, text in zip(lines, texts, strict=False)]
+        _refuse_infinite(suspects, rows, output)
+    return encoded
 
 
 def json_text(value: Any) -> str:
-    """Encodes a value as JSON on one line.
+    """Encodes a value on one line as JSON, with NaN and Infinity.
 
     Raises: RowNotWritable: the value has no JSON representation.
     """
-    return json_lines((value,), "JSON").decode().removesuffix("\n")
+    plain = _json_value_of_row(value, 0, "JSON")
+    if _infinite(plain):
+        return json.dumps(msgspec.to_builtins(plain), ensure_ascii=False, separators=(",", ":"))
+    return json_lines((plain,), "JSON").decode().removesuffix("\n")
 
 
 def scalar_text(value: Any) -> str:
@@ -100,6 +115,25 @@ def _json_value_of_row(row: Any, index: int, output: str) -> Any:
         return _json_value(row, 0)
     except _NotJson as refused:
         raise row_not_writable(output, index, row, str(refused)) from None
+
+
+def _refuse_infinite(lines: list[Any], rows: list[Any], output: str) -> None:
+    for index, line in enumerate(lines):
+        if found := _infinite(line):
+            advice = "replace it in a map before the sink, by None or a text"
+            raise row_not_writable(output, index, rows[index], f"{found}, which JSON cannot express; {advice}")
+
+
+def _infinite(value: Any, place: str = "row") -> str:
+    """Describes where a converted value has a NaN or an infinity; "" if it has none."""
+    cls = type(value)
+    if cls is float:
+        return "" if isfinite(value) else f"{place} is {value}"
+    items: Any = value.items() if cls is dict else enumerate(value) if cls is list or cls is tuple else ()
+    for key, item in items:
+        if type(item) in _MAY_BE_INFINITE and (found := _infinite(item, f"{place}[{key!r}]")):
+            return found
+    return ""
 
 
 def _json_value(value: Any, depth: int) -> Any:

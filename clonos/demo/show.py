@@ -96,7 +96,7 @@ def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | No
             break
         except TimeoutError:
             status = handle.status()
-        display.show(status, handle.steps_with_sinks())
+        display.show(status, handle.steps_with_sinks(), handle.keyed_steps())
         event = None if was_stopped else kills.look(status)
         if event is not None:
             display.show_event(event)
@@ -105,7 +105,7 @@ def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | No
             display.show_event("the time is up: ending the input")
             stop.touch()
     status = handle.status()
-    display.show(status, handle.steps_with_sinks())
+    display.show(status, handle.steps_with_sinks(), handle.keyed_steps())
     if not kills.has_ended:
         not_made = ", ".join(kills.kinds) or "none"
         display.show_event(f"the input ended before all kills were made and recovered from; not made: {not_made}")

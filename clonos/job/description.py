@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
+from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
+from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
-from clonos.api.graph_picture import graph_svg
-from clonos.api.missing_methods import method_missing
-from clonos.api.unused_results import check_results
+from clonos.api.plan.graph_picture import graph_svg
 from clonos.config import resolve_keywords, resolve_settings
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.job import script_exit
@@ -17,6 +18,7 @@ from clonos.job import script_exit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from clonos.api.event_time import AnyTimestamps
     from clonos.api.steps import StandbyMode
     from clonos.api.stream import Stream
     from clonos.job.handle import Handle
@@ -37,12 +39,16 @@ class Job:
 
     Options are keywords. ``clonos.toml``, ``CLONOS_*`` variables and the command line override them, in this order.
     ``errors``: a sink for records whose step raised; without one the job fails when the same record raises again.
+    ``limit``: the number of records after which each source ends; None for all.
 
     Raises: JobError at once for an unknown option or a value of the wrong type.
     """
 
-    def __init__(self, name: str, *, errors: AnySink | None = None, **options: Unpack[JobOptions]) -> None:
-        self._graph = JobGraph(name, errors=errors, file=_file_of(sys._getframe(1).f_code.co_filename))
+    def __init__(
+        self, name: str, *, errors: AnySink | None = None, limit: int | None = None, **options: Unpack[JobOptions]
+    ) -> None:
+        file = _file_of(sys._getframe(1).f_code.co_filename)
+        self._graph = JobGraph(name, errors=errors, file=file, limit=limit)
         resolve_keywords(options)
         self._options: dict[str, object] = {**options}
         self._graph.take_rows = self._take_rows
@@ -80,6 +86,8 @@ class Job:
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
+        timestamps: AnyTimestamps | None = None,
+        limit: int | None = None,
     ) -> Stream[T]:
         """Adds a source and returns the stream of its records.
 
@@ -89,15 +97,46 @@ class Job:
             name: unique name of the step; letters, digits, "_", "-" and ".", at most 64.
             parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
             standby: "hot" or "passive"; None for the setting of the job.
+            timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
+                ``Timestamps`` with the unit and the watermarks; None for a stream without event time.
+            limit: ends the source after this number of records, which makes any input bounded. The source then has one
+                task. None for that of the job, or all records.
 
         Raises:
-            InvalidJob: this is not a source, or the name, the parallelism or the standby cannot be used.
+            InvalidJob: this is not a source, or the name, the parallelism, the standby or the limit cannot be used.
 
         Example::
 
             lines = job.source(files.lines("texts/*.txt"), name="read")
         """
-        return self._graph.source(source, name=name, parallelism=parallelism, standby=standby)
+        return self._graph.source(
+            source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps, limit=limit
+        )
+
+    def explain(
+        self,
+        format: Literal["text", "mermaid", "json"] = "text",
+        *,
+        command_line: Mapping[str, object] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> str:
+        """Returns the plan of the job, without starting it: its steps, and the vertices and tasks that run them.
+
+        ``format``: "text" for people, "mermaid" for a flowchart, "json" for programs. ``options`` override those of the
+        job. Sources list their splits; input that does not exist yet is mentioned in the plan.
+
+        Raises:
+            InvalidJob: the job cannot be compiled, or there is no such format.
+
+        Example::
+
+            print(job.explain())
+        """
+        from clonos.api.plan.explaining import explained
+
+        self._described.was_used = True
+        settings = resolve_settings({**self._options, **options}, command_line)
+        return explained(self._graph, settings.core, settings.run.parallelism, format)
 
     def start(
         self,
@@ -121,6 +160,7 @@ class Job:
         keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
+        warn_of_unnamed_steps(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
         with fork_server_ahead(settings.run if has_to_import else None):
             from clonos.job.handle import Handle

@@ -19,19 +19,21 @@ from typing import Any, Final, Self
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
-from clonos.core.model.errors import InternalError
+from clonos.core.model.errors import InternalError, JobError
 from clonos.core.model.ids import TaskId
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import (
+    immediate_outputs,
     records_out,
     recovery_sentence,
     steps_with_sinks,
     summary_lines,
     what_a_stop_waits_for,
 )
+from clonos.job.skew import keyed_steps
 from clonos.job.status_view import build_status, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.status import Status
@@ -56,6 +58,7 @@ class Handle:
         self._name = graph.name
         self._fault_points = settings.run.fault_points
         self._is_closed = False
+        self._peek_lock = threading.Lock()
         self._is_stopping = False
         self._stop_report_due_s, self._stop_report_every_s = 0.0, STOP_REPORT_FIRST_S
         self._last_hang = ""
@@ -131,18 +134,44 @@ class Handle:
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
 
+    def peek(self, step: str, count: int = 10, timeout: float = 5.0) -> list[Any]:
+        """Returns up to ``count`` of the next rows that a step emits, for a look at a running job.
+
+        The rows may be in no checkpoint yet. ``timeout``: seconds to wait for them; fewer rows, or none, are returned
+        if the step does not emit them in that time or the job has ended.
+
+        Raises: JobError when the job has no such step, or ``count`` is not an int of at least 1.
+        """
+        if type(count) is not int or count < 1:
+            raise JobError(f"peek(count={count!r}) needs an int of at least 1.")
+        image = self._launched.image
+        plan = image.plan
+        emitting = {node.step: number for number, v in enumerate(image.vertices) for node in v.nodes if node.followers}
+        if step not in emitting:
+            raise JobError(f"the job {self._name} has no step {step!r} that emits rows; it has {', '.join(emitting)}.")
+        if self._launched.driver.result.done():
+            return []
+        tasks = [task for task in plan.tasks if plan.vertex_of[task] == emitting[step]]
+        with self._peek_lock:  # a later look would replace an earlier one
+            return self._launched.driver.peeks.look(step, tasks, count, timeout)
+
     def summary(self) -> list[str]:
-        """Returns the lines about a run that has ended: duration, recoveries, records by step, and where the output
-        is. A run that was stopped before it had begun has no lines."""
+        """Returns the lines about a run that has ended: duration, recoveries, records by step, failed records, and
+        where the output is. A run that was stopped before it had begun has no lines."""
         image, status = self._launched.image, self.status()
         if not status.tasks:
             return []
         sent = records_out(image.plan, status.tasks)
-        return summary_lines(status, time.monotonic() - self._began_s, sent, self._launched.start.outputs())
+        outputs = [*self._launched.start.outputs(), *immediate_outputs(image, status.tasks)]
+        return summary_lines(status, time.monotonic() - self._began_s, sent, outputs, self.keyed_steps())
 
     def steps_with_sinks(self) -> frozenset[str]:
         """Returns the names of the steps whose tasks write to a sink."""
         return steps_with_sinks(self._launched.image.plan)
+
+    def keyed_steps(self) -> frozenset[str]:
+        """Returns the names of the steps whose tasks share their records by key."""
+        return keyed_steps(self._launched.image.plan)
 
     def close(self) -> None:
         """Ends the job, if it still runs, and everything that belongs to it. May be called again."""

@@ -18,7 +18,7 @@ from clonos.io.process.pickling import pack
 from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
-from clonos.job.starting import DEFAULT_STORE, Start, identity_of
+from clonos.job.starting import Start, default_store, identity_of
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
@@ -129,7 +129,7 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
             "executors on other machines need a checkpoint store that all of them can reach:"
             " set one with store= (--store), for example s3://bucket/path."
         )
-    return f"{DEFAULT_STORE}/{name}"
+    return default_store(name)
 
 
 def _slots_needed(image: JobImage, settings: JobSettings) -> int:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Self
 
 from rich.console import Console, Group
@@ -18,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
+from clonos.job.skew import hot_tasks
 from clonos.status import Status, TaskState
 
 RATE_SPAN_S: Final = 2.0
@@ -81,8 +83,12 @@ class LiveTable:
         if self._live is not None:
             self._live.update(Text(f"starting {what}: {seconds:.0f} s"))
 
-    def show(self, status: Status, sinks: frozenset[str] = frozenset()) -> None:
-        """Shows a status. ``sinks``: the steps that write to a sink, whose output is not counted."""
+    def show(self, status: Status, sinks: frozenset[str] = frozenset(), keyed: frozenset[str] = frozenset()) -> None:
+        """Shows a status.
+
+        ``sinks``: the steps that write to a sink, whose output is not counted. ``keyed``: those that share records by
+        key, whose skew is shown.
+        """
         now_s = time.monotonic()
         for task in status.tasks:
             for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
@@ -91,12 +97,12 @@ class LiveTable:
         if status.checkpoint != self._checkpoint:
             self._checkpoint, self._checkpoint_s = status.checkpoint, now_s
         if self._live is not None:
-            self._live.update(Group(self._headline(status), self._table(status, sinks)))
+            self._live.update(Group(self._headline(status, keyed), self._table(status, sinks)))
         elif now_s >= self._line_due_s:
             self._line_due_s = now_s + LINE_EVERY_S
-            self._console.print(self._headline(status))
+            self._console.print(self._headline(status, keyed))
 
-    def _headline(self, status: Status) -> Text:
+    def _headline(self, status: Status, keyed: frozenset[str]) -> Text:
         first = next(iter(status.tasks), None)
         sources = {first.name.rpartition("/")[0]} if first is not None else set()
         total = sum(
@@ -106,13 +112,18 @@ class LiveTable:
         recoveries = f", recoveries: {len(status.recoveries)}" if status.recoveries else ""
         waiting = [task.name for task in status.tasks if task.phase not in SETTLED_PHASES]
         not_live = f"; not live: {', '.join(waiting)}" if waiting and status.phase == "running" else ""
+        hot = hot_tasks(status.tasks, keyed, partial(self._rate, counter=TaskCounter.RECORDS_IN), self._busy_share)
+        skew = f"; {', '.join(hot)}" if hot else ""
         return Text(
             f"{status.job} {status.phase}: {total:,.0f} records/s, checkpoint {status.checkpoint} ({age}),"
-            f" {len(status.slots)} processes{recoveries}{not_live}"
+            f" {len(status.slots)} processes{recoveries}{not_live}{skew}"
         )
 
     def _rate(self, task: TaskState, counter: TaskCounter) -> float:
         return self._rates[task.name, counter].per_second()
+
+    def _busy_share(self, task: TaskState) -> float:
+        return min(1.0, self._rate(task, TaskCounter.BUSY_US) / 1e6)
 
     def _table(self, status: Status, sinks: frozenset[str]) -> Table:
         table = Table()
@@ -129,7 +140,7 @@ class LiveTable:
                 f"{self._rate(task, TaskCounter.RECORDS_IN):,.0f}",
                 "" if task.name.rpartition("/")[0] in sinks else f"{self._rate(task, TaskCounter.RECORDS_OUT):,.0f}",
                 "" if lag is None else f"{lag:,}",
-                f"{min(1.0, self._rate(task, TaskCounter.BUSY_US) / 1e6):.0%}",
+                f"{self._busy_share(task):.0%}",
                 task.phase,
                 f"{task.standbys} hot" if task.hot_standbys else str(task.standbys),
                 last or ("..." if reached else ""),

@@ -12,6 +12,10 @@ from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
+from clonos.job.skew import hot_tasks
+from clonos.job.starting import rows_text
+from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
+from clonos.operators.job_image import JobImage
 from clonos.status import RecoveryState, Status, TaskState
 
 RECOVERIES_SHOWN_MAX = 5
@@ -62,24 +66,57 @@ def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
     return found
 
 
+def immediate_outputs(image: JobImage, tasks: Iterable[TaskState]) -> list[str]:
+    """Returns the external systems of immediate sinks, with the number of rows that they have confirmed."""
+    written: Counter[str] = Counter()
+    for task in tasks:
+        written[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.ROWS_WRITTEN, 0)
+    found = []
+    for vertex, sink in sorted(image.sinks.items()):
+        if isinstance(sink, ImmediateSink) and not isinstance(sink, TransactionalSink):
+            name = image.plan.vertices[vertex].name
+            table = getattr(sink, "table", "")
+            found.append(f"{f'table {table}' if table else name} ({rows_text(written[name])})")
+    return found
+
+
 def steps_with_sinks(plan: Plan) -> frozenset[str]:
     """Returns the steps whose tasks write to a sink: the records that they send to other tasks are not all output."""
     immediate = {plan.vertices[edge.source].name for edge in plan.edges if edge.target is None}
     return frozenset(immediate | {vertex.name for vertex in plan.vertices if vertex.is_transactional})
 
 
-def summary_lines(status: Status, seconds: float, sent: Mapping[str, int], outputs: Iterable[str]) -> list[str]:
-    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is."""
+def summary_lines(
+    status: Status,
+    seconds: float,
+    sent: Mapping[str, int],
+    outputs: Iterable[str],
+    keyed: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is.
+
+    ``keyed``: the steps that share records by key, whose skew is said.
+    """
     number = status.checkpoint
     checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
     lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
     received: Counter[str] = Counter()
     for task in status.tasks:
         received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
+    failed = received.pop(ERRORS_STEP, 0)
     width = max(map(len, received), default=0)
     for step, count in received.items():
         out = f", {sent[step]:,} out" if step in sent else ""
         lines.append(f"  {step:{width}}  {count:,} in{out}")
+    for hot in hot_tasks(
+        status.tasks,
+        keyed,
+        lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
+        lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
+    ):
+        lines.append(f"  {hot}: its keys have more records than others")
+    if failed:
+        lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]
 
 

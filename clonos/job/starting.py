@@ -8,6 +8,7 @@ used without ``overwrite``. A start that fails removes what it has created.
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class Start:
             if found.name != self._identity.name and not self._run.overwrite:
                 raise StoreOfAnotherJob(self.store.url, f"{found.name!r}", f"{self._identity.name!r}")
         elif self._run.resume:
+            self._refuse_other_folder()
             if self._run.checkpoint is not None:
                 raise NothingToResume(self.store.url, f"checkpoint {self._run.checkpoint}")
             logger.warning(
@@ -110,6 +112,21 @@ class Start:
             if check is not None and check(self._replaces):
                 self._replaced_sinks.add(number)
         return None
+
+    def _refuse_other_folder(self) -> None:
+        """Refuses a resume whose default store is empty here, while the one beside the job's file has the job.
+
+        The folder from which a job is started decides where its default store is.
+        """
+        folder = os.path.dirname(self._identity.file)
+        beside = os.path.normpath(f"{folder}/{default_store(self._identity.name)}")
+        if self._run.store or not folder or not os.path.isdir(beside):
+            return
+        if CheckpointStore(beside).read_job() is not None:
+            advice = (
+                f"But {beside} has a job of this name: start from {folder}, or name the store with --store {beside}."
+            )
+            raise NothingToResume(self.store.url, "job", advice)
 
     def _refuse_another_job(self, found: JobRecord, plan: Plan) -> None:
         """Refuses a store whose job has both another file and another plan: a file may be renamed, and a plan may be
@@ -167,14 +184,22 @@ class Start:
                 sink.prepare_output(job_id, self.is_resume, is_replaced)
                 number += 1
             elif self._run.overwrite or self._replaces:
-                logger.warning("the output of %s cannot be overwritten: existing rows stay", name)
+                logger.warning(
+                    "the output of %s cannot be overwritten: its rows stay, and this start adds its own", name
+                )
             if self.is_resume:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
     def outputs(self) -> list[str]:
-        """Returns where the output of the job is, as far as its sinks are folders."""
-        folders: list[Callable[[], str] | None] = [getattr(sink, "folder", None) for sink in self._sinks]
-        return [folder() for folder in folders if callable(folder)]
+        """Returns where the output of transactional sinks is, with the number of rows, as far as the sinks know."""
+        found: list[str] = []
+        for sink in self._sinks:
+            folder: Callable[[], str] | None = getattr(sink, "folder", None)
+            where = folder() if callable(folder) else getattr(sink, "name", "")
+            count: Callable[[], int] | None = getattr(sink, "rows_written", None)
+            if where:
+                found.append(where if count is None else f"{where} ({rows_text(count())})")
+        return found
 
     def undo(self) -> None:
         """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
@@ -204,6 +229,16 @@ class Start:
         """Removes the mark of this process from the store."""
         if self._mark is not None:
             self._mark.close()
+
+
+def rows_text(count: int) -> str:
+    """Returns a number of rows as text."""
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
+
+
+def default_store(name: str) -> str:
+    """Returns the store of a job without ``store=``, relative to the working folder."""
+    return f"{DEFAULT_STORE}/{name}"
 
 
 def identity_of(graph: JobGraph) -> JobIdentity:

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
-from clonos.operators.event_time import regions_of
+from clonos.operators.event_time.regions import regions_of
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.tap import tap
+from clonos.operators.transforms.limit import Limit
 from clonos.operators.user_errors import Guard
 
 
@@ -33,11 +36,15 @@ class InputShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``.
+
+    ``is_timed``: rows travel as (row, timestamp in ns).
+    """
 
     node: int
     form: InputShape = InputShape.PLAIN
     column: str = ""
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,21 @@ class Node:
     """Step of a chain. ``make`` creates an operator for each incarnation; children follow their parents in the list.
 
     ``is_aligned``: record i of a batch at this step comes from record i of the batch at the chain's input.
+    ``tagged``: the followers of each side output. ``timestamp_column``: the column that has the timestamps of batches
+    of columns that this step takes.
     """
 
     step: str
     make: Callable[[], Operator]
     children: tuple[int, ...] = ()
     is_aligned: bool = False
+    timestamp_column: TimestampColumn | None = None
+    tagged: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """Indexes of all followers, those of side outputs last."""
+        return tuple(chain.from_iterable((self.children, *(children for _, children in self.tagged))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,7 @@ class OperatorChain:
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
         self._calling = [operator for operator in self._operators if operator.has_calls]
+        self._limits = [operator for operator in self._operators if isinstance(operator, Limit)]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
@@ -95,8 +112,12 @@ class OperatorChain:
         self._state = StateBackend(mirror, context.inline_bytes_max)
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
-            operator.out = self._follower_of(node)
-        self._region = regions_of(self._operators, [node.children for node in self._image.nodes])
+            operator.timestamp_column = node.timestamp_column
+            operator.out = self._follower_of(node.children)
+            if node.tagged:
+                operator.side_outputs = {tag: self._follower_of(children) for tag, children in node.tagged}
+                operator.out = WithSides(operator.out, operator.side_outputs.values())
+        self._region = regions_of(self._operators, [node.followers for node in self._image.nodes])
         for index, operator in enumerate(self._calling):
             operator.number_calls(index, len(self._calling))
         scope = Scope(context, self._state)
@@ -118,6 +139,14 @@ class OperatorChain:
         if errors:
             raise errors[0]
 
+    def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
+        """Shows the last rows of the next batch that a step emits. Any thread may call this; before ``open`` does
+        nothing."""
+        # The last node: those before it prepare the input of the step.
+        nodes = [i for i, node in enumerate(self._image.nodes) if node.step == step and node.followers]
+        if nodes and hasattr(self._operators[nodes[-1]], "out"):
+            tap(self._operators[nodes[-1]], rows_max, show)
+
     # --- data
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
@@ -133,8 +162,10 @@ class OperatorChain:
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """Returns how many records of which split the source could read now."""
-        return self._head().poll(records_max)
+        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached."""
+        for limit in self._limits:
+            records_max = min(records_max, limit.room)
+        return self._head().poll(records_max) if records_max else NothingToRead.ALL_READ
 
     def read(self, split: int, count: int) -> None:
         """Reads records of a split and processes them."""
@@ -238,15 +269,23 @@ class OperatorChain:
         assert isinstance(self._source, JournalHead), "only a source that cannot be replayed has a journal"
         return self._source
 
-    def _follower_of(self, node: Node) -> Operator:
-        followers: Sequence[Operator] = [self._operators[child] for child in node.children]
+    def _follower_of(self, children: Sequence[int]) -> Operator:
+        followers: Sequence[Operator] = [self._operators[child] for child in children]
         if len(followers) == 1:
             return followers[0]
         return Fork(followers) if followers else Drop()
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
         operator = self._operators[image.node]
-        return operator.keys if image.form is InputShape.KEYS else operator.rows
+        process = operator.keys if image.form is InputShape.KEYS else operator.rows
+        if not image.is_timed:
+            return process
+
+        def unpack(packed: list[Any]) -> None:
+            rows, times = zip(*packed, strict=True)
+            process(list(rows), list(times))
+
+        return unpack
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -24,7 +23,9 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.fields import Field
+from clonos.operators.operator import Operator, Scope, Times, without
+from clonos.operators.row_errors import RowNotWritable
 
 
 class ToImmediateSink(Operator):
@@ -38,7 +39,7 @@ class ToImmediateSink(Operator):
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self._collector.rows(self._port, rows)
 
     def on_watermark(self, watermark: Watermark) -> None:
@@ -46,7 +47,10 @@ class ToImmediateSink(Operator):
 
 
 class ToEdge(ToImmediateSink):
-    """Output to an edge, batches unchanged."""
+    """Output to an edge, batches unchanged; rows with their timestamps as (row, timestamp in ns)."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self._collector.rows(self._port, rows if times is None else list(zip(rows, times, strict=True)))
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -55,40 +59,47 @@ class ToEdge(ToImmediateSink):
 class DropKeys(Operator):
     """Removal of the keys in front of a keyed sink."""
 
-    def rows(self, rows: list[Any]) -> None:
-        self.out.rows([value for _, value in rows])
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.out.rows([value for _, value in rows], times)
 
-    def keys(self, keys: list[Any]) -> None:
-        self.out.rows(keys)
+    def keys(self, keys: list[Any], times: Times = None) -> None:
+        self.out.rows(keys, times)
 
     def keyed_columns(self, batch: RecordBatch, column: str) -> None:
         self.out.columns(batch)
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
+    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys.
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any], rows_are_keys: bool) -> None:
-        """Creates the output for all edges with this key, so that the key function runs once per record."""
+    With timestamps each of them is (row, timestamp in ns).
+    """
+
+    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
+        """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
         self._ports = tuple(ports)
-        self._key = key
+        self._field = key if isinstance(key, str) else None
+        self._key = Field(key) if isinstance(key, str) else key
         self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or type(key) is itemgetter)
+        self.changes_rows = not (rows_are_keys or self._field is not None)
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._field
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
-            keys, failed = self.guard.each(self._key, rows)
+            key = self._key
+            keys, failed = key.of_each(rows, self.guard) if isinstance(key, Field) else self.guard.each(key, rows)
             if failed:
-                failed_indexes = frozenset(failed)
-                rows = [row for index, row in enumerate(rows) if index not in failed_indexes]
+                rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))
         if not pairs:
             return
+        if times is not None:
+            pairs = list(zip(pairs, times, strict=True))
         try:
             for port in self._ports:
                 self._collector.rows(port, pairs, keys)
@@ -118,9 +129,10 @@ class ToColumnKeys(Operator):
         self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
+        self.guard.field = self._column
         self._collector: Collector = scope.context.collector
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
@@ -134,6 +146,15 @@ class ToColumnKeys(Operator):
             self._collector.watermark(port, watermark)
 
 
+def routes_refused(sink: object) -> bool:
+    """Returns whether rows that the writers of a sink refuse go to the error output of the job.
+
+    Such a sink has the attribute ``routes_refused = True``, and its writers have written nothing of a batch when they
+    raise ``RowNotWritable``.
+    """
+    return bool(getattr(sink, "routes_refused", False))
+
+
 class ToSink(Operator):
     """Output to a transactional sink: rows written between two barriers are prepared at the second one."""
 
@@ -141,6 +162,7 @@ class ToSink(Operator):
         """Creates the output to ``sinks[number]``; with several sinks in a chain, each part carries that number."""
         self._sink = sink
         self.takes_columns = bool(getattr(sink, "is_columnar", False))
+        self._routes_refused = routes_refused(sink)
         self._number = number if len(sinks) > 1 else None
         self._writer: TransactionalWriter | None = None
 
@@ -156,10 +178,14 @@ class ToSink(Operator):
         except Exception as error:
             raise self.guard.failed() from error
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         assert self._writer is not None
         try:
             self._writer.write(rows)
+        except RowNotWritable as error:
+            if not self._sets_aside():
+                raise self.guard.failed() from error
+            self._one_by_one(self._writer, rows)
         except Exception as error:
             raise self.guard.failed() from error
 
@@ -167,8 +193,24 @@ class ToSink(Operator):
         assert self._writer is not None
         try:
             self._writer.write_columns(batch)
+        except RowNotWritable as error:
+            if not self._sets_aside():
+                raise self.guard.failed() from error
+            self._one_by_one(self._writer, batch.to_pylist())
         except Exception as error:
             raise self.guard.failed() from error
+
+    def _sets_aside(self) -> bool:
+        return self._routes_refused and self.guard.routes
+
+    def _one_by_one(self, writer: TransactionalWriter, rows: list[Any]) -> None:
+        for index, row in enumerate(rows):
+            try:
+                writer.write([row])
+            except RowNotWritable as error:
+                self.guard.refused(error, row, index)
+            except Exception as error:
+                raise self.guard.failed() from error
 
     def prepare(self, checkpoint: int) -> None:
         assert self._writer is not None

@@ -6,15 +6,26 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
+from clonos.operators.event_time.timestamps import TimestampColumn, column_times
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
+
+Times = list[int] | None
+"""Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
+
+
+def without(items: list[Any], indexes: Collection[int]) -> list[Any]:
+    """Returns the items of a batch whose indexes are not in ``indexes``."""
+    left_out = frozenset(indexes)
+    return [item for index, item in enumerate(items) if index not in left_out]
 
 
 class Scope(NamedTuple):
@@ -46,6 +57,12 @@ class Operator:
     changes_rows: bool = True
     """False if the operator passes no row to user code, so that it may share mutable rows with other consumers."""
 
+    timestamp_column: TimestampColumn | None = None
+    """Column that has the timestamps of the batches of columns that it takes; set by the chain."""
+
+    side_outputs: Mapping[str, Operator] = MappingProxyType({})
+    """Followers of the side outputs that steps read, by tag; set by the chain. ``out`` passes watermarks to them."""
+
     out: Operator
     guard: Guard
     pass_watermark: Callable[[Watermark], None]
@@ -54,21 +71,31 @@ class Operator:
     def open(self, scope: Scope) -> None:
         """Opens the operator, after its state is restored and before the first batch."""
 
-    def rows(self, rows: list[Any]) -> None:
-        """Processes a batch of rows, never empty; rows (key, value) if the input is keyed."""
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows, never empty; rows (key, value) if the input is keyed.
+
+        It passes ``times`` on with the results. It does not change either list.
+        """
         raise NotImplementedError
 
-    def keys(self, keys: list[Any]) -> None:
+    def keys(self, keys: list[Any], times: Times = None) -> None:
         """Processes a batch of a keyed input whose values are their own keys."""
-        self.rows(list(zip(keys, keys, strict=True)))
+        self.rows(list(zip(keys, keys, strict=True)), times)
 
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record."""
-        self.rows(batch.to_pylist())
+        self.rows(batch.to_pylist(), self.times_of(batch))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Processes a batch of a keyed input as columns, one of which is the key."""
-        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)))
+        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
+
+    def times_of(self, batch: Any) -> Times:
+        """Returns the timestamps of a batch of columns.
+
+        Raises: NoTimestampColumn, TimestampMissing: the batch lacks them.
+        """
+        return None if self.timestamp_column is None else column_times(self.guard.step, batch, self.timestamp_column)
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""
@@ -133,9 +160,9 @@ class Fork(Operator):
         has_sharing = not all(target.changes_rows for target in targets)
         self._copies = [target.changes_rows and (has_sharing or place < last) for place, target in enumerate(targets)]
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         for target, copies in zip(self._targets, self._copies, strict=True):
-            target.rows(copied_rows(rows) if copies else rows)
+            target.rows(copied_rows(rows) if copies else rows, times)
 
     def columns(self, batch: RecordBatch) -> None:
         for target in self._targets:
@@ -146,10 +173,58 @@ class Fork(Operator):
             target.on_watermark(watermark)
 
 
+class WithSides(Operator):
+    """Output of a step with side outputs: records go to its own followers, watermarks to all."""
+
+    def __init__(self, out: Operator, sides: Iterable[Operator]) -> None:
+        self.out, self._sides = out, tuple(sides)
+        self.takes_columns, self.changes_rows = out.takes_columns, out.changes_rows
+        self.rows, self.columns = out.rows, out.columns  # type: ignore[method-assign]
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self.out.on_watermark(watermark)
+        for side in self._sides:
+            side.on_watermark(watermark)
+
+
+class TwoInputOperator(Operator):
+    """Base of operators with two inputs, such as joins. Its watermark is the minimum of both.
+
+    A keyed input gives rows (key, value).
+    """
+
+    def first(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows of the first input, never empty."""
+        raise NotImplementedError
+
+    def second(self, rows: list[Any], times: Times = None) -> None:
+        """Processes a batch of rows of the second input, never empty."""
+        raise NotImplementedError
+
+
+class InputSide(Operator):
+    """Input of a ``TwoInputOperator``, which is its only follower."""
+
+    changes_rows = False
+
+    def __init__(self, is_first: bool) -> None:
+        self._is_first = is_first
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        target = self.out
+        assert isinstance(target, TwoInputOperator), target
+        (target.first if self._is_first else target.second)(rows, times)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        """Passes a watermark on once: both sides get the task's."""
+        if self._is_first:
+            self.out.on_watermark(watermark)
+
+
 class Drop(Operator):
     """End of a stream that no step reads."""
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         pass
 
     def columns(self, batch: RecordBatch) -> None:

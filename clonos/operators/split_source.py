@@ -26,7 +26,7 @@ from clonos.operators.connector_contract import (
     check_split,
     discovery_interval_ns,
 )
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times
 
 CHUNK_RECORDS: Final = 1_024
 """Records of a read-ahead chunk, unless more are asked for."""
@@ -289,28 +289,29 @@ class SourceHead(Operator):
 
         Raises: NotColumnar: the source declares columns and gives rows.
         """
-        self._give(number, count)
+        self._pass_on(self._taken(number, count))
 
-    def _give(self, number: int, count: int) -> RecordBatch | list[Any]:
-        """Passes the records of a read on, and returns them as the reader gave them, without malformed ones."""
+    def _taken(self, number: int, count: int) -> RecordBatch | list[Any]:
+        """Takes records as the reader gives them, without malformed ones; none if all of them are."""
         split = self._splits.get(number)
         if split is None or split.is_done:
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
         batch = split.take(count)
         is_columns = hasattr(batch, "num_rows")
-        if is_columns and self._is_columnar:
-            self.out.columns(batch)
-        elif self._is_columnar:
+        if self._is_columnar and not is_columns:
             raise NotColumnar(self._step, type(batch).__qualname__)
-        elif is_columns:
-            self.out.rows(batch.to_pylist())
-        elif type(batch) is not PartlyMalformed:
-            self.out.rows(batch)
-        else:
-            batch = self.guard.decoded(batch)
-            if batch:
-                self.out.rows(batch)
+        if type(batch) is PartlyMalformed:
+            return self.guard.decoded(batch)
         return batch  # type: ignore[no-any-return]
+
+    def _pass_on(self, batch: Any, times: Times = None) -> None:
+        if isinstance(batch, list):
+            if batch:
+                self.out.rows(batch, times)
+        elif self._is_columnar:
+            self.out.columns(batch)
+        else:
+            self.out.rows(batch.to_pylist(), times)
 
     def close(self) -> None:
         for split in self._splits.values():

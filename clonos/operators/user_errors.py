@@ -16,6 +16,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.row_errors import FieldMissing, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
 FRAMES_MAX: Final = 20
@@ -44,7 +45,7 @@ class RoutedError(NamedTuple):
 class Guard:
     """Runner of user code over the batches of one step."""
 
-    __slots__ = ("_step", "_is_aligned", "_collector", "_port")
+    __slots__ = ("_step", "_is_aligned", "_collector", "_port", "field")
 
     def __init__(self, step: str, is_aligned: bool, collector: Collector, port: int | None) -> None:
         """Creates the guard of a step.
@@ -56,6 +57,7 @@ class Guard:
         self._is_aligned = is_aligned
         self._collector = collector
         self._port = port
+        self.field: str | None = None  # the field that the step looks up in each record, if it was given a name
 
     @property
     def step(self) -> str:
@@ -112,7 +114,10 @@ class Guard:
         Raises: StepFailed: there is no error output, or the error is one of clonos itself.
         """
         assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
-        self._route_or_fail(error, record, index, _is_routable(error))
+        if self.field is not None and _lacks(record, self.field):
+            self._route_or_fail(field_missing(self.field, record), record, index, True)
+        else:
+            self._route_or_fail(error, record, index, _is_routable(error))
 
     def decoded(self, rows: PartlyMalformed) -> list[Any]:
         """Returns the rows of a source without malformed ones, which go to the error output.
@@ -123,6 +128,10 @@ class Guard:
             if type(row) is MalformedRecord:
                 self._route_or_fail(row.error, row.record, index, True)
         return [row for row in rows if type(row) is not MalformedRecord]
+
+    def refused(self, error: Exception, record: object, index: int) -> None:
+        """Routes a record that a sink refused to write."""
+        self._route_or_fail(error, record, index, True)
 
     def _route_or_fail(self, error: BaseException, record: object, index: int | None, is_routable: bool) -> None:
         if self._port is not None and is_routable:
@@ -148,7 +157,15 @@ def shortened(record: object) -> str:
 
 
 def _is_routable(error: BaseException) -> bool:
-    return isinstance(error, EnvironmentFault) or not isinstance(error, ClonosError)
+    return isinstance(error, (EnvironmentFault, FieldMissing)) or not isinstance(error, ClonosError)
+
+
+def _lacks(record: Any, field: str) -> bool:
+    try:
+        record[field]
+    except (KeyError, TypeError, IndexError, AttributeError):
+        return True
+    return False
 
 
 def _encodable(record: object) -> object:

@@ -1,4 +1,4 @@
-"""A driver that has not begun and starts no slot: messages are handed to it directly."""
+"""A driver that has not begun and starts no slot: messages are handed to it directly, or tests play its slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from itertools import count
 from pathlib import Path
 
 from clonos.core.coordinator.coordinator_events import Begin
+from clonos.core.model.options import Options
 from clonos.io.net.binding import Binding
+from clonos.io.process.slot_provider import Listener, SlotProvider
 from clonos.io.store.store import CheckpointStore
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec
@@ -29,17 +31,23 @@ class NoSlots:
 
 
 @contextmanager
-def idle_driver(folder: Path, listener: Callable[[Progress], None] = lambda _: None) -> Iterator[Driver]:
+def idle_driver(
+    folder: Path,
+    listener: Callable[[Progress], None] = lambda _: None,
+    *,
+    provider: Callable[[Listener], SlotProvider] = lambda _listener: NoSlots(),
+    options: Options | None = None,
+) -> Iterator[Driver]:
     """Makes a driver with its store and sockets in ``folder``; closes it at the end of the block."""
     folder.chmod(0o700)
     driver = Driver(
         DriverPlan(
-            image=small_image(),
+            image=small_image(options),
             begin=Begin(1, "job-1"),
             store=CheckpointStore(str(folder / "store")),
             launch_spec=SlotLaunchSpec("", b"", "", b"", "", Binding(folder="ipc")),
             binding=Binding(folder=str(folder)),
-            provider=lambda _listener: NoSlots(),
+            provider=provider,
             listener=listener,
         )
     )

@@ -64,11 +64,11 @@ class WaitingInbox(Inbox):
         return self._queue.empty()
 
 
-def small_image() -> JobImage:
+def small_image(options: Options | None = None) -> JobImage:
     """A job of one source and a sink that drops all records."""
     graph = JobGraph("small")
     graph.source(values(range(3))).sink(blackhole())
-    return graph.compile(Options())
+    return graph.compile(options or Options())
 
 
 def lone_surroundings(image: JobImage, inbox: Inbox) -> SlotSurroundings:

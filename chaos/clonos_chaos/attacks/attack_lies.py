@@ -24,6 +24,8 @@ from clonos.core.wire.control_messages import (
     Completed,
     Hold,
     Logged,
+    Peek,
+    Peeked,
     Register,
     Release,
     SlotStatus,
@@ -82,6 +84,7 @@ def lies_to_slot(liar: SlotId, victim: SlotId, job: AttackedJob) -> Iterator[Mes
     yield View(view_number(LATER_TERM, 1), 1, "job", (), ())
     yield Completed(CheckpointId(FAR), 1, ())
     yield Hold(liar)
+    yield Peek(TaskId(FAR), FORGED[:900], FAR, FAR)
     yield SlotStatus(liar, ViewNumber(1), CheckpointId(0), (), (), ())
     for location in job.assignment:
         task, life = TaskId(location.task), Incarnation(location.incarnation)
@@ -130,6 +133,7 @@ def lies_to_coordinator(liar: SlotId, job: AttackedJob) -> Iterator[Message]:
     yield Completed(CheckpointId(FAR), 1, ())
     yield Register(SlotId(FAR), "domain", FORGED[:900], "inproc://x", "tcp://", b"", "token", 1, ())
     yield Warned(liar, FORGED, (("field", FORGED),))
+    yield Peeked(TaskId(FAR), FAR, b"\xff" * 100)
     yield Logged(liar, FAR, "no.logger.of.ours", FORGED)
     nowhere = ((TaskId(FAR), Incarnation(1)), (TaskId(-1), Incarnation(1)))
     backups = tuple((task, CheckpointId(FAR)) for task, _ in nowhere)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import KEYS
-from clonos_chaos.jobs.timed_jobs import TimedJob
 from clonos_chaos.sim.external_systems import SimAsked
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def complaints_of(world: World) -> list[str]:
     else:
         complaints += contradictions([*immediate, *transactional])
     complaints += _never_given(world, [*immediate, *transactional])
-    complaints += _windows_wrong(world, [*immediate, *transactional])
+    complaints += _results_wrong(world, [*immediate, *transactional])
     complaints += _asked_wrongly(world)
     complaints += _alarms_missing(world)
     alarms = [fields for _, fields in world.warnings]
@@ -83,9 +83,9 @@ def _never_given(world: World, rows: list[Any]) -> list[str]:
     return found
 
 
-def _windows_wrong(world: World, rows: list[Any]) -> list[str]:
-    """Checks that rows left their event-time windows as the twin of the job says."""
-    return world.job.complaints_of_rows(rows) if isinstance(world.job, TimedJob) else []
+def _results_wrong(world: World, rows: list[Any]) -> list[str]:
+    """Checks that rows left their windows and aggregates as the twin of the job says."""
+    return world.job.complaints_of_rows(rows) if isinstance(world.job, ApiJob) else []
 
 
 def _asked_wrongly(world: World) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from enum import IntEnum
 from functools import partial
@@ -119,7 +119,8 @@ class UnusedExternal:
         pass
 
 
-def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
+def drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[[Any], int] | None, row: Row) -> Row:
+    """Returns a row with what a stage has drawn for it in its lineage."""
     offset, lineage = row
     timestamp = clock.time_ns() if reads_clock else 0
     rng = causal_random.stream(f"stage {stage}").getrandbits(32) if draws else 0
@@ -127,10 +128,11 @@ def _drawn(stage: int, seen: int, draws: bool, reads_clock: bool, ask: Callable[
     return offset, (*lineage, (stage, 0, seen, timestamp, rng, answer))
 
 
-def _stage(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+def stage_of_row(stage: int, rng: Random, ask: Callable[[Any], int] | None, row: Row) -> Row:
+    """Returns the row as a stage without state leaves it, with what the stage has drawn."""
     offset, lineage = row
     came_from = lineage[-1][0] if lineage else 0  # a row may pass twice, on two paths
-    return _drawn(stage, offset * 8 + came_from, True, True, ask, row)
+    return drawn(stage, offset * 8 + came_from, True, True, ask, row)
 
 
 @register
@@ -153,7 +155,7 @@ class CountPerKey:
     def process(self, row: Row, context: Any) -> None:
         seen = context.state(self.seen)
         seen.value += 1
-        processed = _drawn(self.stage, seen.value, True, True, None, row)
+        processed = drawn(self.stage, seen.value, True, True, None, row)
         if self.delay_ms and seen.value % 3 == 0:
             held = context.state(self.held)
             held.value = [*held.value, processed]
@@ -191,16 +193,16 @@ class ApiJob:
         rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
         if rng.random() < 0.5:
             rows = rows.rebalance()
-        rows = rows.map(partial(_stage, 1, rng, ask))
+        rows = rows.map(partial(stage_of_row, 1, rng, ask))
         key = KEY_FUNCTIONS[self.records % len(KEY_FUNCTIONS)]  # not drawn, so that a seed still gives its job
         counted: Stream[Row] = rows.key_by(key).process(CountPerKey(2, rng.choice((0, 0, 15))))
         if rng.random() < 0.5:
-            counted = rows.map(partial(_stage, 3, rng, None)).union(counted)
+            counted = rows.map(partial(stage_of_row, 3, rng, None)).union(counted)
             self.copies = 2
         if rng.random() < 0.5:
             windowed = counted.key_by(key).window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(list, _append)
             counted = windowed.flat_map(_value)
-        last = counted.map(partial(_stage, 4, rng, order or ask), effects=order is not None)
+        last = counted.map(partial(stage_of_row, 4, rng, order or ask), effects=order is not None)
         kind = rng.choice(("transactional", "immediate", "both"))
         if kind != "transactional":
             last.sink(Immediate())
@@ -238,6 +240,10 @@ class ApiJob:
         counted = Counter(self.ordered)
         twice = sorted(key for key, times in counted.items() if times > 1 and key not in self.service.never_happened)
         return [f"the order {key} was made {counted[key]} times, though it is not in doubt" for key in twice]
+
+    def complaints_of_rows(self, rows: Iterable[Row]) -> list[str]:
+        """Returns how visible rows differ from those of a twin, if the job has one."""
+        return []
 
     def new_chain(self, vertex: int) -> Chain:
         """Makes a chain for one incarnation."""

@@ -12,7 +12,7 @@ from clonos.core.model.plan import Edge, Partitioning
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead
 from clonos.operators.connector_contract import ProducerConnection
 from clonos.operators.journal_source import JournalHead
-from clonos.operators.operator import Operator
+from clonos.operators.operator import Operator, Times
 from clonos_chaos.jobs.fuzz_chain import FuzzChain, Work
 from clonos_chaos.jobs.fuzz_jobs import FuzzJob
 from clonos_chaos.sim.producers import SimProducer
@@ -69,7 +69,7 @@ class _Into(Operator):
     def __init__(self, chain: PushedChain) -> None:
         self._chain = chain
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self._chain.take(rows)
 
 

@@ -10,11 +10,11 @@ from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import IDLE, Watermark
 from clonos.core.task.outputs import OutputPort
 from clonos.core.task.watermarks import InputWatermarks
-from clonos.operators.event_time import Region
+from clonos.operators.event_time.regions import Region
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.operator import Scope
-from clonos.operators.source_watermarks import SourceWatermarks
 from clonos.operators.steps.async_map import AsyncMap
-from clonos.operators.timed_source import TimedHead
 from clonos_chaos.mutants.mutation import Mutation, mutant
 from clonos_chaos.mutants.task_mutants import snapshot_with
 

@@ -25,11 +25,14 @@ from clonos.core.wire.messages import Message
 from clonos.io.process.fault_points import DerivedPoint, FaultPoint
 from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.checks.verdict import complaints_of
+from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
+from clonos_chaos.jobs.join_jobs import JoinedJob
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
+from clonos_chaos.jobs.transformed_jobs import TransformedJob
 from clonos_chaos.sim.network import DELAYS_NS, Network
 from clonos_chaos.sim.random_faults import KINDS, FaultRng, Faults
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
@@ -43,7 +46,7 @@ from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_o
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined")
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -52,6 +55,9 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "api": ApiJob,
     "pushed": PushedJob,
     "timed": TimedJob,
+    "aggregates": AggregateJob,
+    "transformed": TransformedJob,
+    "joined": JoinedJob,
 }
 
 EVENT_LOG_LINES_MAX = 400

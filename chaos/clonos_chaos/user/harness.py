@@ -30,8 +30,8 @@ from clonos.io.process.pickling import pack
 from clonos.job import Job
 from clonos.job.description import graph_of
 from clonos.operators.chain import InputShape
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.job_image import JobImage
-from clonos.operators.timestamps import from_timestamp_ns
 from clonos_chaos.user.harness_life import HarnessContext, Life
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
 from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns

@@ -30,6 +30,8 @@ _AS_THEY_ARE = frozenset({str, int, float, NoneType})
 class CsvFiles(FileSink):
     """Sink that writes rows as CSV."""
 
+    routes_refused = True
+
     def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, single: bool = False) -> None:
         super().__init__(CONNECTOR, paths, single=single)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
@@ -93,7 +95,6 @@ class CsvRows:
         writer = csv.writer(text, lineterminator="\n")
         if not self._has_header:
             writer.writerow(columns)
-            self._has_header = True
         writer.writerows(_cells(fields_of(row, columns, CONNECTOR, index)) for index, row in enumerate(rows))
         try:
             self._file.write(text.getvalue().encode())
@@ -102,6 +103,7 @@ class CsvRows:
             raise row_not_writable(
                 CONNECTOR, index, row, f"CSV has no escape for {error.object[error.start]!r}"
             ) from None
+        self._has_header = True
 
     def columns(self, batch: Any) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``."""

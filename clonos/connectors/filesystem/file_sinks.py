@@ -27,6 +27,9 @@ class FileSink:
         # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
 
+    def __repr__(self) -> str:
+        return f"{self.connector}({', '.join(map(repr, self.paths))})"
+
     def rows_format(self) -> RowsFormat:
         """Returns the format of the part files.
 
@@ -100,6 +103,14 @@ class FileSink:
             file.publish(self._folder)
         finally:
             file.discard()
+
+    def rows_written(self) -> int:
+        """Returns how many rows the output has, as its manifests say.
+
+        Raises: OutputCorrupt: a manifest cannot be read.
+        """
+        manifests = OutputFolder(self.folder()).manifests()
+        return sum(part.rows for manifest in manifests for part in manifest.parts)
 
     def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of the removed checkpoints."""

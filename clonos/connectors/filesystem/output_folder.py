@@ -47,6 +47,7 @@ from clonos.connectors.filesystem.output_parts import (
     decode_part,
     decode_record,
     manifest_name,
+    rename_once,
     state_folder,
 )
 
@@ -216,7 +217,7 @@ class OutputFolder:
         for part in parts:
             path = f"{self.path}/{part.name}"
             with output_errors(path, "created"):
-                os.rename(self._prepared(part.name), path)
+                rename_once(self._prepared(part.name), path)
         with output_errors(self.path, "synced"):
             sync_folder(self.path)
 
@@ -261,9 +262,7 @@ class OutputFolder:
         """Raises OutputInUse or UnexpectedOutput if the output is not free for a fresh start."""
         is_there = os.path.lexists(self.path)
         if owner is not None and (is_there or is_single):
-            same = " (this job itself: do two of its sinks write to one folder?)" if owner.job_id == job_id else ""
-            checkpoints = len(self._numbers())
-            raise OutputInUse(self.path, f"{checkpoints} committed checkpoints of the job {owner.job_id}{same}")
+            raise OutputInUse(self.path, f"{len(self._numbers())} committed checkpoints of the job {owner.job_id}")
         if is_single and os.path.isfile(self.path):
             raise UnexpectedOutput(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
         names = [] if is_single else _names_in(self.path)

@@ -118,6 +118,18 @@ def _writer_name(context: WriterContext) -> str:
     return f"{vertex[:VERTEX_CHARACTERS_MAX] or '_'}-{context.index}-{context.generation}-{context.incarnation}"
 
 
+def rename_once(path: str, final_path: str) -> None:
+    """Renames a part file, which another driver may have done in the meantime.
+
+    Raises: OSError: it cannot be renamed, or neither name exists.
+    """
+    try:
+        os.rename(path, final_path)
+    except FileNotFoundError:
+        if not os.path.exists(final_path):
+            raise
+
+
 class RowsFile(Protocol):
     """Part file that is being written in some format."""
 

@@ -22,18 +22,26 @@ class AppendedRows:
 
     def __init__(self, sink: TableDescription, database: Database, identity: WriterIdentity) -> None:
         self._sink, self._database = sink, database
+        self._job_id = identity.job_id
         self._writer = f"{identity.job_id}/{identity.task_name}"
+        self._others: list[str] = []  # tasks of other starts that have rows in the table
         self._has_numbers: bool | None = None  # None: the table does not exist yet or could not be inspected
 
     def prepare(self) -> None:
-        """Inspects the table if it exists."""
+        """Inspects the table and whose rows it has, if it exists."""
         try:
-            self._database.in_transaction("inspecting it", self._inspect, attempts=1)
+            self._database.in_transaction("inspecting it", self._inspect_rows, attempts=1)
         except (TableRefused, TableUnavailable):
             return
 
-    def warn(self) -> None:
-        """Logs a warning if the table lacks the two columns."""
+    def warn(self, is_fresh: bool) -> None:
+        """Logs a warning if the table lacks the two columns, or if a fresh start finds rows of another one in it."""
+        if is_fresh and self._others:
+            logger.warning(
+                "the table %s has rows of an earlier start (%s), and this start appends its rows to them: delete them"
+                " first if they must not be there twice, or replace rows by a key with upsert=",
+                *(self._sink.table, self._others[0].partition("/")[0]),
+            )
         if self._has_numbers is False:
             logger.warning(
                 "the table %s has no columns %s and %s, so after a rollback or a resume the rows since the checkpoint"
@@ -88,6 +96,14 @@ class AppendedRows:
     def _inspect(self) -> None:
         found = self._database.columns(self._sink.dialect.select_columns(self._sink.table))
         self._has_numbers = found >= {TASK_COLUMN, NUMBER_COLUMN}
+
+    def _inspect_rows(self) -> None:
+        self._inspect()
+        if self._has_numbers:
+            ends = self._sink.dialect.first_and_last_task(self._sink.table)
+            found_tasks = [self._database.query(end, {})[0][0] for end in ends]
+            own = f"{self._job_id}/"
+            self._others = [task for task in found_tasks if task is not None and not task.startswith(own)]
 
 
 def end_of_missing(first_number: int, next_number: int, count: int, lowest: Any) -> int | None:

@@ -127,6 +127,10 @@ class Dialect:
         """Deletes the rows of ``writer`` from ``first`` on."""
         return self.statement(f"DELETE FROM {self.table(table)}{_NUMBERED}")
 
+    def first_and_last_task(self, table: str) -> list[SqlStatement]:
+        """Selects the least and the greatest task of the rows, each from the end of the index."""
+        return [self.statement(f"SELECT {end}({TASK_COLUMN}) FROM {self.table(table)}") for end in ("MIN", "MAX")]
+
     # --- rows with keys
 
     def find_keys(self, table: str, columns: Sequence[str], key_columns: Sequence[str], count: int) -> SqlStatement:

@@ -55,7 +55,7 @@ class UpsertedRows:
         create = self._sink.dialect.create_previous
         self._database.in_transaction("registering", lambda: self._database.execute(create, {}))
 
-    def warn(self) -> None:
+    def warn(self, is_fresh: bool) -> None:
         """Does nothing: every key can be withdrawn."""
 
     def check(self, columns: tuple[str, ...]) -> None:

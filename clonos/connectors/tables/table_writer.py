@@ -43,6 +43,7 @@ class TableWriter:
         self._identity: dict[str, Any] = {}
         self._rows: AppendedRows | UpsertedRows | None = None
         self._has_table = False
+        self._is_fresh = False  # no earlier incarnation of the task has registered
         self._withdrawn = (0, 0)  # first and next number of the rows that this registration has withdrawn
         self._superseded_next: int | None = None
 
@@ -71,7 +72,7 @@ class TableWriter:
             "registering", lambda: self._register(rows, restored_number)
         )
         if is_first and identity.task_name.endswith("/0"):
-            rows.warn()
+            rows.warn(self._is_fresh)
         first, following = self._withdrawn
         if following > first:
             logger.warning(
@@ -121,6 +122,7 @@ class TableWriter:
         Returns whether its generation registers for the first time, and the result.
         """
         registered = self._registered()
+        self._is_fresh = registered is None
         if registered is None:
             self._execute(self._dialect.insert_registration, next_number=restored_number)
             return True, Registration(restored_number, None)

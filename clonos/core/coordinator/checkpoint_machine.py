@@ -292,6 +292,8 @@ def _publish_later(state: Publishing, event: CommitFailed) -> Next[Publishing | 
     checkpoint, text = event.failed.checkpoint, event.failed.text
     if checkpoint != state.ledger.completed.checkpoint or state.retry_ns is not None:
         return state, ()
+    if event.failed.blame is not None:
+        return Deposed(state.ledger), (JobFailed(event.failed.blame, text),)
     if state.attempts >= COMMIT_ATTEMPTS_MAX:
         reason = (
             f"the output of checkpoint {checkpoint} could not be committed in {state.attempts} attempts: {text}."

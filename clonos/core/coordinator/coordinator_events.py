@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
 from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
@@ -116,11 +117,15 @@ class OutputCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OutputCommitFailed:
-    """Outcome of ``CommitOutput``: some parts are not committed; it is repeated."""
+    """Outcome of ``CommitOutput``: some parts are not committed; it is repeated.
+
+    ``blame``: the party at fault if a repetition cannot help.
+    """
 
     checkpoint: CheckpointId
     text: str
     now_ns: int = 0
+    blame: Blame | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,18 @@ class InternalError(ClonosError):
     """Bug of this library. Users should report it with the whole message."""
 
 
+class ExitCalled(JobError):
+    """User code has tried to end the process of its task. ``call`` is how."""
+
+    call: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.call} was called in a step, and a step cannot end the process of its task."
+            " Raise an exception to fail the job; return to go on with the next record."
+        )
+
+
 class ReplayDiverged(JobError):
     """Error for an operator that, in replay, asked for another kind of determinant than the log has at this place."""
 

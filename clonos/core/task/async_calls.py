@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import blake2b
 
 from clonos.core.log.call_outcomes import encode_outcome
+from clonos.core.model.errors import ExitCalled
 from clonos.core.ports.task_port import Finished, TaskPort
 
 CAPACITY_UNLIMITED = 1 << 30
@@ -81,3 +82,6 @@ def _outcome_of(service: str, perform: Callable[[str], object], key: str) -> byt
         return encode_outcome(service, perform(key))
     except Exception as error:  # noqa: BLE001  the call's outcome, which user code gets live and in replay
         return encode_outcome(service, error)
+    except (SystemExit, KeyboardInterrupt) as end:  # would end the thread, and nothing would deliver an outcome
+        name = "sys.exit" if isinstance(end, SystemExit) else type(end).__name__
+        return encode_outcome(service, ExitCalled(f"{name}({', '.join(map(repr, end.args))})"))

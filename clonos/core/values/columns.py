@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.values import value_limits
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 8
 """Alignment of a buffer's address, because Arrow's kernels may read numbers in words."""
+
+OFFSET, LARGE_OFFSET = Struct("=i"), Struct("=q")
 
 
 def get_ready_for_columns() -> None:
@@ -49,7 +52,7 @@ def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.
 def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> pyarrow.RecordBatch:
     """Returns the encoded batch, without a copy unless ``data`` is at an unaligned address, as ZeroMQ's buffers are.
 
-    Validates each offset and each character (4 ns per word), because a wrong offset would read foreign memory.
+    Validates each offset and each character (1 ns per word), because a wrong offset would read foreign memory.
 
     Raises: ValueMalformed, in place of Arrow's errors and ValueError, if the bytes are no valid batch.
     """
@@ -76,8 +79,31 @@ def validate_columns(batch: pyarrow.RecordBatch) -> None:
 
     Raises: ValueError, if any of them is invalid.
     """
-    batch.validate(full=True)
+    batch.validate()
+    for column in batch.columns:
+        if not _is_ascii(column):
+            column.validate(full=True)
     _decode_names(batch.schema)
+
+
+def _is_ascii(column: pyarrow.Array) -> bool:
+    """Returns whether a column has texts in ASCII only, whose characters are valid wherever one text ends.
+
+    Arrow decodes text by text, which takes 8 ns per word instead of 1.
+
+    Raises: ValueError, if an offset is invalid.
+    """
+    import pyarrow
+
+    is_large = pyarrow.types.is_large_string(column.type)
+    if not (is_large or pyarrow.types.is_string(column.type)) or not len(column):
+        return False
+    column.view(pyarrow.large_binary() if is_large else pyarrow.binary()).validate(full=True)
+    _, offsets, characters = column.buffers()
+    offset = LARGE_OFFSET if is_large else OFFSET
+    (first,) = offset.unpack_from(offsets, column.offset * offset.size)
+    (end,) = offset.unpack_from(offsets, (column.offset + len(column)) * offset.size)
+    return bytes(memoryview(characters)[first:end]).isascii()
 
 
 def _decode_names(fields: Iterable[pyarrow.Field]) -> None:

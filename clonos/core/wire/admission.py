@@ -15,7 +15,16 @@ from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import is_watermark
 from clonos.core.wire.authorization import sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, Register, SlotStatus, Snapshotted, Suspicion, Trigger, View
+from clonos.core.wire.control_messages import (
+    Completed,
+    Peek,
+    Register,
+    SlotStatus,
+    Snapshotted,
+    Suspicion,
+    Trigger,
+    View,
+)
 from clonos.core.wire.log_delta import COUNT_MAX, Delta, Length
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import (
@@ -223,6 +232,7 @@ _FOR_SLOTS: Final[dict[type, Callable[[Plan, Any], None]]] = {
     Trigger: _one_task,
     Completed: _completed,
     AnnounceAck: _one_task,
+    Peek: _one_task,
 }
 
 

@@ -117,6 +117,29 @@ class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     task: Name = ""  # whose code wrote the line, if any
 
 
+class Peek(msgspec.Struct, frozen=True, array_like=True, tag="peek"):
+    """Coordinator's process to the slot of a task: send the next rows that a step of it emits.
+
+    Answered by ``Peeked``, and repeated while it is not answered.
+    """
+
+    task: TaskId
+    step: Name
+    rows_max: Count
+    number: Count  # of the request
+
+
+class Peeked(msgspec.Struct, frozen=True, array_like=True, tag="peeked"):
+    """Slot to the coordinator's process: rows that a step has emitted, in the encoding of batches.
+
+    Sent once for each ``Peek``.
+    """
+
+    task: TaskId
+    number: Count
+    rows: bytes
+
+
 class SlotAddress(msgspec.Struct, frozen=True, array_like=True):
     """Addresses and public key of a slot in a view."""
 
@@ -181,13 +204,15 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
 class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
 
-    ``then_pause``: read nothing after it, because the job is being stopped.
+    ``then_pause``: read nothing after it, because the job is being stopped. ``then_end``: end the input after it,
+    because a step behind the source has reached its limit.
     """
 
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
     then_pause: bool
+    then_end: bool = False
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):

@@ -7,6 +7,8 @@ from clonos.core.wire.control_messages import (
     Completed,
     Hold,
     Logged,
+    Peek,
+    Peeked,
     Register,
     Release,
     SlotStatus,
@@ -54,10 +56,12 @@ Message = (
     | Suspicion
     | Warned
     | Logged
+    | Peeked
     | View
     | Trigger
     | AnnounceAck
     | Hold
+    | Peek
     | Completed
     | Release
 )

@@ -6,9 +6,10 @@ A descriptor names state and holds none. ``context.state(descriptor)`` returns t
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
 from clonos.operators.state.keyed_state import StateBackend, Table
@@ -16,6 +17,19 @@ from clonos.operators.state.keyed_state import StateBackend, Table
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+VALUE_HINTS: Final = {
+    **dict.fromkeys(("update", "set", "put"), "Assign it: state.value = ..."),
+    "get": "Read it: state.value.",
+    **dict.fromkeys(("append", "add"), "Use a ListState, or change the value itself: state.value.append(...)."),
+    **dict.fromkeys(("delete", "remove"), "Use clear()."),
+}
+
+DESCRIPTOR_HINTS: Final = dict.fromkeys(
+    ("value", "get", "set", "put", "update", "append", "add", "extend", "clear", "items", "keys", "values"),
+    "A descriptor holds no state: write context.state(descriptor) and use what it returns.",
+)
 
 
 class KeyHolder(Protocol):
@@ -56,6 +70,11 @@ class Value(Generic[T]):
     def value(self, value: T) -> None:
         self._table.set(state_key(self._holder.key), value)
 
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, VALUE_HINTS)
+
     def clear(self) -> None:
         """Deletes the value of the current key, which then has the default again."""
         self._table.delete(state_key(self._holder.key))
@@ -81,6 +100,17 @@ class State:
         if not name or "/" in name:
             raise InvalidStateName(name)
         self.name = name
+
+    if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
+
+        def __getattr__(self, attribute):
+            raise attribute_missing(type(self), attribute, DESCRIPTOR_HINTS)
+
+    def __setattr__(self, attribute: str, value: object) -> None:
+        """Refuses the attribute ``value``, which no checkpoint would hold."""
+        if attribute == "value":
+            raise attribute_missing(type(self), attribute, DESCRIPTOR_HINTS)
+        object.__setattr__(self, attribute, value)
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
         """Creates the access to this state for one incarnation."""

@@ -1,25 +1,29 @@
-"""Aggregates of windows: count, sum, reduction, and accumulators of the user.
+"""Aggregations of windows over tables: accumulators are the entries of a window's table, under the state key.
 
-An aggregate has no state: accumulators are the entries of a window's table, under the state key.
+``WindowAggregate`` adds rows one by one. Counts and sums have a faster way for keys and columns, with the same
+accumulators.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from operator import itemgetter
-from typing import Any, ClassVar, Final
+from collections.abc import Iterator
+from typing import Any
 
 from clonos.core.values.keys import state_keys
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.exact_numbers import exact
+from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
 
 
-class Aggregate:
-    """Base of all aggregates. Rows are (key, value)."""
+class WindowAggregate:
+    """Aggregation of rows (key, value) into the entries of tables."""
 
-    ignores_order: ClassVar[bool] = False
-    """True if the result is the same in whatever order values arrive."""
+    def __init__(self, aggregation: Aggregation[Any, Any]) -> None:
+        self.aggregation = aggregation
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         """Adds a batch."""
@@ -37,114 +41,62 @@ class Aggregate:
 
     def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
         """Returns the keys and their results at the end of the window."""
-        return keys, accumulators
+        values, failed = guard.each(self.aggregation.result, accumulators)
+        return [key for index, key in enumerate(keys) if index not in failed] if failed else keys, values
 
     def _consume(self, records: Iterator[Any], table: Table) -> None:
-        raise NotImplementedError
+        create, add = self.aggregation.create, self.aggregation.add
+        entries, changed = table.entries, table.changed
+        for key, (_, value) in records:
+            entries[key] = add(entries[key] if key in entries else create(), value)
+            changed[key] = None
 
 
-class CountAggregate(Aggregate):
-    """Number of records."""
-
-    ignores_order = True
+class WindowCount(WindowAggregate):
+    """Count of records, by key alone."""
 
     def add(self, table: Table, rows: list[Any], guard: Guard) -> None:
         self.add_keys(table, [key for key, _ in rows], guard)
 
     def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
-        _add_all(table, Counter(state_keys(keys)))
+        self._add_all(table, Counter(state_keys(keys)))
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
         counted = batch.column(column).value_counts()
         keys = state_keys(counted.field(0).to_pylist())
-        _add_all(table, dict(zip(keys, counted.field(1).to_pylist(), strict=True)))
+        self._add_all(table, dict(zip(keys, counted.field(1).to_pylist(), strict=True)))
+
+    def _add_all(self, table: Table, counts: dict[Any, int]) -> None:
+        get = table.entries.get
+        table.update({key: get(key, 0) + count for key, count in counts.items()})
 
 
-class Sum(Aggregate):
-    """Sum of the values, or of a function or a field of each."""
+class WindowSum(WindowAggregate):
+    """Sum of a field, by key in columns."""
 
-    ignores_order = True
-
-    def __init__(self, of: Callable[[Any], Any] | str | None) -> None:
-        self._of = of
-        self._term = itemgetter(of) if isinstance(of, str) else of
-
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
-        term, entries, changed = self._term, table.entries, table.changed
-        get = entries.get
-        for key, (_, value) in records:
-            entries[key] = get(key, 0) + (value if term is None else term(value))
-            changed[key] = None
+    def __init__(self, aggregation: Sum, field: str) -> None:
+        super().__init__(aggregation)
+        self._field = field
 
     def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        if not isinstance(self._of, str):
+        if self._field not in batch.schema.names:
             super().add_columns(table, batch, column, guard)
             return
         import pyarrow  # loaded only if there are columns
 
-        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._of)})
+        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._field)})
         # One thread, because the result depends on the order in which floats are added.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
         keys = state_keys(sums.column("key").to_pylist())
-        terms = (0 if term is None else term for term in sums.column("value_sum").to_pylist())
-        _add_all(table, dict(zip(keys, terms, strict=True)))
+        terms = [0 if term is None else exact(term) for term in sums.column("value_sum").to_pylist()]
+        get, insert = table.entries.get, self.aggregation.insert
+        table.update({key: insert(get(key, 0), term) for key, term in zip(keys, terms, strict=True)})
 
 
-class ReduceAggregate(Aggregate):
-    """Reduction of the values in order of arrival."""
-
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self._function = function
-
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
-        function, entries, changed = self._function, table.entries, table.changed
-        for key, (_, value) in records:
-            entries[key] = function(entries[key], value) if key in entries else value
-            changed[key] = None
-
-
-class Accumulate(Aggregate):
-    """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``result(accumulator)``.
-
-    ``add`` returns the new accumulator, or None if it has changed the given one in place (``list.append``).
-    """
-
-    def __init__(
-        self,
-        create: Callable[[], Any],
-        add: Callable[[Any, Any], Any],
-        result: Callable[[Any], Any] | None,
-    ) -> None:
-        self._create = create
-        self._add = add
-        self._result = result
-
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
-        create, add, entries, changed = self._create, self._add, table.entries, table.changed
-        get = entries.get
-        for key, (_, value) in records:
-            accumulator = get(key, _MISSING)
-            if accumulator is _MISSING:
-                accumulator = create()
-            replaced = add(accumulator, value)
-            entries[key] = accumulator if replaced is None else replaced
-            changed[key] = None
-
-    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
-        result = self._result
-        if result is None:
-            return keys, accumulators
-        values, failed = guard.each(result, accumulators)
-        return [key for index, key in enumerate(keys) if index not in failed] if failed else keys, values
-
-
-class _Missing:
-    pass
-
-
-_MISSING: Final = _Missing()
-
-
-def _add_all(table: Table, terms: dict[Any, Any]) -> None:
-    get = table.entries.get
-    table.update({key: get(key, 0) + term for key, term in terms.items()})
+def window_aggregate(aggregation: Aggregation[Any, Any]) -> WindowAggregate:
+    """Returns the fastest way to add batches of rows or columns for an aggregation."""
+    if isinstance(aggregation, Count) and not aggregation.functions:
+        return WindowCount(aggregation)
+    if isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
+        return WindowSum(aggregation, aggregation.of)
+    return WindowAggregate(aggregation)

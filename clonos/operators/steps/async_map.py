@@ -5,21 +5,23 @@ The state holds the calls without a result: a restored task makes them again, un
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from itertools import repeat
 from typing import Any, ClassVar, Final, cast
 
 from clonos.core.log.call_outcomes import decode_outcome
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
-from clonos.core.ports.recorder import CallingRecorder, Suspended
+from clonos.core.ports.recorder import CallingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.numpy_scalars import keeping_types
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.steps.calls import Caller, CallPolicy
+from clonos.operators.steps.results import checked_items
 from clonos.operators.user_errors import RAISED
-
-KEY_PARAMETER: Final = "idempotency_key"
 
 OPEN_NAME: Final = "open calls"
 """Table of open calls: number of the call -> record."""
@@ -31,12 +33,23 @@ NEXT_NAME: Final = "next call"
 """Table with one entry, the number of the next call."""
 
 
+TIMES_NAME: Final = "times of open calls"
+"""Table of the timestamps of records with open calls: number of the call -> nanoseconds since the Unix epoch."""
+
 HELD_NAME: Final = "held watermarks"
 """Table of watermarks that wait for calls: number of the first call behind them -> their encodings, in order."""
 
 
+class ResultShape(StrEnum):
+    """Meaning of the return value of a call."""
+
+    MAP = "map"  # the result
+    FILTER = "filter"  # whether the record is a result
+    FLAT_MAP = "flat_map"  # an iterable of results
+
+
 class AsyncMap(Operator):
-    """One result per record, from a call in a thread. A watermark waits for the results of all records before it."""
+    """Results of a call in a thread per record. A watermark waits for the results of all records before it."""
 
     has_calls: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
@@ -46,11 +59,20 @@ class AsyncMap(Operator):
     _done: Table
     _next: Table
     _held: Table
+    _times: Table
 
-    def __init__(self, step: str, function: Callable[..., Any], capacity: int, is_ordered: bool) -> None:
-        self._step, self._function = step, function
+    def __init__(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        capacity: int,
+        is_ordered: bool,
+        policy: CallPolicy = CallPolicy(),  # noqa: B008  it is immutable
+        shape: ResultShape = ResultShape.MAP,
+    ) -> None:
+        self._step, self._shape = step, shape
         self._capacity, self._is_ordered = capacity, is_ordered
-        self._takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+        self._caller = Caller(step, function, policy)
         self._number, self._stride = 0, 1
 
     def number_calls(self, first: int, step: int) -> None:
@@ -62,14 +84,15 @@ class AsyncMap(Operator):
         self._done = scope.state.table(f"{self._step}/{DONE_NAME}", is_small=True)
         self._next = scope.state.table(f"{self._step}/{NEXT_NAME}", is_small=True)
         self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
+        self._times = scope.state.table(f"{self._step}/{TIMES_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
         self._recorder.limit_calls(self._capacity)
         for number, record in self._open.entries.items():
             if number not in self._done.entries:
                 self._submit(number, record, encode_value(record))
 
-    def rows(self, rows: list[Any]) -> None:
-        for record in rows:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        for record, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
             try:
                 with keeping_types():  # the record is state until its call is complete
                     request = encode_value(record)
@@ -77,6 +100,8 @@ class AsyncMap(Operator):
                 self.guard.caught(problem, record)
                 continue
             self._open.set(self._number, record)
+            if timestamp_ns is not None:
+                self._times.set(self._number, timestamp_ns)
             self._submit(self._number, record, request)
             self._number += self._stride
         self._next.set(0, self._number)
@@ -120,20 +145,33 @@ class AsyncMap(Operator):
             self._emit(number, outcome)
 
     def _submit(self, number: int, record: Any, request: bytes) -> None:
-        function, takes_key = self._function, self._takes_key
+        self._recorder.submit(number, self._step, request, partial(self._perform, record))
 
-        def perform(key: str) -> object:
-            with Suspended(key):
-                return function(record, **({KEY_PARAMETER: key} if takes_key else {}))
+    def _perform(self, record: Any, key: str) -> object:
+        """Makes a call, in a thread of its own."""
+        found = self._caller.call(record, key)
+        if self._shape is ResultShape.FILTER:
+            return bool(found)
+        return found if self._shape is ResultShape.MAP else list(checked_items(found))
 
-        self._recorder.submit(number, self._step, request, perform)
+    def close(self) -> None:
+        self._caller.close()
 
     def _emit(self, number: int, outcome: bytes) -> None:
         record = self._open.entries[number]
         self._open.delete(number)
+        timestamp_ns = self._times.entries.get(number)
+        if timestamp_ns is not None:
+            self._times.delete(number)
         try:
             result = decode_outcome(outcome)
         except RAISED as error:
             self.guard.caught(error, record)
             return
-        self.out.rows([result])
+        results: Any = [result]
+        if self._shape is ResultShape.FLAT_MAP:
+            results = result
+        elif self._shape is ResultShape.FILTER:
+            results = [record] if result else []
+        if results:
+            self.out.rows(results, None if timestamp_ns is None else [timestamp_ns] * len(results))

@@ -32,6 +32,25 @@ class NoFrame(JobError):
         )
 
 
+class FrameNotAnnotated(JobError):
+    """A function of ``map_batches`` uses the batch that it gets as a frame of another library."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"a function of map_batches gets a pyarrow.RecordBatch and raised {self.error}. To get a frame instead,"
+            " annotate its parameter: def function(frame: pandas.DataFrame), polars.DataFrame or pyarrow.Table."
+        )
+
+
+def expected_frame(error: Exception) -> FrameNotAnnotated | None:
+    """Returns the error that explains one about the ``pyarrow.RecordBatch`` itself, such as a method that it lacks."""
+    if "pyarrow." not in str(error):
+        return None
+    return FrameNotAnnotated(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+
+
 def frame_wanted(function: Callable[..., Any]) -> str:
     """Returns which frame the first parameter of a function is annotated with; ``BATCH`` for any other annotation.
 

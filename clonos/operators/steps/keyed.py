@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
 from clonos.core.values.copying import IMMUTABLE, copied
 from clonos.core.values.keys import state_keys
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -48,13 +48,13 @@ class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
         super().__init__(step)
         self._function = function
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []
         stored = state_keys([key for key, _ in rows])
         wrapped = list(zip(stored, rows, strict=True))
-        self.guard.run(lambda records: self._consume(records, results), wrapped, pairs=rows)
+        failed = self.guard.run(lambda records: self._consume(records, results), wrapped, pairs=rows)
         if results:
-            self.out.rows(results)
+            self.out.rows(results, without(times, failed) if times and failed else times)
 
     @abstractmethod
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
@@ -141,20 +141,20 @@ class RunningCount(Keyed):
         super().open(scope)
         self._counters, self._totals = Counters(self._table, self._counters_max), Totals(self._table)
 
-    def rows(self, rows: list[Any]) -> None:
-        self.keys([key for key, _ in rows])
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.keys([key for key, _ in rows], times)
 
-    def keys(self, keys: list[Any]) -> None:
+    def keys(self, keys: list[Any], times: Times = None) -> None:
         if self._totals:
             self._totals.write_back()
         stored = state_keys(keys)
-        self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)))
+        self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)), times)
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Counts with Python work per distinct key only. Emits columns if the next step prefers them, else tuples."""
         keys = keys_of(batch.column(column))
         if not isinstance(keys, ColumnKeys):
-            self.keys(keys)
+            self.keys(keys, self.times_of(batch))
             return
         if self._counters:
             self._counters.write_back()
@@ -163,12 +163,12 @@ class RunningCount(Keyed):
         totals.update(zip(keys.stored, counted, strict=True))
         if len(totals) > self._counters_max:
             totals.write_back()
-        if self.out.takes_columns and column != COUNT_COLUMN:
+        if self.out.takes_columns and column != COUNT_COLUMN and self.timestamp_column is None:
             import pyarrow  # loaded only if there are columns
 
             self.out.columns(pyarrow.record_batch({column: batch.column(column), COUNT_COLUMN: running}))
         else:
-            self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)))
+            self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)), self.times_of(batch))
 
     def prepare(self, checkpoint: int) -> None:
         self._counters.write_back()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
 from clonos.core.wire.control_messages import ONCE_PER_STEP
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 
 TOLERANCE_NS: Final = 1_000_000
 """Age up to which an instant is not in the past: datetimes and floats are coarser than the clock."""
@@ -59,8 +59,8 @@ def _text(step: str, instant: datetime, age_ns: int, record: Any) -> str:
     text = f"the step {step} set a timer for {instant.isoformat()}, {age} ago, so it fires at once."
     if any(abs(found - instant) <= NEAR for found in _times_in(record)):
         return (
-            f"{text} That is a time of the record, so event time seems to be meant, which clonos does not have yet:"
-            " timers follow the clock. Set them from clock.now()."
+            f"{text} That is a time of the record, so event time seems to be meant: use context.set_event_timer on a"
+            " stream with timestamps. Timers of set_timer follow the clock."
         )
     return f"{text} Timers follow the clock: set them from clock.now(), such as clock.now() + timedelta(seconds=5)."
 

@@ -8,134 +8,118 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from types import FunctionType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.values.copying import IMMUTABLE, copied
-from clonos.operators.operator import DueTimer, Operator, Scope
-from clonos.operators.state.keyed_state import StateBackend
-from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
+from clonos.operators.event_time.marks import Marks
+from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.state.state_descriptors import State, ValueState
 from clonos.operators.state.timers import Timers
+from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
-from clonos.operators.timestamps import from_timestamp_ns, to_timestamp_ns
 from clonos.operators.user_errors import RAISED
 
-K = TypeVar("K")
-U = TypeVar("U")
-T = TypeVar("T")
-MapKey = TypeVar("MapKey")
-MapValue = TypeVar("MapValue")
-
-TIMERS_NAME: Final = "timers"
+WATERMARK_NAME: Final = "watermark"
+"""Table with one entry, the watermark of the step."""
 
 
-class Context(Generic[K, U]):
-    """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
+class Method(NamedTuple):
+    """Method of a process function that takes records."""
 
-    ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
-    next step, as a copy if the function has state that may change in place. A method may also yield its results.
-    """
+    name: str
+    call: Callable[[Any, Any], Any]
+    returns_nothing: bool
 
-    __slots__ = ("key", "emit", "_step", "_state", "_timers", "_past_timers", "_cells")
 
-    key: K
-    emit: Callable[[U], None]
-
-    def __init__(self, step: str, state: StateBackend, timers: Timers, past_timers: PastTimers) -> None:
-        self._step = step
-        self._state = state
-        self._timers = timers
-        self._past_timers = past_timers
-        self._cells: dict[str, tuple[State, Cell]] = {}
-
-    @overload
-    def state(self, descriptor: ValueState[T]) -> Value[T]: ...
-
-    @overload
-    def state(self, descriptor: ListState[T]) -> list[T]: ...
-
-    @overload
-    def state(self, descriptor: MapState[MapKey, MapValue]) -> dict[MapKey, MapValue]: ...
-
-    def state(self, descriptor: Any) -> Any:
-        """Returns the state of the current key: a ``Value`` for a ``ValueState``, else the list or dict itself.
-
-        Changes of the list or dict are stored.
-
-        Raises:
-            StateNameTaken: another descriptor of the step has the same name and another type.
-        """
-        found = self._cells.get(descriptor.name)
-        if found is None or found[0] is not descriptor:
-            found = self._cell(descriptor)
-        return found[1].current()
-
-    def set_timer(self, timestamp: datetime | float) -> None:
-        """Sets a timer for the current key: ``on_timer`` is called at that time, or at once if it has passed.
-
-        ``timestamp`` is an aware datetime, or seconds since the Unix epoch, such as ``clock.time() + 5``. Setting the
-        same timer twice has no effect. The first timer that ``process`` sets in the past is logged as a warning.
-
-        Raises:
-            InvalidTimestamp: ``timestamp`` is neither; a number below 1,000,000,000 is a length of time.
-        """
-        timestamp_ns = to_timestamp_ns(timestamp)
-        self._past_timers.check(timestamp_ns)
-        self._timers.set(timestamp_ns, self.key)
-
-    def delete_timer(self, timestamp: datetime | float) -> None:
-        """Deletes the timer of the current key for this time, if it is set.
-
-        Raises:
-            InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
-        """
-        self._timers.delete(to_timestamp_ns(timestamp), self.key)
-
-    def _cell(self, descriptor: State) -> tuple[State, Cell]:
-        if descriptor.name == TIMERS_NAME or (
-            descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor)
-        ):
-            raise StateNameTaken(self._step, descriptor.name)
-        found = (descriptor, descriptor.cell(self._step, self._state, self))
-        self._cells[descriptor.name] = found
-        return found
+def method_of(function: Any, name: str) -> Method:
+    """Returns a method of a process function."""
+    call = getattr(function, name)
+    return Method(name, call, returns_nothing(call))
 
 
 class Process(Operator):
     """Operator that runs a process function on (key, value) pairs, or on records without a key."""
 
     has_timers = True
+    has_event_timers = True
 
-    def __init__(self, step: str, function: Any, is_keyed: bool) -> None:
+    def __init__(self, step: str, function: Any, is_keyed: bool, has_times: bool = False) -> None:
         """Creates the operator from a class, or from an instance, of which each incarnation gets a copy."""
         self._step = step
         self._function = function() if isinstance(function, type) else copy.deepcopy(function)
         self._class = type(self._function)
         self._is_keyed = is_keyed
+        self._has_times = has_times
         self._is_open = False
 
     def open(self, scope: Scope) -> None:
         self._timers = Timers(f"{self._step}/{TIMERS_NAME}", scope.state)
+        self._event_timers = Timers(f"{self._step}/{EVENT_TIMERS_NAME}", scope.state)
+        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
-        self._context: Context[Any, Any] = Context(self._step, scope.state, self._timers, self._past_timers)
-        self._returns_nothing = returns_nothing(self._function.process)
+        self._context: Context[Any, Any] = self._new_context(
+            self._step,
+            scope.state,
+            self._timers,
+            self._event_timers,
+            self._past_timers,
+            has_times=self._has_times,
+            fires_events=hasattr(self._function, "on_event_timer"),
+        )
+        self._context.watermark_ns = self._reached.entries.get(0)
         self._is_open = True
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
+        self._bind()
         self._emits_copies = any(map(_is_mutable, _states_of(self._function)))
         object.__setattr__(self._function, "__class__", _frozen(self._class, self._step))
 
-    def rows(self, rows: list[Any]) -> None:
+    def _new_context(self, *arguments: Any, **rest: Any) -> Context[Any, Any]:
+        return Context(*arguments, **rest)
+
+    def _bind(self) -> None:
+        """Finds the methods that take records, after ``open`` of the user."""
+        self._method = method_of(self._function, "process")
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self._process(self._method, rows if self._is_keyed else [(None, row) for row in rows], times)
+
+    def _process(self, method: Method, pairs: list[Any], times: Times) -> None:
+        """Calls a method for each (key, value), and passes on what it emits."""
         results: list[Any] = []
         self._context.emit = self._emit_to(results)
-        pairs = self._pairs = rows if self._is_keyed else [(None, row) for row in rows]
-        self.guard.run(lambda records: self._consume(records, results), pairs, pairs=pairs)
+        self._pairs = pairs
+        if times is None:
+            self.guard.run(lambda records: self._consume(method, records, results), pairs, pairs=pairs)
+        else:
+            left, marks = iter(times), Marks(results)
+
+            def consume(records: Iterator[Any]) -> None:
+                self._records = records
+                self._consume_timed(method, marks.note(records), left, results)
+
+            self.guard.run(consume, pairs, pairs=pairs)
+            times = marks.spread(times)
+            self._context.timestamp_ns = None
         if results:
-            self.out.rows(results)
+            self.out.rows(results, times)
+        if self._context.tagged:
+            self._pass_tagged()
+
+    def _pass_tagged(self) -> None:
+        """Passes the records for side outputs on, by tag in the order of their first records."""
+        tagged, self._context.tagged = self._context.tagged, []
+        for tag in dict.fromkeys(tag for tag, _, _ in tagged):
+            if tag in self.side_outputs:
+                rows = [row for each, row, _ in tagged if each == tag]
+                times = [time for each, _, time in tagged if each == tag]
+                self.side_outputs[tag].rows(rows, times if self._has_times else None)  # type: ignore[arg-type]
 
     def _emit_to(self, results: list[Any]) -> Callable[[Any], None]:
         """Returns the function that appends a result; a copy if the result may hold state that changes in place."""
@@ -146,24 +130,36 @@ class Process(Operator):
         records: Any = self._records
         return self._pairs[len(self._pairs) - records.__length_hint__() - 1][1]
 
-    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+    def _consume(self, method: Method, records: Iterator[Any], results: list[Any]) -> None:
         self._records = records
-        context, process = self._context, self._function.process
+        context, process = self._context, method.call
         if not self.guard.routes:
-            if self._returns_nothing:
+            if method.returns_nothing:
                 for context.key, value in records:
                     process(value, context)
             for context.key, value in records:
                 if (returned := process(value, context)) is not None:
-                    emit_yielded("process", returned, context.emit)
+                    emit_yielded(method.name, returned, context.emit)
             return
         for context.key, value in records:
-            emitted = len(results)
+            emitted, tagged = len(results), len(context.tagged)
             try:
                 if (returned := process(value, context)) is not None:
-                    emit_yielded("process", returned, context.emit)
+                    emit_yielded(method.name, returned, context.emit)
             except RAISED:
-                del results[emitted:]
+                del results[emitted:], context.tagged[tagged:]
+                raise
+
+    def _consume_timed(self, method: Method, records: Iterator[Any], times: Iterator[int], results: list[Any]) -> None:
+        context, process = self._context, method.call
+        for context.key, value in records:
+            context.timestamp_ns = next(times)
+            emitted, tagged = len(results), len(context.tagged)
+            try:
+                if (returned := process(value, context)) is not None:
+                    emit_yielded(method.name, returned, context.emit)
+            except RAISED:
+                del results[emitted:], context.tagged[tagged:]
                 raise
 
     def next_timer_ns(self) -> int | None:
@@ -173,24 +169,49 @@ class Process(Operator):
         return self._timers.due(until_ns)
 
     def fire(self, due: Sequence[DueTimer]) -> None:
+        timers = filter(self._timers.take, due)
+        self._fire("on_timer", timers)
+
+    def next_event_ns(self) -> int | None:
+        return self._event_timers.next_ns()
+
+    def due_events(self, until_ns: int | None) -> list[DueTimer]:
+        return self._event_timers.due(until_ns)
+
+    def fire_events(self, due: Sequence[DueTimer]) -> None:
+        timers = filter(self._event_timers.take, due)
+        self._fire("on_event_timer", timers)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if not isinstance(watermark, Activity):
+            self._context.watermark_ns = watermark
+            self._reached.set(0, watermark)
+        self.out.on_watermark(watermark)
+
+    def _fire(self, method: str, timers: Iterator[DueTimer]) -> None:
+        """Calls the method for each timer. Their results have the times of the timers."""
         results: list[Any] = []
-        self._context.emit = self._emit_to(results)
+        times: list[int] = []
+        context = self._context
+        context.emit = self._emit_to(results)
         self._past_timers.is_firing = True
-        for timer in due:
-            if not self._timers.take(timer):
-                continue
-            timestamp_ns, _, self._context.key = timer.token
-            emitted = len(results)
+        for timer in timers:
+            timestamp_ns, _, context.key = timer.token
+            context.timestamp_ns = timestamp_ns if self._has_times else None
+            emitted, tagged = len(results), len(context.tagged)
             try:
-                returned = self._function.on_timer(from_timestamp_ns(timestamp_ns), self._context)
+                returned = getattr(self._function, method)(from_timestamp_ns(timestamp_ns), context)
                 if returned is not None:
-                    emit_yielded("on_timer", returned, self._context.emit)
+                    emit_yielded(method, returned, context.emit)
             except RAISED as error:  # user code may raise anything
-                del results[emitted:]
+                del results[emitted:], context.tagged[tagged:]
                 self.guard.caught(error, None)
-        self._past_timers.is_firing = False
+            times += [timestamp_ns] * (len(results) - emitted)
+        context.timestamp_ns, self._past_timers.is_firing = None, False
         if results:
-            self.out.rows(results)
+            self.out.rows(results, times if self._has_times else None)
+        if context.tagged:
+            self._pass_tagged()
 
     def close(self) -> None:
         if self._is_open and hasattr(self._function, "close"):
@@ -202,19 +223,6 @@ class Process(Operator):
             function(*arguments)
         except RAISED as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
-
-
-class StateNameTaken(JobError):
-    """Two descriptors of one process function have the same name."""
-
-    step: str
-    name: str
-
-    def __str__(self) -> str:
-        return (
-            f"the step {self.step} declares the state {self.name!r} twice, with different types (or with the reserved"
-            f" name {TIMERS_NAME!r}). Give each state its own name."
-        )
 
 
 class AttributeSetLate(JobError):

@@ -1,7 +1,8 @@
 """Checks of what the functions of steps return: generators, coroutines and strings in place of results.
 
-A step checks the first result of each batch, which costs nothing per record. A replay has the same batches, so it finds
-the same mistake at the same record.
+``map`` and ``filter`` check the first result of each batch, which costs nothing per record; what slips through cannot
+travel. ``flat_map`` checks each result, because the characters of a str would be records like others, unless its
+function shows what it returns.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Generator
-from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodDescriptorType
 from typing import Any, Final
 
 from clonos.core.model.errors import JobError
@@ -26,7 +27,7 @@ CALLED_LATER: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_A
 USE_FLAT_MAP: Final = "Use flat_map, which gives every item that the function yields."
 USE_RETURN: Final = "Return the result instead of yielding it."
 USE_DEF: Final = "Write it with def and a blocking client: steps call plain functions."
-USE_MAP_ASYNC: Final = f"{USE_DEF} map_async makes up to capacity= of these calls at once."
+USE_MAP_ASYNC: Final = "Use map_async, which awaits up to capacity= of these calls at once, or write it with def."
 
 
 class ResultRefused(JobError):
@@ -91,6 +92,18 @@ def checked_items(items: Any) -> Any:
     if cls in NEVER_RESULTS and cls is not GeneratorType:
         raise refusal("flat_map", items)
     return items
+
+
+SPLITTING: Final[frozenset[Any]] = frozenset(
+    {str.split, str.rsplit, str.splitlines, bytes.split, bytes.rsplit, bytes.splitlines}
+)
+
+
+def gives_items(function: Any) -> bool:
+    """Returns whether a function always returns a list or a generator, so that no result of it needs a check."""
+    if isinstance(function, MethodDescriptorType):
+        return function in SPLITTING
+    return isinstance(function, FunctionType) and bool(function.__code__.co_flags & inspect.CO_GENERATOR)
 
 
 def returns_nothing(function: Any) -> bool:

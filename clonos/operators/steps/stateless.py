@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from clonos.operators.connector_contract import RecordBatch
-from clonos.operators.operator import Operator
-from clonos.operators.steps.frames import as_batch, as_wanted
-from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, refusal
+from clonos.operators.event_time.marks import Marks
+from clonos.operators.operator import Operator, Times, without
+from clonos.operators.steps.frames import BATCH, as_batch, as_wanted, expected_frame
+from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
 from clonos.operators.user_errors import RAISED
 
 
@@ -19,13 +20,13 @@ class Map(Operator):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         results, failed = self.guard.each(self._function, rows)
         if not results:
             return
         if type(results[0]) in NEVER_RESULTS:
             self._refuse(results, rows, failed)
-        self.out.rows(results)
+        self.out.rows(results, without(times, failed) if times and failed else times)
 
     def _refuse(self, results: list[Any], rows: list[Any], failed: list[int]) -> None:
         for result in results[1:]:
@@ -37,15 +38,20 @@ class Map(Operator):
 class Consuming(Operator, ABC):
     """Base of steps that emit the results of a batch together."""
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []
-        self.guard.run(lambda records: self._consume(records, results), rows)
+        if times is None:
+            self.guard.run(lambda records: self._consume(records, results, self.guard.routes), rows)
+        else:
+            marks = Marks(results)
+            self.guard.run(lambda records: self._consume(marks.note(records), results, True), rows)
+            times = marks.spread(times)
         if results:
-            self.out.rows(results)
+            self.out.rows(results, times)
 
     @abstractmethod
-    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        """Appends the results of ``records``."""
+    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
+        """Appends the results of ``records``; of each before it draws the next one if ``one_by_one``."""
 
 
 class Filter(Consuming):
@@ -54,13 +60,13 @@ class Filter(Consuming):
     def __init__(self, predicate: Callable[[Any], object]) -> None:
         self._predicate = predicate
 
-    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
         predicate = self._predicate
         for record in records:
             if checked("filter", predicate(record)):
                 results.append(record)
             break
-        if not self.guard.routes:
+        if not one_by_one:
             results += [record for record in records if predicate(record)]
             return
         for record in records:
@@ -73,20 +79,26 @@ class FlatMap(Consuming):
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
+        self._gives_items = gives_items(function)
 
-    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
         function, extend = self._function, results.extend
-        for record in records:
-            results += list(checked_items(function(record)))
-            break
-        if not self.guard.routes:
+        if one_by_one:
+            self._consume_one_by_one(records, results)
+        elif self._gives_items:
             for record in records:
                 extend(function(record))
-            return
+        else:
+            for record in records:
+                items = function(record)
+                extend(items if items.__class__ is list else checked_items(items))  # most functions return lists
+
+    def _consume_one_by_one(self, records: Iterator[Any], results: list[Any]) -> None:
+        function, extend = self._function, results.extend
         for record in records:
             whole = len(results)
             try:
-                extend(function(record))
+                extend(checked_items(function(record)))
             except RAISED:
                 del results[whole:]
                 raise
@@ -100,7 +112,7 @@ class MapBatches(Operator):
         self._function = function
         self._wanted = wanted
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("rows reached map_batches: the compiler should have refused the job")
 
     def columns(self, batch: RecordBatch) -> None:
@@ -110,4 +122,12 @@ class MapBatches(Operator):
                 self.out.columns(result)
 
     def _one(self, batch: RecordBatch) -> Any:
-        return as_batch(self._function(as_wanted(batch, self._wanted)))
+        if self._wanted != BATCH:
+            return as_batch(self._function(as_wanted(batch, self._wanted)))
+        try:
+            result = self._function(batch)
+        except (AttributeError, TypeError) as error:
+            if (explained := expected_frame(error)) is None:
+                raise
+            raise explained from None
+        return as_batch(result)

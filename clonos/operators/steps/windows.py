@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values import register
 from clonos.core.values.keys import key_of
-from clonos.operators.operator import DueTimer, Operator, Scope
+from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, Table
-from clonos.operators.steps.aggregates import Aggregate
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.steps.aggregates import WindowAggregate
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,7 +44,7 @@ class Window(Operator):
 
     has_timers = True
 
-    def __init__(self, step: str, size_ns: int, aggregate: Aggregate) -> None:
+    def __init__(self, step: str, size_ns: int, aggregate: WindowAggregate) -> None:
         self._prefix = f"{step}/{WINDOW_NAME}/"
         self._size_ns = size_ns
         self._aggregate = aggregate
@@ -56,10 +56,10 @@ class Window(Operator):
         starts = sorted(int(name.removeprefix(self._prefix)) for name in self._state.restored(self._prefix))
         self._open_windows = {start_ns: self._state.table(self._name(start_ns)) for start_ns in starts}
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self._aggregate.add(self._window_now(), rows, self.guard)
 
-    def keys(self, keys: list[Any]) -> None:
+    def keys(self, keys: list[Any], times: Times = None) -> None:
         self._aggregate.add_keys(self._window_now(), keys, self.guard)
 
     def keyed_columns(self, batch: Any, column: str) -> None:

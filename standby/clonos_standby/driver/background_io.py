@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from clonos.connectors.connector_errors import OutputClosed
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata
 from clonos.core.coordinator.coordinator_effects import CommitOutput, DeleteObjects, WriteMetadata
 from clonos.core.coordinator.coordinator_events import (
@@ -17,7 +18,7 @@ from clonos.core.coordinator.coordinator_events import (
     OutputCommitted,
     WriteOutcome,
 )
-from clonos.core.model.errors import EnvironmentFault
+from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import StoreFailed
@@ -75,9 +76,13 @@ class BackgroundIo:
         for vertex, parts in ((entry.vertex, entry.parts) for entry in effect.parts):
             try:
                 self._sinks[vertex].commit(self._job_id, effect.checkpoint, list(parts))
+            except (JobError, OutputClosed) as error:  # a repetition would fail in the same way
+                self._on_event(OutputCommitFailed(effect.checkpoint, str(error), self._now_ns(), error.blame))
+                return
             except Exception as error:
                 text = f"the output of vertex {vertex} was not committed: {type(error).__name__}: {error}"
-                logger.warning("checkpoint %d: %s", effect.checkpoint, text, exc_info=True)
+                if not isinstance(error, ClonosError):
+                    logger.warning("checkpoint %d: %s", effect.checkpoint, text, exc_info=True)
                 self._on_event(OutputCommitFailed(effect.checkpoint, text, self._now_ns()))
                 return
         if self._faults is not None:

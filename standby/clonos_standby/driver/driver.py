@@ -47,7 +47,7 @@ from clonos.core.coordinator.coordinator_events import (
 from clonos.core.model.errors import EnvironmentFault
 from clonos.core.model.ids import COORDINATOR, SlotId
 from clonos.core.wire.admission import check_for_coordinator
-from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Register, Warned
+from clonos.core.wire.control_messages import ONCE_PER_STEP, PRINTED, Logged, Peeked, Register, Warned
 from clonos.core.wire.messages import Message
 from clonos.core.wire.printable import escaped, indented
 from clonos.io.net.binding import Binding
@@ -65,6 +65,7 @@ from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.background_io import BackgroundIo
+from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
@@ -148,6 +149,7 @@ class Driver:
         self.result: Future[JobEnd] = Future()
         sinks = {v: s for v, s in plan.image.sinks.items() if isinstance(s, TransactionalSink)}
         faults = armed(plan.launch_spec.fault_points)
+        self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
         self._background_io = BackgroundIo(
             plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._post, self._inbox, faults
         )
@@ -261,6 +263,8 @@ class Driver:
         """Handles a message of a slot. Raises: MessageMalformed when no slot may send it to a coordinator."""
         if isinstance(message, Logged):
             self._log_line(sender, message)
+        elif isinstance(message, Peeked):
+            self.peeks.on_peeked(sender, message)
         elif isinstance(message, Warned):
             fields = dict(message.fields)
             line = message.text if "task" in fields else f"{self._coordinator.describe_slot(sender)}: {message.text}"
@@ -348,7 +352,9 @@ class Driver:
     # ------------------------------------------------------------------ effects
 
     def _handle(self, events: list[Event]) -> None:
-        for effect in self._coordinator.handle(*events):
+        """Handles events and performs the effects. Slots are ordered last: a process that starts takes processor time
+        from the slots that wait for the next view."""
+        for effect in sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots)):
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:

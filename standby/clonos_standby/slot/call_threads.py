@@ -9,6 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
+from clonos.io.process.exit_guard import guard_thread
 from clonos_standby.slot.log_forwarding import THREAD_OF_CALL
 
 THREADS_MAX = 256
@@ -40,6 +41,7 @@ class CallThreads:
             self._calls.put(None)
 
     def _serve(self) -> None:
+        guard_thread()
         while (call := self._calls.get()) is not None:
             call()
             self._idle.put(None)

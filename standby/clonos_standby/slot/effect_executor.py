@@ -17,7 +17,7 @@ from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, Thre
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
-from clonos.core.wire.control_messages import SlotStatus, TaskStatus, Warned
+from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, TaskStatus, Warned
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.frames import slot_name
@@ -110,6 +110,16 @@ class EffectExecutor:
     def look_for_hangs(self, now_ns: int) -> None:
         """Warns of tasks that have been in one step for too long."""
         self._hangs.look(self._tasks.values(), now_ns)
+
+    def peek(self, asked: Peek) -> None:
+        """Sends the driver the next rows that a step of a task emits."""
+
+        def show(rows: bytes) -> None:  # in the thread of the task
+            self._context.inbox.put(self._transport.send, COORDINATOR, Peeked(asked.task, asked.number, rows))
+
+        for (task, _), thread in self._tasks.items():
+            if task == asked.task:
+                thread.peek(asked.step, asked.rows_max, show)
 
     def _send(self, asked: effect.SendMessage) -> None:
         message = asked.message

@@ -27,7 +27,7 @@ from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, P
 from clonos.core.values import get_ready_for_columns
 from clonos.core.wire.admission import check_for_slot
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Logged, Register, View
+from clonos.core.wire.control_messages import Logged, Peek, Register, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
 from clonos.io.local.local_folder import LocalFolder, default_root, sweep
@@ -177,6 +177,10 @@ class SlotHost:
                     )
             self.handle(MessageReceived(sender, message, payload))
             self._transport.retain_peers({COORDINATOR, *(address.slot for address in message.slots)})
+            return
+        if sender == COORDINATOR and isinstance(message, Peek):
+            check_for_slot(self._image.plan, sender, message)
+            self._executor.peek(message)
             return
         self.handle(MessageReceived(sender, message, payload))
 

@@ -31,9 +31,11 @@ from clonos.core.slot.slot_events import (
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
+from clonos.io.process.exit_guard import guard_thread
 from clonos.io.process.fault_points import FaultPoint, of_shadow
 from clonos.io.system.cost_clock import CostClock
 from clonos.io.system.entropy import random_bytes
+from clonos.operators.chain import OperatorChain
 from clonos_standby.slot.call_threads import CallThreads
 from clonos_standby.slot.log_forwarding import THREAD_OF_TASK
 from clonos_standby.slot.surroundings import SlotSurroundings
@@ -70,6 +72,7 @@ class TaskThread:
         self.output_budget = OutputBudget(lambda: self._commands.put(BudgetChanged()))
         self.budget_bytes: Callable[[], int] = self.output_budget.left_bytes
         self._running: Task | None = None
+        self._chain: OperatorChain | None = None
         self._is_shadow = activation.is_shadow  # a shadow that has not taken over
         life = "shadow" if activation.is_shadow else view_name(activation.incarnation)
         self.task_name = context.image.plan.task_name(task)
@@ -104,6 +107,11 @@ class TaskThread:
         self._replicated_bytes = max(self._replicated_bytes, end_bytes)
         self._replicated_moved.set()
 
+    def peek(self, step: str, rows_max: int, show: Callable[[bytes], None]) -> None:
+        """Shows the last rows of the next batch that a step of the task emits."""
+        if self._chain is not None:
+            self._chain.peek(step, rows_max, show)
+
     def busy_us(self) -> int:
         """Returns the time in which the task did not wait for input, in microseconds."""
         now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns
@@ -113,13 +121,14 @@ class TaskThread:
     # ------------------------------------------------------------------ the thread
 
     def _run_and_report(self) -> None:
+        guard_thread()
         if self._faults is not None:
             self._reach(FaultPoint.START)
         task: Task | None = None
         activation, self._activation = self._activation, None
         assert activation is not None, self.name
         try:
-            chain = self._image.new_chain(self._image.plan.vertex_of[self._task])
+            chain = self._chain = self._image.new_chain(self._image.plan.vertex_of[self._task])
             self._folder.mkdir(mode=0o700, exist_ok=True)
             task = Task(
                 self._image.plan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -37,6 +38,34 @@ def test_calls_run_concurrently_up_to_the_capacity(tmp_path: Path, ordered: bool
     job.source(values(numbers)).map_async(_met, capacity=SIDE_BY_SIDE, ordered=ordered, name="meet").sink(output)
     job.run()
     assert (output.rows if ordered else sorted(output.rows)) == list(numbers)
+
+
+async def _met_in_a_loop(number: int) -> int:
+    waiting = _waiting()
+    waiting.append(asyncio.Event())
+    mine = waiting[-1]
+    if len(waiting) == SIDE_BY_SIDE:
+        for event in waiting:
+            event.set()
+        waiting.clear()
+    await mine.wait()
+    return number
+
+
+@cache
+def _waiting() -> list[asyncio.Event]:
+    """The calls of a slot process that wait for others."""
+    return []
+
+
+def test_async_functions_are_awaited_side_by_side(tmp_path: Path) -> None:
+    job = Job("awaiting", slots="process", store=tmp_path / "store")
+    output = collect()
+    numbers = range(10 * SIDE_BY_SIDE)
+    awaited = job.source(values(numbers)).map_async(_met_in_a_loop, capacity=SIDE_BY_SIDE, timeout="60s")
+    awaited.rebalance().map(lambda number: -number, par=3).sink(output)
+    job.run()
+    assert output.rows == [-number for number in numbers]
 
 
 def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_key(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from clonos.core.coordinator.coordinator_effects import JobDone, Milestone
 from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.operators.state.state_descriptors import ValueState
-from clonos.operators.steps.process import Context
+from clonos.operators.steps.context import Context
 from clonos_chaos.real.fault_point_server import Breakpoint, FaultPointServer
 from clonos_services import random
 from tests.processes.harness.gated_source import Gate, GatedNumbers

@@ -8,7 +8,8 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.stream import KeyedStream, Stream
+from clonos.api.keyed_stream import KeyedStream
+from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.connectors import sqlite
 from clonos.core.model.options import Options

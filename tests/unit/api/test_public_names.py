@@ -54,7 +54,7 @@ def test_an_unknown_name_raises_attribute_error() -> None:
         ("from clonos import Job, files, values", (*NOT_IN_A_DRIVER, "zmq", "clonos_standby", "clonos.job.handle")),
         ("from clonos.cli import main; main(['--help'])", (*NOT_IN_A_DRIVER, "zmq", "msgspec", "clonos.job.handle")),
         ("import clonos.cli.dev", (*NOT_IN_A_DRIVER, "zmq", "msgspec", "clonos.job.handle")),
-        ("import clonos.cli.console, clonos.job.handle, clonos.api.compiling", NOT_IN_A_DRIVER),
+        ("import clonos.cli.console, clonos.job.handle, clonos.api.plan.compiling", NOT_IN_A_DRIVER),
     ],
 )
 def test_an_import_loads_no_module_that_it_can_do_without(code: str, heavy: tuple[str, ...]) -> None:

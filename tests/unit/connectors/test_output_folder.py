@@ -197,7 +197,7 @@ def test_a_fresh_start_on_a_used_folder_is_refused(sink: JsonFiles, committed: b
 
 
 def test_two_sinks_of_one_job_cannot_share_a_folder(sink: JsonFiles) -> None:
-    with pytest.raises(OutputInUse, match="do two of its sinks write to one folder"):
+    with pytest.raises(OutputInUse, match="committed checkpoints of the job"):
         files.csv(sink.folder()).prepare_output(JOB, resume=False, overwrite=False)
 
 

@@ -19,7 +19,7 @@ from clonos.core.coordinator.coordinator_effects import (
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted, StopRequested
-from clonos.core.model.errors import MessageMalformed
+from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
 from clonos.core.wire.control_messages import Completed, Trigger, View
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, formed, of_kind, sent, written_metadata
@@ -103,6 +103,18 @@ def test_a_failing_commit_is_retried_and_fails_the_job_after_the_last_attempt() 
         if not failed:
             assert of_kind(harness.tick(60_000, step_ms=1_000), CommitOutput) == [first]
     assert "folder is read-only" in failed[0].reason
+
+
+def test_a_commit_that_a_repetition_cannot_help_fails_the_job_at_once() -> None:
+    harness = formed(checkpoint_every_ms=1_000_000)
+    harness.tick(100)
+    harness.do(StopRequested(drain=True))
+    _acknowledge_with_parts(harness, 1, 1)
+    assert of_kind(harness.durable(1), CommitOutput)
+    closed = OutputCommitFailed(CheckpointId(1), "standard output is closed", blame=Blame.ENVIRONMENT)
+    effects = harness.do(closed)
+    assert [failed.reason for failed in of_kind(effects, JobFailed)] == ["standard output is closed"]
+    assert not of_kind(effects, Alarm)
 
 
 def test_a_repeated_or_outdated_commit_failure_uses_up_no_attempt() -> None:

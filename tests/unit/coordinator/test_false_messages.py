@@ -13,7 +13,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, SlotId, 
 from clonos.core.model.options import Options
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, Hold, Register, Release, TaskStatus, Trigger
+from clonos.core.wire.control_messages import Completed, Hold, Peek, Peeked, Register, Release, TaskStatus, Trigger
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import (
     AnnounceAck,
@@ -48,6 +48,8 @@ OF_COORDINATORS = (
     Trigger(TaskId(0), LIFE, CheckpointId(1), False),
     AnnounceAck(TaskId(0), LIFE, ChannelId(0), 0),
     Hold(SlotId(1)),
+    Peek(TaskId(0), "step", 5, 1),
+    Peeked(TaskId(0), 1, b""),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(1), ""),
 )

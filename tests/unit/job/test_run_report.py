@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.connectors import stdout
+from clonos.connectors import files, sqlite, stdout
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
-from clonos.job.run_report import records_out, steps_with_sinks
-from clonos.status import TaskState
+from clonos.job.run_report import immediate_outputs, records_out, steps_with_sinks, summary_lines
+from clonos.status import Phase, Status, TaskState
+from tests.unit.connectors.writing import JOB, part_of
 from tests.unit.operators.driver import Given, Outbox
 
 
@@ -42,3 +45,35 @@ def test_rows_of_the_error_output_are_not_what_a_step_with_a_sink_has_sent(is_im
     step, errors = (vertex.name for vertex in plan.vertices)
     assert records_out(plan, [_task(step, 200), _task(errors, 48)]) == {}
     assert steps_with_sinks(plan) == {step, errors}
+
+
+def test_the_summary_counts_failed_records_apart_from_the_steps() -> None:
+    tasks = (_task("read", 200), _task("errors", 48))
+    lines = summary_lines(Status("job", Phase.ENDED, tasks=tasks), 1.5, {}, ["/out (152 rows)"])
+    assert lines[1:] == ["  read  200 in", "  48 failed records in the error output", "  output: /out (152 rows)"]
+    tasks = (_task("read", 200), _task("errors", 0))
+    lines = summary_lines(Status("job", Phase.ENDED, tasks=tasks), 1.5, {}, [])
+    assert lines[1:] == ["  read  200 in"]
+
+
+def test_the_summary_has_the_rows_that_an_immediate_sink_has_written(tmp_path: Path) -> None:
+    graph = JobGraph("job")
+    rows = graph.source(Given([1, 2, 3]), name="read")
+    rows.sink(sqlite(tmp_path / "out.db", "words"), parallelism=2, name="table")
+    rows.sink(Outbox(), name="own", parallelism=3)
+    image = graph.compile(Options(), parallelism=1)
+    tasks = [
+        TaskState(f"{step}/{index}", 1, 7, 4711, "process-1", TaskPhase.LIVE, {"rows_written": count}, 1, 1)
+        for step, index, count in [("table", 0, 2), ("table", 1, 1), ("own", 0, 1)]
+    ]
+    assert immediate_outputs(image, tasks) == ["table words (3 rows)", "own (1 row)"]
+
+
+def test_sinks_know_how_many_rows_they_have_written(tmp_path: Path) -> None:
+    for sink in (stdout(lambda row: ""), files.jsonl(tmp_path / "out")):
+        sink.prepare_output(JOB, False, False)
+        assert sink.rows_written() == 0
+        parts = [part_of(sink, 1, [1, 2]), part_of(sink, 1, [3], index=1)]
+        for _ in range(2):  # a repeated commit counts once
+            sink.commit(JOB, 1, parts)
+        assert sink.rows_written() == 3

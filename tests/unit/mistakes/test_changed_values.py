@@ -11,7 +11,7 @@ import pytest
 from clonos import ListState, MapState, ValueState, clock, register
 from clonos.api.graph import JobGraph
 from clonos.core.values.copying import copied, copied_rows
-from clonos.operators.operator import Fork, Operator
+from clonos.operators.operator import Fork, Operator, Times
 from clonos.operators.steps.process import _is_mutable, _states_of
 from tests.unit.operators.driver import Given, Outbox, run
 
@@ -113,14 +113,14 @@ class Held(Operator):
         self.changes_rows = changes_rows
         self.held: list[Any] = []
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.held = rows
 
 
 class Masking(Held):
     """A consumer that changes its rows."""
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.held = list(map(masked, rows))
 
 

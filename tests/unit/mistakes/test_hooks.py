@@ -65,7 +65,7 @@ def test_a_method_that_nothing_calls_is_refused_with_the_hooks_that_exist(functi
         JobGraph("job").source(Given([])).process(function, name="final")
     text = str(raised.value)
     assert f"has a method {name}(), which nothing calls" in text
-    assert "The runtime calls process, on_timer, open and close" in text
+    assert "The runtime calls process, on_timer, on_event_timer, open and close" in text
     assert len(text.splitlines()) == 1
 
 

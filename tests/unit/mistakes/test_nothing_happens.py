@@ -53,7 +53,7 @@ def test_a_job_without_a_sink_is_refused_with_the_ways_out() -> None:
 
 
 def test_a_job_whose_only_output_are_effects_has_a_result(caplog: pytest.LogCaptureFixture) -> None:
-    from clonos.api.unused_results import check_results
+    from clonos.api.checks.unused_results import check_results
     from clonos.job.description import graph_of
 
     job = Job("etl")
@@ -63,7 +63,7 @@ def test_a_job_whose_only_output_are_effects_has_a_result(caplog: pytest.LogCapt
 
 
 def test_a_stream_that_is_forgotten_beside_a_sink_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
-    from clonos.api.unused_results import check_results
+    from clonos.api.checks.unused_results import check_results
     from clonos.job.description import graph_of
 
     job = Job("etl")

@@ -169,8 +169,7 @@ def test_any_other_value_is_refused_at_the_first_record_with_and_without_an_erro
         ("map(__import__('functools').partial(split))", "the step map gets split, a generator function"),
         ("map(type('Split', (), {'__call__': split})())", "the step map gets Split, a generator function"),
         ("map(fetch)", "the step map gets fetch, an async function, and nothing here would await it."),
-        ("map(fetch)", "Write it with def and a blocking client: steps call plain functions. map_async makes up to"),
-        ("map_async(fetch)", "Write it with def and a blocking client: steps call plain functions."),
+        ("map(fetch)", "Use map_async, which awaits up to capacity= of these calls at once, or write it with def."),
         ("flat_map(fetch)", "the step flat_map gets fetch, an async function"),
         ("filter(fetch)", "the step filter gets fetch, an async function"),
         ("process(Awaiting)", "the step process has an async method as process(). Write it with def"),
@@ -195,7 +194,7 @@ def test_a_function_that_shows_the_mistake_is_refused_when_the_step_is_added(ste
     ("step", "sentence"),
     [
         ("map(delegates)", "map: the function of map returned a generator. Use flat_map, which gives every item"),
-        ("map(forgets)", "map: the function of map returned a coroutine, which has not run. Write it with def"),
+        ("map(forgets)", "map: the function of map returned a coroutine, which has not run. Use map_async"),
         ("filter(forgets)", "filter: the function of filter returned a coroutine, which has not run."),
         ("filter(delegates)", "filter: the function of filter returned a generator. Return the result instead"),
         ("flat_map(str.upper)", "flat_map: the function of flat_map returned a str, whose characters would each be"),
@@ -267,3 +266,27 @@ def test_a_dataclass_that_travels_unregistered_is_one_short_sentence() -> None:
     )
     assert raised.value.__cause__ is None
     assert rows_of(f"{orders}\norders.map(lambda order: order.who).sink(collect())") == ["ann", "bob"]
+
+
+LATER = """
+def sometimes(line):
+    return [line] if line != "c" else line
+
+def later(line):
+    return (line,) if line != "c" else {line: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [("sometimes", "a str, whose characters would each be"), ("later", "a dict, whose keys would each be a result")],
+)
+def test_flat_map_refuses_what_only_a_later_record_returns(function: str, sentence: str) -> None:
+    job = f"{LATER}\njob = Job('etl')\njob.source(values(['a b', 'b', 'c', 'd'])).flat_map({function}).sink(collect())"
+    with pytest.raises(StepFailed) as raised:
+        rows_of(job)
+    assert sentence in str(raised.value.__cause__)
+    assert raised.value.at.record == "'c'"
+    routed = f"{LATER}\njob = Job('etl', errors=collect())\njob.source(values(['a', 'c', 'd'])).flat_map({function})"
+    with pytest.raises(StepFailed):
+        rows_of(f"{routed}.sink(collect())")

@@ -25,8 +25,9 @@ from clonos.core.model.options import Options
 from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
-from clonos.job.starting import JobIdentity, Start
+from clonos.job.starting import JobIdentity, Start, default_store
 from clonos.operators.job_image import JobImage
+from tests.harnesses.mistakes import check
 
 
 class Shop:
@@ -147,6 +148,31 @@ def test_a_resume_on_an_empty_store_starts_afresh_with_a_warning(shop: Shop, cap
     assert f"{shop.folder}/store is empty, so there is nothing to resume: etl starts afresh" in caplog.text
 
 
+def test_a_resume_from_another_folder_names_the_store_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    identity = JobIdentity("etl", str(home / "etl.py"))
+
+    def find(folder: Path, **options: Any) -> Any:
+        monkeypatch.chdir(folder)
+        store = CheckpointStore(options.get("store") or default_store("etl"))
+        return Start(store, identity, RunOptions(resume=True, **options)).find()
+
+    assert find(elsewhere) is None  # neither has a job
+    monkeypatch.chdir(home)
+    CheckpointStore(default_store("etl")).open_job("etl", splits={}, hash_seed="7", file=identity.file, plan="")
+    with pytest.raises(NothingToResume) as refused:
+        find(elsewhere)
+    check(str(refused.value), f"{elsewhere}/.clonos/etl: it has no job", f"start from {home}", f"{home}/.clonos/etl")
+    with pytest.raises(NothingToResume, match="start from"):
+        find(elsewhere, checkpoint=3)
+    assert find(elsewhere, store=str(elsewhere / "named")) is None
+    assert find(home).name == "etl"
+
+
 def test_a_resume_on_an_empty_store_replaces_no_output_of_others(shop: Shop) -> None:
     files.jsonl(shop.folder / "out").prepare_output("other-1", resume=False, overwrite=False)
     with pytest.raises(OutputInUse, match="other-1"):
@@ -214,11 +240,6 @@ def test_a_failed_start_does_not_remove_a_file_that_the_job_would_have_replaced(
     sink.prepare_output("etl-1", resume=False, overwrite=True)
     sink.release_output("etl-1")
     assert file.read_text() == "mine"
-
-
-def test_two_sinks_with_one_folder_are_refused_with_overwrite_too(shop: Shop) -> None:
-    with pytest.raises(OutputInUse, match="do two of its sinks write to one folder"):
-        shop.start(shop.image(outputs=("out", "out")), overwrite=True)
 
 
 # ---------------------------------------------------------------------- a running job

@@ -11,8 +11,8 @@ import pytest
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.steps.context import Context
 from tests.unit.operators.driver import START_NS, Clock, Given, Outbox, Run
 
 START = from_timestamp_ns(START_NS)
@@ -93,8 +93,7 @@ def test_a_time_of_the_record_is_recognised_as_event_time(caplog: pytest.LogCapt
     function = At(lambda _: datetime(2021, 3, 1, 12, 0, 5, tzinfo=UTC))
     (text,) = warnings_of(caplog, [record], function)
     assert "the step remind set a timer for 2021-03-01T12:00:05+00:00, 988 days, 10:13:15 ago" in text
-    assert "That is a time of the record, so event time seems to be meant, which clonos does not have yet" in text
-    assert "Set them from clock.now()." in text
+    assert "That is a time of the record, so event time seems to be meant: use context.set_event_timer" in text
 
 
 def test_a_timer_that_catches_up_in_on_timer_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
 
-from clonos import Job, Stream, blackhole, collect, stdout, values
+from clonos import Job, JobError, Stream, blackhole, collect, stdout, values
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.connectors.html_table import ROWS_SHOWN, html_of_rows
@@ -155,3 +157,26 @@ def test_a_graph_without_a_job_has_no_first_rows() -> None:
     take: Callable[[], list[int]] = JobGraph("etl").source(values([1])).take
     with pytest.raises(InvalidJob, match="Create the stream from a Job"):
         take()
+
+
+@pytest.mark.processes
+def test_a_peek_shows_the_next_rows_of_a_step_of_a_running_job(tmp_path: Path) -> None:
+    def pause(number: int) -> dict[str, int]:
+        time.sleep(0.002)  # clonos: ok the job runs until the test stops it
+        return {"n": number}
+
+    job = Job("watched", slots="process", store=str(tmp_path / "store"))
+    slow = job.source(values(range(1_000_000), ordered=False), name="numbers").map(pause, name="slow")
+    slow.key_by(lambda row: row["n"] % 2).count(name="count").sink(blackhole(), name="out")
+    with job.start() as handle:
+        rows = handle.peek("slow", 3, timeout=60.0)
+        assert 1 <= len(rows) <= 3
+        assert all(set(row) == {"n"} for row in rows)
+        assert all(key in (0, 1) for key, _ in handle.peek("count", timeout=60.0))
+        with pytest.raises(JobError, match="no step 'out' that emits rows; it has numbers, slow, count"):
+            handle.peek("out")
+        with pytest.raises(JobError, match="an int of at least 1"):
+            handle.peek("slow", 0)
+        handle.stop(drain=False)
+        handle.wait()
+        assert handle.peek("slow") == []

@@ -18,6 +18,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
+from clonos.core.task.watermarks import InputWatermarks, advance
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
@@ -50,7 +51,15 @@ class Inbox:
 
     task: int
     port: int
-    batches: deque[tuple[ElementKind, bytes]] = field(default_factory=deque)
+    batches: deque[tuple[ElementKind, bytes, int]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Input channel of a task, as ``InputWatermarks`` looks at it."""
+
+    channel: Any  # (edge, sender)
+    has_ended: bool = False
 
 
 class TaskCollector:
@@ -89,6 +98,9 @@ class TaskCollector:
 
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
+
+    def reach_limit(self) -> None:
+        pass
 
     def routed_error(self, description: bytes) -> bool:
         self.errors.append(description)
@@ -137,6 +149,7 @@ class Run:
         self.chains: list[OperatorChain] = []
         self.inboxes: dict[tuple[int, int], Inbox] = {}
         self.ended: set[int] = set()
+        self.watermarks = {task: InputWatermarks(self.channels_of(task), None) for task in self.plan.tasks}
         self.collectors = [TaskCollector(self, task) for task in self.plan.tasks]
         for task in self.plan.tasks:
             self._open(task, restored[task] if restored else None)
@@ -167,13 +180,24 @@ class Run:
             chain.open(context, mirror, restored[1])
         self.chains.append(chain)
 
+    def channels_of(self, task: int) -> list[Any]:
+        """The input channels of a task: one for each sender of each edge."""
+        vertex = self.plan.vertex_of[task]
+        return [
+            Channel((number, self.plan.first_task[edge.source] + index))
+            for number, edge in enumerate(self.plan.edges)
+            if edge.target == vertex
+            for index in range(self.plan.vertices[edge.source].parallelism)
+            if edge.partitioning is not Partitioning.FORWARD or index == self.plan.index_of(self.plan.tasks[task])
+        ]
+
     def deliver(self, edge: int, sender: int, target: int, kind: ElementKind, payload: bytes) -> None:
         """Passes an element from one task to another."""
         vertex = self.plan.edges[edge].target
         ports = [number for number, each in enumerate(self.plan.edges) if each.target == vertex]
         task = self.plan.first_task[vertex] + target
         inbox = self.inboxes.setdefault((edge, task), Inbox(task, ports.index(edge)))
-        inbox.batches.append((kind, payload))
+        inbox.batches.append((kind, payload, sender))
 
     def read(self, records_max: int = 7) -> bool:
         """Every source reads once. False: all has been read."""
@@ -189,13 +213,14 @@ class Run:
         """Until nothing waits."""
         while waiting := [key for key in sorted(self.inboxes) if self.inboxes[key].batches]:
             inbox = self.inboxes[waiting[0]]
-            kind, payload = inbox.batches.popleft()
+            kind, payload, sender = inbox.batches.popleft()
             if kind is ElementKind.ROWS:
                 self.chains[inbox.task].process_rows(inbox.port, decode_rows(payload))
             elif kind is ElementKind.COLUMNS:
                 self.chains[inbox.task].process_columns(inbox.port, decode_columns(payload))
-            else:  # as if it had one input channel
-                self.chains[inbox.task].advance_watermark(decode_watermark(payload))
+            else:
+                channel: Any = (waiting[0][0], sender)
+                advance(self.chains[inbox.task], self.watermarks[inbox.task].take(channel, decode_watermark(payload)))
 
     def fire(self) -> None:
         """Fires what is due in every task."""

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.api.stream import KeyedStream, Stream
+from clonos.api.keyed_stream import KeyedStream
+from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.key_encoding import KeyUnsupported
+from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import NoFrame
-from clonos.operators.steps.process import Context
 from clonos.operators.user_errors import RoutedError
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 from tests.unit.operators.samples import ColumnsGiven, Files, FilesWriter

@@ -15,7 +15,7 @@ from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.chain import Input, Node, OperatorChain, VertexImage
 from clonos.operators.chain_outputs import ToEdge, ToImmediateSink, ToKeys
-from clonos.operators.operator import DueTimer, Operator, Scope
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.timers import Timers
 from clonos.operators.steps.async_map import AsyncMap
@@ -36,7 +36,7 @@ class Alarms(Operator):
     def open(self, scope: Scope) -> None:
         self.timers = Timers(f"{self.step}/event timers", scope.state)
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         for instant, *path in rows:
             self.timers.set(instant, tuple(path))
 
@@ -71,6 +71,9 @@ class Collected:
 
     def prepared(self, part: bytes) -> None:
         raise AssertionError("no sink")
+
+    def reach_limit(self) -> None:
+        pass
 
     def routed_error(self, description: bytes) -> bool:
         raise AssertionError("no errors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +11,8 @@ import pyarrow
 import pytest
 
 from clonos.api.graph import JobGraph
-from clonos.operators.steps.frames import NoFrame, as_batch, as_wanted, frame_wanted
+from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.steps.frames import FrameNotAnnotated, NoFrame, as_batch, as_wanted, frame_wanted
 from tests.unit.operators.driver import Outbox, run
 from tests.unit.operators.samples import ColumnsGiven
 
@@ -150,3 +152,39 @@ def test_relations_of_duckdb_are_returned() -> None:
         return duckdb.connect().from_arrow(table).filter("count > 1")
 
     assert rows_of(large) == RECORDS[1:]
+
+
+def compares(frame: Any) -> Any:
+    return frame[frame["count"] > 1]
+
+
+def assigns(frame: Any) -> Any:
+    frame["twice"] = frame["count"] * 2
+    return frame
+
+
+@pytest.mark.parametrize(
+    "function",
+    [compares, assigns, lambda frame: frame.assign(c=1), lambda frame: frame.count.sum()],
+    ids=["compares", "assigns", "method", "column"],
+)
+def test_a_function_that_takes_a_batch_for_a_frame_names_the_annotation_to_write(
+    function: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(StepFailed) as raised:
+        rows_of(function)
+    error = raised.value.__cause__
+    assert isinstance(error, FrameNotAnnotated)
+    assert "annotate its parameter: def function(frame: pandas.DataFrame)" in str(error)
+    assert any(entry.filename == __file__ for entry in traceback.extract_tb(error.__traceback__))
+
+
+def test_other_errors_of_a_function_of_batches_stay_as_they_are() -> None:
+    def own(batch: Any) -> Any:
+        raise TypeError("of my own") from ValueError("first")
+
+    with pytest.raises(StepFailed) as raised:
+        rows_of(own)
+    error = raised.value.__cause__
+    assert isinstance(error, TypeError)
+    assert (str(error), type(error.__cause__)) == ("of my own", ValueError)

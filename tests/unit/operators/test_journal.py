@@ -16,7 +16,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import JournalledChain, NothingToRead
 from clonos.operators.journal_source import END_OF_JOURNAL, JournalHead
-from clonos.operators.operator import Operator
+from clonos.operators.operator import Operator, Times
 from clonos.operators.split_source import PositionMalformed
 
 PUSHED = sockets.lines("localhost", 9)
@@ -27,7 +27,7 @@ class Rows(Operator):
     def __init__(self) -> None:
         self.all: list[Any] = []
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.all += rows
 
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.state.state_descriptors import ListState, MapState, ValueState
-from clonos.operators.steps.process import Context
-from clonos.operators.timestamps import from_timestamp_ns
+from clonos.operators.steps.context import Context
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run
+from tests.unit.operators.restoring import actions, check_restores
 
 KEYS = ["a", "b", True, 1, 0, None, ("x", False), ("x", 0), b"a"]
 
@@ -80,40 +81,13 @@ def contents(image: StateImage) -> str:
     return repr([(name, list(entries.items())) for name, entries in sorted(image.tables.items()) if entries])
 
 
-actions = st.lists(
-    st.sampled_from(["read", "read", "time", "fire", "barrier", "full barrier", "restore", "restore"]), max_size=25
-)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([_collected, _counted, _sessions, _states]), actions, st.integers(1, 3), st.integers(1, 5))
 def test_a_job_restored_at_any_barrier_gives_the_same_output(
     build: Callable[[JobGraph, list[Any]], None], actions: list[str], parallelism: int, records_max: int
 ) -> None:
-    graph = JobGraph("job")
-    build(graph, [(number, KEYS[number * number % len(KEYS)]) for number in range(60)])
-    image = graph.compile(Options(), parallelism=parallelism)
-    steady, troubled = Run(image), Run(image)
-    for checkpoint, action in enumerate([*actions, "restore"], start=1):
-        for each in (steady, troubled):
-            if action == "read":
-                each.read(records_max)
-                each.drain()
-            elif action in ("time", "fire"):
-                each.pass_time(1.1 if action == "time" else 0)
-        if action == "restore":
-            # The last changes are taken: changes after them would be lost with the old run; here there are none.
-            taken = troubled.barrier(checkpoint)
-            written = troubled.written
-            troubled.close()
-            troubled = Run(image, taken, troubled.clock)
-            troubled.written = written
-        elif action.endswith("barrier"):
-            troubled.barrier(checkpoint, full=action.startswith("full"))
-    for each in (steady, troubled):
-        each.finish(records_max)
-        each.close()
-    assert repr(troubled.written) == repr(steady.written)
+    records = [(number, KEYS[number * number % len(KEYS)]) for number in range(60)]
+    check_restores(build, records, actions, parallelism, records_max)
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.values.keys import Router
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
 
@@ -36,7 +36,7 @@ class Taken(Operator):
         self.takes_columns = takes_columns
         self.records: list[Any] = []
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.records += rows
 
     def columns(self, batch: Any) -> None:

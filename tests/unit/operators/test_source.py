@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clonos.core.model.errors import EnvironmentFault, InternalError
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.split_source import (
     NotColumnar,
     PositionMalformed,
@@ -31,7 +31,7 @@ class Taken(Operator):
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.batches.append(rows)
 
     @property

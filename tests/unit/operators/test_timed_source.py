@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from clonos.core.model.watermark import ACTIVE, IDLE, Watermark
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
-from clonos.operators.operator import Scope
-from clonos.operators.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.timed_source import TimedHead
+from clonos.operators.event_time.timestamp_assigner import InvalidWatermark
+from clonos.operators.operator import Scope, Times
 from clonos.operators.split_source import PositionMalformed
 from clonos.operators.state.keyed_state import StateBackend, StateImage
-from clonos.operators.timed_source import InvalidWatermark, TimedHead
 from clonos.operators.user_errors import Guard
 from tests.unit.operators.driver import Clock, Given
 from tests.unit.operators.test_source import Collects, Taken
@@ -75,7 +76,7 @@ class Sent(Taken):
         super().__init__()
         self.elements: list[Any] = []
 
-    def rows(self, rows: list[Any]) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         self.elements.append(rows)
 
     def take(self, watermark: Watermark) -> None:
@@ -143,6 +144,9 @@ class RoutesErrors:
 
     def __init__(self) -> None:
         self.errors: list[str] = []
+
+    def reach_limit(self) -> None:
+        pass
 
     def routed_error(self, message: bytes) -> bool:
         return True
@@ -297,7 +301,7 @@ def test_a_watermark_that_is_no_instant_names_the_source_and_the_split(given: An
     source = Readings([[1]])
     source.watermark = lambda before_ns, records: given  # type: ignore[method-assign]
     made, _, _ = head(source)
-    with pytest.raises(InvalidWatermark, match=r"the source readings returned .* as the watermark of its split 0"):
+    with pytest.raises(InvalidWatermark, match=r"the step readings got .* as the watermark of its split 0"):
         made.read(0, 1)
 
 

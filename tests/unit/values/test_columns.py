@@ -18,7 +18,7 @@ from clonos.core.values import (
     encode_columns,
     encode_rows,
 )
-from clonos.core.values.columns import ALIGNMENT_BYTES
+from clonos.core.values.columns import ALIGNMENT_BYTES, validate_columns
 from tests.unit.values.samples import STEADY, printed_by
 
 BATCH = pyarrow.record_batch(
@@ -81,20 +81,72 @@ def test_damaged_bytes_are_malformed_or_another_batch(place: int, byte: int, cut
     assert isinstance(decoded, pyarrow.RecordBatch)
 
 
+SPLIT_TEXTS = [
+    # kind of texts, format of an offset
+    (pyarrow.string(), "<4i"),
+    (pyarrow.large_string(), "<4q"),
+]
+
+
+@pytest.mark.parametrize(("kind", "form"), SPLIT_TEXTS, ids=["string", "large_string"])
+@pytest.mark.parametrize(
+    "offsets",
+    [(0, 5, 1 << 30, 16), (0, 11, 5, 16), (0, 5, 11, 17), (-1, 5, 11, 16)],
+    ids=["behind the texts", "back", "end behind the texts", "before the texts"],
+)
+@pytest.mark.parametrize("second", ["second", "s\u00e9cnd"], ids=["ASCII", "other letters"])
+def test_offsets_that_contradict_the_texts_are_malformed(kind: Any, form: str, offsets: Any, second: str) -> None:
+    data = encode_columns(pyarrow.record_batch({"names": pyarrow.array(["first", second, "third"], kind)}))
+    there = struct.pack(form, 0, 5, 11, 16)
+    assert data.count(there) == 1
+    with pytest.raises(ValueMalformed):
+        decode_columns(data.replace(there, struct.pack(form, *offsets)))
+
+
+@pytest.mark.parametrize(("kind", "form"), SPLIT_TEXTS, ids=["string", "large_string"])
+def test_an_offset_inside_a_character_is_malformed(kind: Any, form: str) -> None:
+    data = encode_columns(pyarrow.record_batch({"names": pyarrow.array(["a", "b\u00e9", "c"], kind)}))
+    there = struct.pack(form, 0, 1, 4, 5)
+    assert data.count(there) == 1
+    with pytest.raises(ValueMalformed):
+        decode_columns(data.replace(there, struct.pack(form, 0, 1, 3, 5)))
+
+
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string()], ids=str)
+def test_a_slice_is_validated_by_its_own_texts(kind: Any) -> None:
+    octets = pyarrow.array(
+        [b"ok", None, b"\xff"], pyarrow.large_binary() if kind == "large_string" else pyarrow.binary()
+    )
+    batch = pyarrow.record_batch({"names": octets.view(kind)})
+    validate_columns(batch.slice(0, 2))
+    validate_columns(batch.slice(1, 1))
+    with pytest.raises(ValueError, match="UTF8"):
+        validate_columns(batch.slice(2, 1))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [[], [""], [None], ["", None], ["a", "\u00e9", None, "c"], ["\u00e9", ""], ["a", "b"]],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()], ids=str)
+def test_texts_of_any_letters_are_decoded(kind: Any, texts: list[str | None]) -> None:
+    batch = pyarrow.record_batch({"names": pyarrow.array(texts, kind)})
+    assert decode_columns(encode_columns(batch)).equals(batch)
+
+
 TEXTS = encode_columns(pyarrow.record_batch({"names": ["first", "second", "third"]}))
 
 
 @pytest.mark.parametrize(
     ("there", "instead"),
     [
-        (struct.pack("<4i", 0, 5, 11, 16), struct.pack("<4i", 0, 5, 1 << 30, 16)),
-        (struct.pack("<4i", 0, 5, 11, 16), struct.pack("<4i", 0, 11, 5, 16)),
         (b"firstsecond", b"first\xffecond"),
         (b"names", b"\xff\xffmes"),
     ],
-    ids=["an offset behind the texts", "offsets that go back", "a text that is no UTF-8", "a name that is none"],
+    ids=["a text that is no UTF-8", "a name that is none"],
 )
-def test_columns_with_contradicting_buffers_are_malformed(there: bytes, instead: bytes) -> None:
+def test_characters_that_are_not_utf_8_are_malformed(there: bytes, instead: bytes) -> None:
     assert TEXTS.count(there) == 1
     with pytest.raises(ValueMalformed):
         decode_columns(TEXTS.replace(there, instead))

@@ -17,6 +17,8 @@ from clonos.core.wire.control_messages import (
     Completed,
     Hold,
     Logged,
+    Peek,
+    Peeked,
     Register,
     Release,
     SlotStatus,
@@ -108,6 +110,7 @@ OF_COORDINATOR = (
     Trigger(TaskId(1), LIFE, CheckpointId(1), False),
     AnnounceAck(TaskId(1), LIFE, ChannelId(0), 0),
     Hold(SlotId(2)),
+    Peek(TaskId(1), "step", 5, 1),
     Completed(CheckpointId(1), 1, ()),
     Release(SlotId(2), "end yourself"),
 )
@@ -123,6 +126,7 @@ TO_COORDINATOR = (
     Suspicion(SlotId(1), SlotId(2), number(1), True),
     Warned(SlotId(1), "text", ()),
     Logged(SlotId(1), 30, "clonos", "text"),
+    Peeked(TaskId(1), 1, b""),
 )
 KEEP = AppendLog(TaskId(0), LIFE, True, ())
 UPDATE = StandbyUpdate(TaskId(0), LIFE, CheckpointId(1), None, ("name",))

@@ -1,0 +1,128 @@
+"""Fuzz jobs of transformations: routing, duplicates, folds and limits, each of which lets every row through once.
+
+Rows are doubled and deduplicated; folds gather rows, and what they emit again and again is deduplicated too. So a row
+that a restored step has forgotten, or passes on twice, is missing or too much in the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any, ClassVar
+
+from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.graph import JobGraph
+from clonos.api.stream import Stream
+from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row, stage_of_row
+from clonos_chaos.jobs.fuzz_chain import KEYS
+
+UNREAD = 30
+"""How many times more records a source has that is ended by a limit in another task."""
+
+SPAN = "10min"
+"""Length of time that no world lasts."""
+
+
+class TransformedJob(ApiJob):
+    """Job of transformations; the twin is the offsets up to the limit."""
+
+    ends_late: ClassVar[bool] = False
+    highest = 0
+    """Highest offset that has reached the first step."""
+
+    def _build(self, graph: JobGraph, rng: Random) -> None:
+        self.limit = rng.randint(1, self.records) if self.ends_late or rng.random() < 0.5 else None
+        if self.limit and self.ends_late:
+            endless: Stream[Row] = graph.source(Offsets(self.records * UNREAD), parallelism=1).shuffle()
+            rows = endless.map(partial(self._observed, rng), parallelism=1).limit(self.limit)
+        else:
+            tasks = None if self.limit else rng.choice((1, 2))
+            rows = graph.source(Offsets(self.records), parallelism=tasks, limit=self.limit)
+            rows = self._routed(rows, rng).map(partial(stage_of_row, 1, rng, None), parallelism=rng.choice((1, 2)))
+        doubled = self._routed(rows.flat_map(_twice), rng).map(_same, parallelism=rng.choice((1, 2, 3)))
+        rows = self._deduplicated(doubled, rng)
+        if rng.random() < 0.5:
+            rows = rows.key_by(_key).process(CountPerKey(2, rng.choice((0, 15))))
+        if rng.random() < 0.7:
+            rows = self._folded(rows, rng)
+        last = rows.map(partial(stage_of_row, 4, rng, None))
+        if rng.random() < 0.5:
+            last.sink(Immediate())
+        else:
+            first, rest = last.split(_is_even)
+            first.union(rest).sink(Parts())
+
+    def _observed(self, rng: Random, row: Row) -> Row:
+        self.highest = max(self.highest, row[0])
+        return stage_of_row(1, rng, None, row)
+
+    def expected(self) -> Sequence[int]:
+        """Returns the offsets that must come out."""
+        return range(self.records if self.limit is None else self.limit)
+
+    def _routed(self, rows: Stream[Row], rng: Random) -> Stream[Row]:
+        match rng.randrange(6):
+            case 0:
+                return rows.shuffle()
+            case 1:
+                return rows.rescale()
+            case 2:
+                return rows.global_()
+            case 3:
+                return rows.partition_custom(_task_of, _key)
+            case _:
+                return rows
+
+    def _deduplicated(self, rows: Stream[Row], rng: Random) -> Stream[Row]:
+        match rng.randrange(4):
+            case 0:
+                return rows.deduplicate(_offset, within=SPAN)
+            case 1:
+                return rows.deduplicate(_offset, keep="last", within=SPAN)
+            case 2:
+                return rows.key_by(_key).deduplicate(_offset)
+            case _:
+                return rows.distinct(_offset)
+
+    def _folded(self, rows: Stream[Row], rng: Random) -> Stream[Row]:
+        emit: Emission = rng.choice((each(1), each(4), every("20ms"), at_end()))
+        if rng.random() < 0.5:
+            gathered: Stream[Any] = rows.key_by(_key).fold([], list.append, emit=emit).map(_second)
+        else:
+            gathered = rows.fold([], list.append, emit=emit)
+        return gathered.flat_map(list).deduplicate(_offset)
+
+
+class EndedJob(TransformedJob):
+    """Job whose source has far more records than the limit in another task lets through, and is ended by it."""
+
+    ends_late: ClassVar[bool] = True
+
+
+def _same(row: Row) -> Row:
+    return row
+
+
+def _twice(row: Row) -> list[Row]:
+    return [row, row]
+
+
+def _offset(row: Row) -> int:
+    return row[0]
+
+
+def _key(row: Row) -> int:
+    return row[0] % KEYS
+
+
+def _second(pair: tuple[int, list[Row]]) -> list[Row]:
+    return pair[1]
+
+
+def _task_of(key: int, tasks: int) -> int:
+    return key * 7 % tasks
+
+
+def _is_even(row: Row) -> bool:
+    return row[0] % 2 == 0

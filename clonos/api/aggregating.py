@@ -1,0 +1,188 @@
+"""aggregate of streams with and without keys: several named aggregates in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from clonos.api.emission import Emission, check_emission, each
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.aggregates.partial import Merging, Partial
+from clonos.operators.operator import Operator
+from clonos.operators.steps.running_aggregates import (
+    FinalAggregate,
+    FinalTotal,
+    PacedAggregate,
+    RunningAggregate,
+)
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+KIND: Final = "aggregate"
+
+AFTER_EACH: Final = each(1)
+
+NAME_THEM: Final = 'Give each a name, as in aggregate(n=count(), total=sum_("price")), from clonos.agg.'
+
+
+class Aggregating(GraphBuilder, Generic[T]):
+    """Base of ``Stream`` with ``aggregate``."""
+
+    def aggregate(
+        self,
+        *,
+        emit: Emission = AFTER_EACH,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+        **aggregates: Aggregation[T, Any],
+    ) -> Stream[dict[str, Any]]:
+        """Aggregates all records in one task, in one pass, and emits a dict with the result of each aggregate.
+
+        With ``emit=at_end()`` and aggregates that ignore the order of records, the tasks of the step before aggregate
+        their own records first. Without a record, ``at_end()`` emits the results of none.
+
+        Args:
+            emit: ``each(n)`` for every n-th record, ``every("5s")`` if something has changed, or ``at_end()``. What is
+                left is emitted when the input ends.
+            aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
+
+        Raises:
+            InvalidJob: something is no aggregate, ``emit`` is none of these, or ``parallelism`` is not 1.
+
+        Example::
+
+            orders.aggregate(n=count(), total=sum_("cents"), emit=at_end())
+        """
+        if parallelism not in (None, 1):
+            raise InvalidJob(
+                name or KIND,
+                f"has the parallelism {parallelism!r}, and an aggregate without a key is in one task",
+                "Leave it out, or call key_by before it.",
+            )
+        options = {"name": name, "parallelism": 1, "effects": effects, "standby": standby}
+        return _aggregated(self, aggregates, emit, False, options)
+
+
+class KeyedAggregating(GraphBuilder, Generic[K, T]):
+    """Base of ``KeyedStream`` with ``aggregate``."""
+
+    def aggregate(
+        self,
+        *,
+        emit: Emission = AFTER_EACH,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+        **aggregates: Aggregation[T, Any],
+    ) -> Stream[tuple[K, dict[str, Any]]]:
+        """Aggregates the records of each key in one pass, and emits (key, results): a dict with each aggregate.
+
+        Args:
+            emit: ``each(n)`` for every n-th record of a key, ``every("5s")`` for all keys that have changed, in the
+                order of their first change, or ``at_end()`` for all keys, in the order of their first records. What is
+                left is emitted when the input ends.
+            aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
+
+        Raises:
+            InvalidJob: something is no aggregate, or ``emit`` is none of these.
+
+        Example::
+
+            orders.key_by("customer").aggregate(n=count(), total=sum_("cents"), p95=quantile("cents", 0.95))
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        return _aggregated(self, aggregates, emit, True, options)
+
+
+def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
+    """Combines the keywords of ``aggregate``.
+
+    Raises: InvalidJob: there are none, or one is no aggregate.
+    """
+    step_name = step if isinstance(step, str) else KIND
+    if isinstance(step, Aggregation):
+        raise InvalidJob(step_name, "gets an aggregate as name=, which names the step", "Give the result another name.")
+    if not aggregates:
+        raise InvalidJob(step_name, "gets no aggregates", NAME_THEM)
+    for name, aggregation in aggregates.items():
+        if isinstance(aggregation, Aggregation):
+            continue
+        own = "Use the aggregates of clonos.agg, or aggregate() of it with functions of your own."
+        if callable(aggregation):
+            text = getattr(aggregation, "__name__", "a function")
+            raise InvalidJob(
+                step_name, f"gets {name}={text}, a function and no aggregate", f"Call it, as in count(). {own}"
+            )
+        raise InvalidJob(step_name, f"gets {name}={aggregation!r:.80}, which is no aggregate", own)
+    return Named(aggregates)
+
+
+def _aggregated(
+    stream: GraphBuilder, aggregates: Mapping[str, Any], emit: Emission, is_keyed: bool, options: dict[str, Any]
+) -> Stream[Any]:
+    from clonos.api.stream import Stream
+
+    named = named_of(options["name"], aggregates)
+    check_emission(options["name"] or KIND, emit)
+    is_final = emit.count is None and emit.interval_ns is None
+    if is_final and not is_keyed and named.ignores_order and named.can_merge:
+        return _in_two_steps(stream, named, emit, options)
+    step = _add(stream, named, emit, options, is_keyed=is_keyed, make=_maker(emit, is_keyed))
+    return Stream(stream._graph, step)
+
+
+def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, options: dict[str, Any]) -> Stream[Any]:
+    """Aggregates in the tasks of the step before, and the accumulators in one task at the end."""
+    from clonos.api.stream import Stream
+
+    upstreams = [stream._graph.steps[each.step] for each in stream._inputs]
+    parallelism = upstreams[0].parallelism if len(upstreams) == 1 else None
+    name = None if options["name"] is None else f"{options['name']}-partial"
+    first = {**options, "name": name, "parallelism": parallelism}
+    make = partial(FinalAggregate, is_keyed=False)
+    inputs = _add(stream, Partial(named), emit, first, is_keyed=False, make=make, kind="aggregate_partial")
+    step = _add(Stream(stream._graph, inputs), Merging(named), emit, options, is_keyed=False, make=FinalTotal)
+    return Stream(stream._graph, step)
+
+
+def _maker(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
+    if emit.count == 1:
+        return partial(RunningAggregate, is_keyed=is_keyed)
+    if emit.count is not None or emit.interval_ns is not None:
+        return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
+    return partial(FinalAggregate, is_keyed=True) if is_keyed else FinalTotal
+
+
+def _add(
+    stream: GraphBuilder,
+    aggregation: Aggregation[Any, Any],
+    emit: Emission,
+    options: dict[str, Any],
+    *,
+    is_keyed: bool,
+    make: Callable[..., Operator],
+    kind: str = KIND,
+) -> Any:
+    is_final = emit.count is None and emit.interval_ns is None
+    return stream._step(
+        kind,
+        lambda step: partial(make, step, aggregation),
+        options,
+        tuple(each.function for each in aggregation.functions),
+        tuple(each.arguments for each in aggregation.functions),
+        runs_user_code=True,
+        key_field="" if is_keyed else None,
+        state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
+        ignores_order=is_final and aggregation.ignores_order,
+        has_times=None if emit.count == 1 else False,
+    )

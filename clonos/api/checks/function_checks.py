@@ -1,0 +1,260 @@
+"""Checks of the functions that a job gives to its steps, made when a step is added: what a function shows by its kind.
+
+What shows only in a result is checked when the step runs (``clonos.operators.steps.results``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import getattr_static
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+from clonos.api.graph_errors import InvalidJob
+from clonos.operators.state.state_descriptors import State
+from clonos.operators.steps.calls import KEY_PARAMETER
+from clonos.operators.steps.results import advice_for
+
+OPTIONAL_METHODS: Final = ("open", "on_timer", "on_event_timer", "close")
+"""Methods of a process function besides ``process``."""
+
+EMITTING_METHODS: Final = ("process", "process_first", "process_second", "on_timer", "on_event_timer")
+"""Methods of a process function that may yield results."""
+
+TIMER_METHODS: Final = {"set_timer": "on_timer", "set_event_timer": "on_event_timer"}
+"""Method of a process function that is called when a timer fires, by the method of the context that sets it."""
+
+
+HOOK: Final = re.compile(r"on(_|[A-Z])")
+"""Beginning of names of methods that look as if a runtime called them, such as ``on_end`` and ``onTimer``."""
+
+BY_NAME: Final = frozenset({"getattr", "methodcaller", "attrgetter"})
+"""Functions that find a method by a name that the code may compose."""
+
+
+PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "map": (("record",),),
+    "filter": (("record",),),
+    "flat_map": (("record",),),
+    "map_async": (("record",),),
+    "map_batches": (("batch",),),
+    "key_by": (("record",),),
+    "timestamps": (("record",),),
+    "stateful_map": (("key", "state", "value"),),
+    "reduce": (("so_far", "value"),),
+    "join": (("left", "right"),),
+}
+"""Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
+
+METHOD_PARAMETERS: Final = {
+    **dict.fromkeys(("process", "process_first", "process_second"), ("value", "context")),
+    "on_timer": ("timestamp", "context"),
+    "on_event_timer": ("timestamp", "context"),
+    "open": ("context",),
+    "close": (),
+}
+"""Arguments that the methods of a process function are called with."""
+
+TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
+"""Methods that take the name of a field in place of a function."""
+
+
+def check_function(
+    method: str, step: str, function: Any, index: int = 0, arguments: tuple[str, ...] | None = None
+) -> None:
+    """Checks that function ``index`` of a step can be called, and for a result, not for a generator or a coroutine.
+
+    ``arguments``: what it is called with; by default that of ``PARAMETERS``.
+
+    Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
+        outside of ``flat_map``, or ``async def`` outside of ``map_async``.
+    """
+    if not callable(function):
+        raise _no_function(method, step, function)
+    called = _called(function)
+    is_generator = inspect.isgeneratorfunction(called)
+    if is_generator and method != "flat_map":
+        what = "a generator function, and a call of it returns a generator, not a result"
+    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
+        what = "an async function, and nothing here would await it"
+    else:
+        if arguments is None and index < len(known := PARAMETERS.get(method, ())):
+            arguments = known[index]
+        if arguments is not None:
+            _check_parameters(step, function, arguments)
+        return
+    raise InvalidJob(step, f"gets {_name_of(function)}, {what}", advice_for(method, is_generator))
+
+
+def _no_function(method: str, step: str, given: Any) -> InvalidJob:
+    fields = given if isinstance(given, list | tuple) else ()
+    if method == "key_by" and fields and all(isinstance(each, str) for each in fields):
+        key = ", ".join(f"record[{each!r}]" for each in fields) + ("," if len(fields) == 1 else "")
+        advice = f"A key of several fields is a tuple: key_by(lambda record: ({key}))."
+        return InvalidJob(step, f"gets {given!r:.100}, which is neither a function nor the name of a field", advice)
+    if method in TAKES_FIELD:
+        what = "which is neither a function nor the name of a field"
+        return InvalidJob(step, f"gets {given!r:.100}, {what}", "Give it a function of the record, or a str.")
+    advice = "Give it the function itself, without calling it." if given is None else "Give it a function."
+    return InvalidJob(step, f"gets {given!r:.100}, which is no function", advice)
+
+
+def _check_parameters(step: str, function: Any, arguments: tuple[str, ...], called_as: str = "", skip: int = 0) -> None:
+    """Refuses a function of Python code that cannot be called with these arguments.
+
+    ``called_as``: how the step calls it, by default by its own name. ``skip``: its parameters that are bound later.
+    """
+    if not isinstance(_called(function), FunctionType | MethodType) or hasattr(function, "__signature__"):
+        return  # the signatures of built-in functions and of classes do not show everything that they take
+    signature = inspect.signature(function, follow_wrapped=False)
+    try:
+        signature.bind(*(None,) * (skip + len(arguments)), **_optional(signature))
+    except TypeError:
+        name = _name_of(function)
+        taken = list(signature.parameters.values())[skip:]
+        positional = [each.name for each in taken if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        keywords = [f"{each.name}=" for each in taken if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+        takes = f"needs {' and '.join(keywords)}" if keywords else f"takes {_counted(len(positional))}"
+        call = f"{called_as or name}({', '.join(arguments)})"
+        raise InvalidJob(
+            step,
+            f"calls {call}, but {name}({', '.join(positional + keywords)}) {takes}",
+            f"Give it a function with {_counted(len(arguments))}.",
+        ) from None
+
+
+def _optional(signature: inspect.Signature) -> dict[str, None]:
+    """Returns the keyword arguments that a step gives to functions that have a parameter for it."""
+    return {KEY_PARAMETER: None} if KEY_PARAMETER in signature.parameters else {}
+
+
+def _counted(arguments: int) -> str:
+    return "no argument" if not arguments else "1 argument" if arguments == 1 else f"{arguments} arguments"
+
+
+def check_process(step: str, function: Any, required: tuple[str, ...] = ("process",)) -> None:
+    """Checks the methods of a process function, a class or an instance of it. ``required``: those that take records.
+
+    Raises: InvalidJob: it lacks one of these, its class needs arguments, one of its methods is no method or is
+        ``async def``, nothing calls a method whose name looks like a hook, or it sets timers without ``on_timer``.
+    """
+    for name in required:
+        if not callable(getattr(function, name, None)):
+            raise InvalidJob(
+                step,
+                f"gets {function!r:.100}, which has no method {name}(value, context)",
+                "Give it a class with that method, or an instance of one.",
+            )
+    if isinstance(function, type):
+        _check_creation(step, function)
+    for name in OPTIONAL_METHODS:
+        if hasattr(function, name) and not callable(getattr(function, name)):
+            raise InvalidJob(
+                step,
+                f"has a {type(getattr(function, name)).__qualname__} as its attribute {name}, the name of a method",
+                f"Rename it: {name}() of a process function is called by the runtime.",
+            )
+    for name in (*required, *OPTIONAL_METHODS):
+        if hasattr(function, name):
+            _check_method(step, name, getattr(function, name))
+            is_unbound = isinstance(function, type) and isinstance(getattr_static(function, name), FunctionType)
+            _check_parameters(step, getattr(function, name), METHOD_PARAMETERS[name], name, int(is_unbound))
+    _check_hooks(step, function)
+    for setting, method in TIMER_METHODS.items():
+        if not hasattr(function, method) and uses(function, setting):
+            raise InvalidJob(
+                step,
+                f"sets timers and has no method {method}(timestamp, context)",
+                "Add it: the runtime calls it when a timer fires.",
+            )
+
+
+def uses(function: Any, name: str) -> bool:
+    """Returns whether a method of a process function uses an attribute of this name."""
+    return any(name in code.co_names for code in _codes_of(function))
+
+
+def states_of(function: Any) -> tuple[tuple[str, str], ...]:
+    """Returns kind and type of the default of each state that a process function declares as an attribute."""
+    cls = function if isinstance(function, type) else type(function)
+    attributes = [vars(base) for base in cls.__mro__] + ([] if cls is function else [getattr(function, "__dict__", {})])
+    found = {state.name: state for each in attributes for state in each.values() if isinstance(state, State)}
+    kinds = [(f'state "{name}"', type(state).__name__) for name, state in sorted(found.items())]
+    defaults = [(name, getattr(state, "default", None)) for name, state in sorted(found.items())]
+    return (*kinds, *((f'type of state "{name}"', type(each).__name__) for name, each in defaults if each is not None))
+
+
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """Yields a code object and those of the functions, lambdas and comprehensions that it contains."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_within(constant)
+
+
+def methods_of(function: Any) -> Iterator[tuple[str, FunctionType]]:
+    """Yields the methods that the class of a process function and its bases define, by name; overridden ones too."""
+    cls = function if isinstance(function, type) else type(function)
+    for base in cls.__mro__[:-1]:
+        for name, member in vars(base).items():
+            if isinstance(member, FunctionType):
+                yield name, member
+
+
+def _codes_of(function: Any) -> Iterator[CodeType]:
+    for _, method in methods_of(function):
+        yield from codes_within(method.__code__)
+
+
+def _check_hooks(step: str, function: Any) -> None:
+    """Refuses methods such as ``on_end``, unless a method of the class refers to them or finds methods by name."""
+    used = {name for code in _codes_of(function) for name in code.co_names}
+    if used & BY_NAME:
+        return
+    for name, _ in methods_of(function):
+        if HOOK.match(name) and name not in used and name not in OPTIONAL_METHODS:
+            raise InvalidJob(
+                step,
+                f"has a method {name}(), which nothing calls",
+                "The runtime calls process, on_timer, on_event_timer, open and close."
+                " Call it from one of these, or rename it.",
+            )
+
+
+def _check_creation(step: str, cls: type) -> None:
+    try:
+        inspect.signature(cls).bind()
+    except TypeError as error:
+        raise InvalidJob(
+            step,
+            f"gets the class {cls.__qualname__}, which cannot be created without arguments ({error})",
+            "Give it an instance: each incarnation of a task gets a copy of it.",
+        ) from error
+
+
+def _check_method(step: str, name: str, method: Any) -> None:
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        what, advice = "an async method", "Write it with def: the runtime awaits nothing."
+    elif inspect.isgeneratorfunction(method) and name not in EMITTING_METHODS:
+        what, advice = "a generator", "It cannot yield results: do that in process() or a timer's method."
+    else:
+        return
+    raise InvalidJob(step, f"has {what} as {name}()", advice)
+
+
+def _called(function: Any) -> Callable[..., Any]:
+    """Returns the function whose code runs: of a partial that which it calls, of an object its ``__call__``."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isroutine(function) or isinstance(function, type) or not callable(function):
+        return function  # type: ignore[no-any-return]
+    return type(function).__call__
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__)).rpartition("<locals>.")[2]

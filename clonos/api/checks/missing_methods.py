@@ -1,0 +1,143 @@
+"""Hints for methods that other libraries have and streams do not: what to write instead."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterable
+from types import FrameType
+from typing import Final
+
+from clonos.core.model.errors import JobError
+from clonos.core.model.missing_names import MethodMissing, attribute_missing, nearest
+
+UNKEYED: Final = "It needs a key: call key_by(...) before it."
+PROCESS: Final = "process() with state"
+ON_KEYED: Final = (
+    "Call it before key_by, or on the result of an aggregation (count, reduce, stateful_map, process); the key of each"
+    " record stays what key_by makes of it."
+)
+JOIN: Final = "Use join(other, on=..., how='full', between=...), or connect(other).process(...)."
+
+CYCLE: Final = (
+    "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
+    " in one task."
+)
+
+STREAM_HINTS: Final = {
+    **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
+    "co_group": JOIN,
+    "join_asof": "Use join_as_of(other, on=...).",
+    "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
+    "merge": "Use union(other).",
+    "concat": "Use union(other).",
+    "window": UNKEYED,
+    "count": f"{UNKEYED} key_by(lambda record: None) has a single key.",
+    "reduce": UNKEYED,
+    "sum": "Write stream.key_by(...).window(Tumbling('5s')).sum(), or key_by(...).reduce(...).",
+    "aggregate": "Write stream.key_by(...).window(Tumbling('5s')).aggregate(create, add).",
+    "stateful_map": UNKEYED,
+    "group_by": "Use key_by(...).",
+    "groupby": "Use key_by(...).",
+    "groupBy": "Use key_by(...).",
+    "keyBy": "Use key_by(...).",
+    "flatMap": "Use flat_map(...).",
+    "apply": "Use map(...), or process(...) for state and timers.",
+    "select": "Use map(...).",
+    "where": "Use filter(...).",
+    "foreach": "Use map(function, effects=True) and end the stream with .sink(blackhole()).",
+    "for_each": "Use map(function, effects=True) and end the stream with .sink(blackhole()).",
+    "print": "Use .sink(stdout()).",
+    "collect": "Use .sink(rows) with rows = collect(), and read rows.rows when the job has ended.",
+    "to_list": "Use .sink(rows) with rows = collect(), and read rows.rows when the job has ended.",
+    "add_sink": "Use sink(...).",
+    "sink_to": "Use sink(...).",
+    "write": "Use .sink(files.jsonl('out')) or another sink.",
+    "name": "Give the step its name where it is added: map(function, name='parse').",
+    "uid": "Give the step its name where it is added: map(function, name='parse').",
+    "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
+    "execute": "Call run() of the job.",
+    "run": "Call run() of the job.",
+    "assign_timestamps_and_watermarks": "Windows are in processing time; there is no event time yet.",
+}
+
+KEYED_HINTS: Final = {
+    **STREAM_HINTS,
+    **dict.fromkeys(
+        ("join", "join_as_of", "lookup", "merge_ordered"),
+        "Call it on the stream before key_by: orders.join(shipments, on=('id', 'order_id'), ...).",
+    ),
+    **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(
+        ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
+    ),
+    "partition_custom": ON_KEYED,
+    "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
+    "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",
+    "aggregate": "Write .window(Tumbling('5s')).aggregate(create, add), or .stateful_map(function).",
+    "max": "Use reduce(max).",
+    "min": "Use reduce(min).",
+}
+
+WINDOWED_HINTS: Final = {
+    **dict.fromkeys(
+        ("map", "filter", "flat_map", "sink", "process", "key_by"),
+        "Aggregate the windows first: count(), sum(), reduce(...) or aggregate(create, add); its result is a stream.",
+    ),
+    "apply": "Use aggregate(create, add, result).",
+    "max": "Use reduce(max).",
+    "min": "Use reduce(min).",
+    "mean": "Use aggregate(create, add, result) with a sum and a count.",
+}
+
+JOB_HINTS: Final = {
+    **dict.fromkeys(
+        ("map", "filter", "flat_map", "key_by", "process", "sink"), "Begin with job.source(...), which is a stream."
+    ),
+    "execute": "Use run().",
+    "submit": "Use start().",
+    "from_source": "Use source(...).",
+    "add_source": "Use source(...).",
+    "from_collection": "Use source(values([...])).",
+    "read_text": "Use source(files.lines('in/*.txt')).",
+}
+
+HINTS: Final = {"Stream": STREAM_HINTS, "KeyedStream": KEYED_HINTS, "WindowedStream": WINDOWED_HINTS, "Job": JOB_HINTS}
+
+NO_OTHER_WINDOWS: Final = "Windows are tumbling and in processing time: window(Tumbling('5s'))."
+PACKAGE_HINTS: Final = {
+    "Session": f"{NO_OTHER_WINDOWS} A session is process() with a timer that each record of the key sets anew.",
+    "Sliding": f"{NO_OTHER_WINDOWS} Emit each record once for every window that it belongs to, or use process().",
+    "Hopping": f"{NO_OTHER_WINDOWS} Emit each record once for every window that it belongs to, or use process().",
+    "EventTime": NO_OTHER_WINDOWS,
+    "Stdout": "Use stdout().",
+    "Pipeline": "Use Job.",
+    "StreamExecutionEnvironment": "Use Job.",
+    "kafka": "There is no Kafka connector yet: write a Source (docs/connectors.md).",
+}
+
+
+class NameMissing(JobError, ImportError):
+    """The package has no public name like this. ``hint`` says what to use instead."""
+
+    wanted: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"clonos has no {self.wanted}. {self.hint}".rstrip()
+
+
+def method_missing(owner: type, attribute: str) -> AttributeError:
+    """Returns the error for an attribute that objects of ``owner`` do not have."""
+    return attribute_missing(owner, attribute, HINTS.get(owner.__name__, {}))
+
+
+def name_missing(name: str, public: Iterable[str], frame: FrameType) -> AttributeError | NameMissing:
+    """Returns the error for a name that the package does not have, for ``getattr`` or for a ``from`` import.
+
+    An AttributeError would lose its text in a ``from`` import, which makes an ImportError of every AttributeError.
+    ``frame`` asks for the name.
+    """
+    hint = PACKAGE_HINTS.get(name) or nearest(name, public)
+    if frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]:
+        return NameMissing(name, hint)
+    return MethodMissing("the package clonos", name, hint) if hint else AttributeError(f"clonos has no {name}")

@@ -1,0 +1,63 @@
+"""When a step that gathers records emits: after a number of records, after a length of time, or at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.windows import duration_ns, duration_text
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """When a step emits; made by ``each``, ``every`` and ``at_end``. What is left is emitted when the input ends."""
+
+    count: int | None = None
+    interval_ns: int | None = None
+
+    def __str__(self) -> str:
+        """Returns the call that made it; stores have this text."""
+        if self.count is not None:
+            return f"each({self.count})"
+        return "at_end()" if self.interval_ns is None else f'every("{duration_text(self.interval_ns)}")'
+
+
+def each(count: int) -> Emission:
+    """Emits after every ``count`` records, of a key on a keyed stream.
+
+    Raises:
+        InvalidJob: ``count`` is not an int of at least 1.
+    """
+    if type(count) is not int or count < 1:
+        raise InvalidJob("each", f"gets {count!r:.80}", "Give the number of records: an int of at least 1.")
+    return Emission(count=count)
+
+
+def every(interval: str | float | timedelta) -> Emission:
+    """Emits at every multiple of a length of time since the Unix epoch, by the task's clock, if anything has changed.
+
+    ``interval`` is a str such as "500ms", "5s" or "2min", a timedelta, or seconds.
+
+    Raises:
+        InvalidDuration: ``interval`` is something else.
+    """
+    return Emission(interval_ns=duration_ns(interval))
+
+
+def at_end() -> Emission:
+    """Emits once, when the input has ended."""
+    return Emission()
+
+
+def check_emission(step: str, emit: object) -> None:
+    """Checks the ``emit=`` of a step.
+
+    Raises: InvalidJob: it is no ``Emission``.
+    """
+    if not isinstance(emit, Emission):
+        raise InvalidJob(
+            step,
+            f"has emit={emit!r:.80}",
+            'Give each(n) for every n-th record, every("5s") for a length of time, or at_end().',
+        )

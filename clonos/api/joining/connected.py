@@ -1,0 +1,116 @@
+"""Connected streams: two streams whose records one process function takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from clonos.api.checks.function_checks import check_process, states_of, uses
+from clonos.api.graph import Exchange
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.joins import StepOptions, add_step
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.operators.steps.context import GIVE_TIMESTAMPS
+from clonos.operators.steps.two_input_process import TwoInputContext, TwoInputProcess
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+A = TypeVar("A")
+B = TypeVar("B")
+U = TypeVar("U")
+A_contra = TypeVar("A_contra", contravariant=True)
+B_contra = TypeVar("B_contra", contravariant=True)
+
+METHODS: Final = ("process_first", "process_second")
+
+
+class TwoInputFunction(Protocol[A_contra, B_contra, U]):
+    """Process function of two streams, for ``connect``. Its other methods and rules are those of ``ProcessFunction``.
+
+    Both methods share state and timers. With a broadcast second stream, ``process_second`` writes broadcast state,
+    which ``context.broadcast_state(descriptor)`` gives to all methods.
+
+    Example::
+
+        class Rules:
+            limits = MapState[str, float]("limits")
+
+            def process_first(self, payment, context):
+                if payment["amount"] > context.broadcast_state(self.limits).get(payment["country"], 1000):
+                    context.emit(payment)
+
+            def process_second(self, rule, context):
+                context.broadcast_state(self.limits)[rule["country"]] = rule["limit"]
+
+        payments.connect(rules.broadcast()).process(Rules)
+    """
+
+    def process_first(self, value: A_contra, context: TwoInputContext[Any, U], /) -> None:
+        """Processes one record of the first stream."""
+
+    def process_second(self, value: B_contra, context: TwoInputContext[Any, U], /) -> None:
+        """Processes one record of the second stream."""
+
+
+class ConnectedStreams(Generic[A, B]):
+    """Two streams that are connected; call ``process`` next."""
+
+    def __init__(self, first: GraphBuilder, second: GraphBuilder, is_keyed: bool) -> None:
+        """Connects two streams. ``is_keyed``: the first one has keys.
+
+        Raises: InvalidJob: the second one has keys and the first has not, or it has none and is not broadcast.
+        """
+        exchanges = {each.exchange for each in second._inputs}
+        self._is_broadcast = exchanges == {Exchange.BROADCAST}
+        if Exchange.HASH in exchanges and not is_keyed:
+            raise InvalidJob("process", "connects a stream without keys with a keyed one", "Call key_by on both.")
+        if is_keyed and exchanges != {Exchange.HASH} and not self._is_broadcast:
+            raise InvalidJob(
+                "process",
+                "connects a keyed stream with one that is neither keyed nor broadcast",
+                "Call key_by on both, or connect(other.broadcast()).",
+            )
+        self._first, self._second, self._is_keyed = first, second, is_keyed
+
+    def process(
+        self,
+        function: TwoInputFunction[A, B, U] | type[TwoInputFunction[A, B, U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]:
+        """Runs a process function on the records of both streams. Results have timestamps if both streams have.
+
+        Raises:
+            InvalidJob: ``function`` is no such process function; the message says why.
+        """
+        from clonos.api.stream import Stream
+
+        step = name or "process"
+        check_process(step, function, METHODS)
+        sides = (self._first, self._second)
+        has_times = all(each._graph.have_same_times(step, each._inputs) for each in sides)
+        if not has_times and uses(function, "set_event_timer"):
+            raise InvalidJob(step, "sets event-time timers, and one of its streams has no event time", GIVE_TIMESTAMPS)
+        make = partial(
+            partial,
+            TwoInputProcess,
+            function=function,
+            is_keyed=self._is_keyed,
+            is_broadcast=self._is_broadcast,
+            has_times=has_times,
+        )
+        inputs = add_step(
+            *sides,
+            "process",
+            make,
+            StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby),
+            function,
+            has_times=has_times,
+            has_side_outputs=True,
+            state=states_of(function),
+        )
+        return Stream(self._first._graph, inputs)

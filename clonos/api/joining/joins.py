@@ -1,0 +1,331 @@
+"""Joins of two streams: what users give to them, checked, and the steps that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+from clonos.api.checks.function_checks import check_function
+from clonos.api.event_time import Duration
+from clonos.api.graph import Exchange, KeyBy, StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.two_inputs import two_input_step
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.windows import Tumbling, duration_ns
+from clonos.operators.joins.as_of import AsOfJoin, Direction
+from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
+from clonos.operators.joins.lookup import Lookup
+from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
+from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
+from clonos.operators.operator import Operator
+from clonos.operators.steps.context import GIVE_TIMESTAMPS
+from clonos.operators.tags import Tag
+
+if TYPE_CHECKING:
+    pass
+
+Closed = Literal["both", "left", "right", "neither"]
+
+BOUND: Final = 'Bounds are lengths of time such as "-1h", 0 or "30min", the lower one first.'
+ZERO: Final = re.compile(r"0+(\.0*)?\s*(ms|s|min|h|d)?")
+
+
+class StepOptions(TypedDict, total=False):
+    """Keywords of every step."""
+
+    name: str | None
+    parallelism: int | None
+    effects: bool
+    standby: StandbyMode | None
+
+
+class JoinOptions(StepOptions, total=False):
+    """Keywords of ``join`` that do not change the type of its results."""
+
+    between: tuple[Duration, Duration] | None
+    closed: Closed
+    window: Tumbling | None
+    ttl: Duration | None
+    late: Tag[Any] | None
+
+
+def keyed_sides(left: GraphBuilder, right: GraphBuilder, on: Any, step: str) -> tuple[GraphBuilder, GraphBuilder]:
+    """Partitions both streams by their keys.
+
+    Raises: InvalidJob: ``on`` is neither a field nor a pair of fields or functions.
+    """
+    keys = (on, on) if isinstance(on, str) else on
+    is_pair = isinstance(keys, tuple) and len(keys) == 2
+    if not is_pair or not all(isinstance(key, str) or callable(key) for key in keys):
+        raise InvalidJob(
+            step,
+            f"gets on={on!r:.80}",
+            'Give a field that both streams have, such as on="order", or a pair of fields or functions:'
+            ' on=("order", "order_id"), on=(left_key, right_key).',
+        )
+    return _keyed(left, keys[0], step), _keyed(right, keys[1], step)
+
+
+def _keyed(stream: GraphBuilder, key: Any, step: str) -> GraphBuilder:
+    if not isinstance(key, str):
+        check_function("key_by", step, key)
+    key_by = KeyBy(stream._graph.reserve_name("key_by", None), key, False)
+    return GraphBuilder(stream._graph, stream._inputs_by(Exchange.HASH, key_by))
+
+
+def join_step(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    *,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    options: StepOptions,
+    between: tuple[Duration, Duration] | None = None,
+    closed: Closed = "both",
+    window: Tumbling | None = None,
+    ttl: Duration | None = None,
+    late: Tag[Any] | None = None,
+) -> tuple[StepInput, ...]:
+    """Adds a join of two keyed streams: see ``Stream.join``.
+
+    Raises: InvalidJob: the streams or the arguments do not fit.
+    """
+    step = options.get("name") or "join"
+    kind = checked_how(step, how, tuple(How))
+    check_select(step, select, kind.gives_pairs)
+    rule, text = _rule(step, between, closed, window, ttl)
+    sides = (left, right)
+    have_times = [each._graph.have_same_times(step, each._inputs) for each in sides]
+    is_timed = all(have_times)
+    if not is_timed and ttl is None:
+        raise timestamps_missing(step, have_times)
+    if late is not None and not is_timed:
+        raise InvalidJob(step, "gets late=, and its streams have no timestamps", GIVE_TIMESTAMPS)
+    make: Callable[[str], Callable[[], Operator]]
+    if is_timed:
+        make = partial(partial, EventJoin, rule=rule, how=kind, select=select, late=None if late is None else late.name)
+    else:
+        make = partial(partial, ClockJoin, rule=rule, how=kind, select=select)
+    return add_step(
+        left,
+        right,
+        "join",
+        make,
+        options,
+        select,
+        has_times=is_timed,
+        has_side_outputs=is_timed,
+        state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
+    )
+
+
+def as_of_step(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    *,
+    direction: str,
+    tolerance: Duration | None,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    late: Tag[Any] | None,
+    options: StepOptions,
+) -> tuple[StepInput, ...]:
+    """Adds an as-of join of two keyed streams: see ``Stream.join_as_of``.
+
+    Raises: InvalidJob: the streams or the arguments do not fit.
+    """
+    step = options.get("name") or "join_as_of"
+    kind = checked_how(step, how, (How.LEFT, How.INNER))
+    check_select(step, select, True)
+    if direction not in tuple(Direction):
+        raise InvalidJob(
+            step, f"gets direction={direction!r:.80}", f"Give one of {', '.join(map(repr, map(str, Direction)))}."
+        )
+    if direction != Direction.BACKWARD and tolerance is None:
+        raise InvalidJob(
+            step,
+            f"looks {direction}, and has no tolerance: it would wait for ever",
+            'Give the greatest distance, such as tolerance="1h".',
+        )
+    have_times = [each._graph.have_same_times(step, each._inputs) for each in (left, right)]
+    if not all(have_times):
+        raise timestamps_missing(step, have_times)
+    tolerance_ns = None if tolerance is None else bound_ns(tolerance)
+    make = partial(
+        partial,
+        AsOfJoin,
+        direction=Direction(direction),
+        tolerance_ns=tolerance_ns,
+        is_inner=kind is How.INNER,
+        select=select,
+        late=None if late is None else late.name,
+    )
+    state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
+    return add_step(
+        left, right, "join_as_of", make, options, select, has_times=True, has_side_outputs=True, state=state
+    )
+
+
+def lookup_step(
+    left: GraphBuilder,
+    table: GraphBuilder,
+    *,
+    how: str,
+    select: Callable[[Any, Any], Any] | None,
+    options: StepOptions,
+) -> tuple[StepInput, ...]:
+    """Adds a lookup of records in a keyed table: see ``Stream.lookup``.
+
+    Raises: InvalidJob: the arguments do not fit.
+    """
+    step = options.get("name") or "lookup"
+    kind = checked_how(step, how, (How.LEFT, How.INNER))
+    check_select(step, select, True)
+    has_times = all(each._graph.have_same_times(step, each._inputs) for each in (left, table))
+    make = partial(partial, Lookup, is_inner=kind is How.INNER, select=select, has_times=has_times)
+    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=())
+
+
+def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options: StepOptions) -> tuple[StepInput, ...]:
+    """Adds an ordered merge of streams: see ``Stream.merge_ordered``.
+
+    Raises: InvalidJob: a stream has no timestamps, or belongs to another job.
+    """
+    step, graph = options.get("name") or "merge_ordered", streams[0]._graph
+    inputs: tuple[StepInput, ...] = ()
+    for number, stream in enumerate(streams):
+        if stream._graph is not graph:
+            raise InvalidJob(step, "merges streams of two jobs", "Both must come from one Job.")
+        if not graph.have_same_times(step, stream._inputs):
+            raise InvalidJob(step, "merges a stream without timestamps by time", GIVE_TIMESTAMPS)
+        upstreams = {graph.steps[each.step].parallelism for each in stream._inputs}
+        marked = graph.add(
+            "merge_input",
+            None,
+            stream._inputs,
+            make=lambda _, number=number: partial(NumberInput, number),  # type: ignore[misc]
+            parallelism=upstreams.pop() if len(upstreams) == 1 else None,
+            has_times=True,
+            is_one_to_one=True,
+            is_per_record=True,
+        )
+        inputs += (StepInput(marked.number),)
+    added = graph.add(
+        "merge_ordered",
+        options.get("name"),
+        inputs,
+        make=lambda name: partial(MergeOrdered, name, None if late is None else late.name),
+        parallelism=options.get("parallelism"),
+        standby=options.get("standby"),
+        has_times=True,
+        has_side_outputs=True,
+        state=(("inputs", str(len(streams))),),
+        breaks_order=True,
+    )
+    return (StepInput(added.number),)
+
+
+def add_step(
+    first: GraphBuilder,
+    second: GraphBuilder,
+    kind: str,
+    make: Callable[[str], Callable[[], Operator]],
+    options: StepOptions,
+    function: Any,
+    **rest: Any,
+) -> tuple[StepInput, ...]:
+    """Adds a step of two inputs that may call a function of the user."""
+    return two_input_step(
+        first,
+        second,
+        kind,
+        make,
+        name=options.get("name"),
+        parallelism=options.get("parallelism"),
+        has_effects=options.get("effects", False),
+        standby=options.get("standby"),
+        functions=() if function is None else (function,),
+        runs_user_code=function is not None,
+        **rest,
+    )
+
+
+def checked_how(step: str, how: str, allowed: tuple[How, ...]) -> How:
+    """Returns the kind of a join.
+
+    Raises: InvalidJob: there is no such kind.
+    """
+    if how not in allowed:
+        raise InvalidJob(step, f"gets how={how!r:.80}", f"Give one of {', '.join(map(repr, map(str, allowed)))}.")
+    return How(how)
+
+
+def check_select(step: str, select: Any, gives_pairs: bool) -> None:
+    """Checks the function that makes a result of a pair.
+
+    Raises: InvalidJob: it cannot be called for a result, or the join gives no pairs.
+    """
+    if select is None:
+        return
+    if not callable(select):
+        raise InvalidJob(step, f"gets select={select!r:.80}", "Give a function select(left, right).")
+    if not gives_pairs:
+        raise InvalidJob(
+            step, "gives records of the left stream, and gets select=", "Leave select out, and call map on the result."
+        )
+    check_function("join", step, select)
+
+
+def timestamps_missing(step: str, have_times: list[bool]) -> InvalidJob:
+    """Creates the error for a join by time of streams without timestamps."""
+    which = "streams" if not any(have_times) else f"a {'right' if have_times[0] else 'left'} stream"
+    return InvalidJob(step, f"joins {which} without timestamps by time", GIVE_TIMESTAMPS)
+
+
+def _rule(step: str, between: Any, closed: str, window: Any, ttl: Duration | None) -> tuple[MatchRule, str]:
+    """Returns the rule of a join, and its text for the plan."""
+    given = [each is not None for each in (between, window, ttl)]
+    if sum(given) != 1:
+        raise InvalidJob(
+            step,
+            "gets more than one of between, window and ttl"
+            if any(given)
+            else "has no bound in time, so it would keep every record for ever",
+            'Give one of between=("-1h", "1h"), window=Tumbling("1h") and ttl="1d".',
+        )
+    if closed not in ("both", "left", "right", "neither"):
+        raise InvalidJob(step, f"gets closed={closed!r:.80}", "Give 'both', 'left', 'right' or 'neither'.")
+    if window is not None:
+        if not isinstance(window, Tumbling):
+            raise InvalidJob(step, f"gets window={window!r:.80}", 'Give Tumbling("1h"), or between=("-1h", "1h").')
+        return SameWindow(window.size_ns), str(window)
+    if ttl is not None:
+        ttl_ns = duration_ns(ttl)
+        return Between(-ttl_ns, ttl_ns), f"within {ttl_ns} ns"
+    if not isinstance(between, tuple) or len(between) != 2:
+        raise InvalidJob(step, f"gets between={between!r:.80}", BOUND)
+    lower_ns = bound_ns(between[0]) + (closed in ("right", "neither"))
+    upper_ns = bound_ns(between[1]) - (closed in ("left", "neither"))
+    if lower_ns > upper_ns:
+        raise InvalidJob(step, f"gets between={between!r:.80}, in which nothing lies", BOUND)
+    return Between(lower_ns, upper_ns), f"{lower_ns} to {upper_ns} ns"
+
+
+def bound_ns(given: Any) -> int:
+    """Converts a length of time that may be zero or negative, such as "-1h", to nanoseconds.
+
+    Raises: InvalidDuration: it is none.
+    """
+    if isinstance(given, str):
+        text = given.strip()
+        sign, size = (-1, text[1:]) if text.startswith("-") else (1, text)
+        return 0 if ZERO.fullmatch(size.strip()) else sign * duration_ns(size)
+    if isinstance(given, (int, float, timedelta)) and not isinstance(given, bool):
+        zero = timedelta(0) if isinstance(given, timedelta) else 0
+        if given == zero:
+            return 0
+        return -duration_ns(-given) if given < zero else duration_ns(given)  # type: ignore[operator]
+    return duration_ns(given)

@@ -1,0 +1,165 @@
+"""Streams that are partitioned by key: state, timers and windows of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from clonos.api.aggregating import KeyedAggregating
+from clonos.api.graph import AnySink
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.stream import ProcessFunction, Stream
+from clonos.api.transforms.folding import KeyedFolding
+from clonos.api.transforms.keyed_choosing import KeyedChoosing
+from clonos.api.windows import Tumbling
+from clonos.operators.steps import keyed
+
+if TYPE_CHECKING:
+    from clonos.api.windowed import WindowedStream
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+State = TypeVar("State")
+
+
+class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
+    """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
+
+    @overload
+    def stateful_map(
+        self,
+        function: Callable[[K, State | None, T], tuple[State | None, U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def stateful_map(
+        self,
+        function: Callable[[K, Any, T], tuple[Any, U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]: ...
+
+    def stateful_map(
+        self,
+        function: Callable[[K, Any, T], tuple[Any, U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]:
+        """Applies ``function(key, state, value) -> (state, result)`` to each record; one result per record.
+
+        The state of a new key is None. Returning None as the state deletes the state of the key.
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        make = partial(partial, keyed.StatefulMap, function=function)
+        return Stream(
+            self._graph, self._step("stateful_map", make, options, (function,), runs_user_code=True, state=())
+        )
+
+    def reduce(
+        self,
+        function: Callable[[T, T], T],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[tuple[K, T]]:
+        """Combines the values of each key by ``function(so_far, value)``; emits (key, so_far) after each record."""
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        make = partial(partial, keyed.KeyedReduce, function=function)
+        return Stream(
+            self._graph, self._step("reduce", make, options, (function,), runs_user_code=True, key_field="", state=())
+        )
+
+    def count(
+        self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
+    ) -> Stream[tuple[K, int]]:
+        """Counts the records of each key, and emits (key, count so far) after each record."""
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        make = partial(partial, keyed.RunningCount)
+        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
+
+    def process(
+        self,
+        function: ProcessFunction[T, U] | type[ProcessFunction[T, U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]:
+        """Runs a process function on each record. State and timers are those of ``context.key``.
+
+        Raises:
+            InvalidJob: ``function`` is no process function; the message says why.
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        return Stream(self._graph, self._process(function, True, options))
+
+    def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
+        """Merges this stream with others of the same job whose keys have the same meaning.
+
+        The order within each is kept.
+        """
+        return KeyedStream(self._graph, self._union(others))
+
+    def connect(self, other: KeyedStream[K, U] | Stream[U]) -> ConnectedStreams[T, U]:
+        """Connects this stream with another one, for a process function that takes the records of both.
+
+        ``other`` has keys of the same meaning, or is broadcast: ``keyed.connect(rules.broadcast())``. State and timers
+        are those of ``context.key``, whichever stream a record is from.
+
+        Raises:
+            InvalidJob: ``other`` is neither keyed nor broadcast, or belongs to another job.
+        """
+        return ConnectedStreams(self, other, True)
+
+    def take(self, count: int = 10) -> list[T]:
+        """Runs the job up to here, on child processes, and returns the first ``count`` rows, for notebooks.
+
+        It ends when it has them or when the input ends. Steps with effects are executed like the others; sinks are not.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+            JobError: the job fails.
+        """
+        return self._take(count)
+
+    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
+        """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
+
+        Raises:
+            InvalidJob: this is not a sink, or another step uses it.
+        """
+        self._sink(sink, name, parallelism)
+
+    def window(self, kind: Tumbling) -> WindowedStream[K, T]:
+        """Assigns the records of each key to windows; call an aggregation of the returned stream next.
+
+        Raises:
+            InvalidJob: ``kind`` is not a kind of window.
+
+        Example::
+
+            words.key_by(lambda word: word).window(Tumbling("5s")).count()
+        """
+        if not isinstance(kind, Tumbling):
+            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
+        from clonos.api.windowed import WindowedStream
+
+        return WindowedStream(self._graph, self._inputs, kind)

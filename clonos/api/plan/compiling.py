@@ -1,0 +1,387 @@
+"""Compiler from the logical graph of a job to its physical plan.
+
+Steps are fused into one vertex along forward exchanges of equal parallelism; a vertex is a tree of steps, each leaf of
+which feeds edges or a sink. A new vertex begins at a key, a rebalance, a broadcast, a change of parallelism, several
+inputs, a second sink beside an immediate one (a vertex writes to one external system), and where steps that may have a
+hot standby meet steps that may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from clonos.api.checks.code_check import warn_of_code
+from clonos.api.checks.hot_standby_rules import is_hot
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
+from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
+from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.plan.fusion import reason_to_begin
+from clonos.api.plan.order import describe_order, ordered_sources
+from clonos.api.plan.source_splits import splits_of, splits_or_reasons
+from clonos.api.plan.vertices import PlannedNode, PlannedVertex
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
+from clonos.operators.chain import Input, InputShape, Node, VertexImage
+from clonos.operators.chain_outputs import (
+    CombinedSinks,
+    DropKeys,
+    ToColumnKeys,
+    ToEdge,
+    ToImmediateSink,
+    ToKeys,
+    ToSink,
+    is_identity,
+    routes_refused,
+)
+from clonos.operators.connector_contract import (
+    PushSource,
+    TimedSource,
+    TransactionalSink,
+    discovery_interval_ns,
+)
+from clonos.operators.event_time.timed_source import TimedHead
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.job_image import JobImage
+from clonos.operators.journal_source import JournalHead
+from clonos.operators.operator import InputSide, Operator
+from clonos.operators.split_source import SourceHead
+
+VERTEX_NAME_CHARACTERS_MAX = 64
+
+PARTITIONINGS = {
+    Exchange.FORWARD: Partitioning.FORWARD,
+    Exchange.HASH: Partitioning.HASH,
+    Exchange.REBALANCE: Partitioning.REBALANCE,
+    Exchange.BROADCAST: Partitioning.BROADCAST,
+    **dict.fromkeys((Exchange.RESCALE, Exchange.SHUFFLE, Exchange.GLOBAL, Exchange.CUSTOM), Partitioning.HASH),
+}
+
+
+def compile_graph(
+    graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
+) -> JobImage:
+    """Compiles the graph: see ``JobGraph.compile``."""
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits = splits_of(graph, compiler.ordered, compiler.parallelism_of_source, splits)
+    image = compiler.image()
+    warn_of_code(graph)
+    return image
+
+
+class Compilation(NamedTuple):
+    """Result of a compilation, with what a user should know of it.
+
+    - ``vertex_of``: number of the vertex of each step. ``begins``: why each vertex begins where it does.
+    - ``inputs``: the input of a step that each edge serves, by number of the edge.
+    - ``unlisted``: reasons for which sources cannot list their splits now, by name of the step.
+    """
+
+    image: JobImage
+    vertex_of: tuple[int, ...]
+    begins: tuple[str, ...]
+    inputs: Mapping[int, StepInput]
+    unlisted: Mapping[str, str]
+
+
+def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> Compilation:
+    """Compiles the graph for ``explain``: the input need not exist yet.
+
+    Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
+    """
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
+    image = compiler.image()
+    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
+
+
+class _Compiler:
+    def __init__(self, graph: JobGraph, options: Options, parallelism: int) -> None:
+        self._graph = graph
+        self._options = options
+        self._parallelism = parallelism
+        self.ordered = ordered_sources(graph.steps)
+        self.splits: dict[str, tuple[bytes, ...]] = {}
+        self.inputs: dict[int, StepInput] = {}  # by number of the edge
+        self._vertices: list[PlannedVertex] = []
+        self._edges: list[Edge] = []
+        self._vertex_of: list[PlannedVertex] = []  # by number of the step
+        self._node_of: list[int] = []  # by number of the step: its node in its vertex
+        self._key_outputs: dict[tuple[int, str, int], tuple[int, list[int]]] = {}
+        """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
+
+    def image(self) -> JobImage:
+        sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
+        check_folders([*sinks_of_steps, (ERRORS_STEP, self._graph.errors)])
+        for step in self._graph.steps:
+            self._check(step)
+            self._add_step(step)
+        self._add_errors()
+        names = self._names()
+        vertices = tuple(
+            Vertex(
+                name,
+                vertex.parallelism,
+                is_source=any(step.source is not None for step in vertex.steps),
+                has_effects=vertex.immediate_sink is not None or any(step.has_effects for step in vertex.steps),
+                is_transactional=bool(vertex.sinks),
+                is_journalled=vertex.pushed is not None,
+                is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
+                is_hot=vertex.is_hot,
+                steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
+            )
+            for name, vertex in zip(names, self._vertices, strict=True)
+        )
+        plan = Plan(
+            self._graph.name,
+            vertices,
+            tuple(self._edges),
+            self._options.max_parallelism,
+            self._options.sharing_depth,
+            self._options.replicas,
+        )
+        images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
+        sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
+        pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
+        has_columns = any(step.emits_columns for step in self._graph.steps)
+        order = describe_order(self._graph.steps, self.ordered, self.splits, self._parallelism_of)
+        return JobImage(
+            plan, images, sinks, self._options, self.splits, pushed=pushed, has_columns=has_columns, order=order
+        )
+
+    def places(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Returns the vertex of each step, and why each vertex begins."""
+        return tuple(vertex.number for vertex in self._vertex_of), tuple(vertex.begins for vertex in self._vertices)
+
+    # --- steps
+
+    def _check(self, step: Step) -> None:
+        if self._parallelism_of(step) > self._options.max_parallelism:
+            raise InvalidJob(
+                step.name,
+                f"has {self._parallelism_of(step)} tasks, but max_parallelism is {self._options.max_parallelism}",
+                "Lower parallelism, or raise max_parallelism before the first start of the job.",
+            )
+        if isinstance(step.source, PushSource) and not self._options.keepers:
+            raise InvalidJob(
+                step.name,
+                "reads a source that cannot be replayed, and keepers is 0: a failure would lose what it has read",
+                "Set keepers to 1 or more, or read from files.",
+            )
+        check_keyed(step, self._graph.steps, self._parallelism_of)
+        check_single_file(step.name, step.sink, self._graph.steps)
+        for step_input in step.inputs if step.requires_columns else ():
+            if not self._graph.gives_columns(step_input):
+                raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
+
+    def _add_step(self, step: Step) -> None:
+        upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None
+        reason = reason_to_begin(step, self._parallelism_of(step), upstream, self._options.standby)
+        is_head = upstream is None or reason != ""
+        vertex = self._new_vertex(self._parallelism_of(step), reason) if upstream is None or reason else upstream
+        parent = None if is_head else self._node_of[step.inputs[0].step]
+        head = len(vertex.nodes)
+        if is_head and step.sink is not None and step.inputs[0].key is not None:
+            parent = vertex.add(PlannedNode(step.name, DropKeys, True), None)
+        aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
+        make = self._operator_factory(step, vertex)
+        column = self._timestamp_column(step.inputs[0]) if step.inputs else None
+        node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
+        if step.second_from is not None:
+            first, second = (
+                vertex.add(
+                    PlannedNode(
+                        step.name, partial(InputSide, index == 0), True, self._timestamp_column(step.inputs[index])
+                    ),
+                    None,
+                )
+                for index in (0, step.second_from)
+            )
+            number = vertex.add(node, first)
+            vertex.nodes[second].children.append(number)
+        else:
+            number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
+        vertex.steps.append(step)
+        vertex.names.append((step.name, step.is_named and step.sink is None))
+        routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
+        vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
+        vertex.is_hot |= is_hot(step, self._options.standby)
+        self._vertex_of.append(vertex)
+        self._node_of.append(number)
+        if is_head:
+            vertex.inputs = [
+                Input(
+                    head + (step.second_from is not None and index >= step.second_from),
+                    *self._connect(step_input, vertex),
+                    is_timed=self._are_rows_timed(step_input),
+                )
+                for index, step_input in enumerate(step.inputs)
+            ]
+
+    def _new_vertex(self, parallelism: int, begins: str) -> PlannedVertex:
+        vertex = PlannedVertex(len(self._vertices), parallelism, begins)
+        self._vertices.append(vertex)
+        return vertex
+
+    def _is_one_to_one(self, vertex: PlannedVertex, step_input: StepInput) -> bool:
+        number = step_input.step
+        is_aligned = vertex.nodes[self._node_of[number]].is_aligned
+        return is_aligned and self._graph.steps[number].is_one_to_one and not step_input.tag
+
+    def _operator_factory(self, step: Step, vertex: PlannedVertex) -> Callable[[], Operator]:
+        if isinstance(step.source, PushSource):
+            vertex.pushed = step.source
+            return partial(JournalHead, step.name, step.source)
+        if step.source is not None:
+            source = self.ordered.get(step.number, step.source)
+            arguments = step.name, source, self.splits[step.name], step.emits_columns
+            if step.assigner is not None or isinstance(source, TimedSource):
+                return partial(TimedHead, *arguments, step.assigner)
+            return partial(SourceHead, *arguments)
+        if step.sink is not None:
+            return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
+        assert step.make is not None, "a step is a source, a sink, or makes an operator"
+        return step.make
+
+    def _sink_factory(self, sink: AnySink, vertex: PlannedVertex, upstream: str) -> Callable[[], Operator]:
+        if isinstance(sink, TransactionalSink):
+            vertex.sinks.append(sink)
+            # The list grows with each further sink of the vertex.
+            return partial(ToSink, sink, len(vertex.sinks) - 1, vertex.sinks)
+        vertex.immediate_sink = sink
+        port = vertex.allocate_port()
+        self._edges.append(Edge(vertex.number, None, Partitioning.EXTERNAL, port, upstream))
+        return partial(ToImmediateSink, port)
+
+    # --- edges
+
+    def _connect(self, step_input: StepInput, target: PlannedVertex) -> tuple[InputShape, str]:
+        """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key column."""
+        vertex = self._vertex_of[step_input.step]
+        port = vertex.allocate_port()
+        partitioning = PARTITIONINGS[step_input.exchange]
+        if partitioning is Partitioning.FORWARD and vertex.parallelism != target.parallelism:
+            partitioning = Partitioning.REBALANCE
+        name = self._graph.steps[step_input.step].name
+        self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
+        self.inputs[len(self._edges) - 1] = step_input
+        if step_input.key is not None:
+            return self._connect_by_key(step_input, step_input.key, vertex, port)
+        output: Callable[[], Operator] = partial(ToEdge, port)
+        if step_input.route is not None:
+            output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
+            vertex.runs_user_code |= step_input.route.runs_user_code
+            name = step_input.route.name
+        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
+        return InputShape.PLAIN, ""
+
+    def _are_rows_timed(self, step_input: StepInput) -> bool:
+        return self._graph.steps[step_input.step].has_times and self._timestamp_column(step_input) is None
+
+    def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
+        return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
+
+    def _connect_by_key(
+        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int
+    ) -> tuple[InputShape, str]:
+        key = key_by.key
+        by_column = isinstance(key, str) and self._graph.gives_columns(step_input)
+        rows_are_keys = not isinstance(key, str) and is_identity(key)
+        key_output = self._key_outputs.get((step_input.step, step_input.tag, id(key_by)))
+        if key_output is not None:
+            key_output[1].append(port)
+        else:
+            ports = [port]  # grows with each further edge that has the same key
+            to_keys = partial(ToKeys, ports, key, rows_are_keys)
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
+            aligned = self._is_one_to_one(vertex, step_input) and not by_column
+            number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)
+            self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
+            vertex.names.append((key_by.name, key_by.is_named))
+            vertex.runs_user_code = True
+        if by_column:
+            return InputShape.COLUMNS, str(key)
+        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ""
+
+    def _add_errors(self) -> None:
+        """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""
+        sink = self._graph.errors
+        upstreams = [vertex for vertex in self._vertices if vertex.runs_user_code]
+        if sink is None or not upstreams:
+            return
+        refuse_key(ERRORS_STEP, sink)
+        check_single_file(ERRORS_STEP, sink, self._graph.steps)
+        errors = self._new_vertex(1, "it is the error output of the job")
+        errors.names.append((ERRORS_STEP, True))
+        number = errors.add(PlannedNode(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
+        for upstream in upstreams:
+            port = upstream.error_port = upstream.allocate_port()
+            self._edges.append(Edge(upstream.number, errors.number, Partitioning.REBALANCE, port, ERRORS_STEP))
+            errors.inputs.append(Input(number))
+
+    # --- numbers and names
+
+    def _parallelism_of(self, step: Step) -> int:
+        if step.parallelism is not None:
+            return step.parallelism
+        if step.sink is not None:
+            parallelisms = {self._vertex_of[each.step].parallelism for each in step.inputs}
+            if len(parallelisms) == 1:
+                return parallelisms.pop()
+        return self._parallelism
+
+    def parallelism_of_source(self, step: Step) -> int:
+        return step.parallelism or self._parallelism
+
+    def _names(self) -> list[str]:
+        names: list[str] = []
+        for vertex in self._vertices:
+            name = base = _name_of(vertex.names)
+            number = 1
+            while name in names:
+                number += 1
+                name = f"{base}-{number}"
+            names.append(name)
+        return names
+
+
+def _name_of(names: list[tuple[str, bool]]) -> str:
+    """Joins the names that the user gave to the steps, sinks excepted; without any, the names of all steps."""
+    parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
+    joined = "-".join(parts)
+    return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
+
+
+def _stateful(step: Step) -> StatefulStep:
+    """Describes a step with state: what stored state has to fit."""
+    keys = sorted({_key_text(each.key) for each in step.inputs if each.key is not None})
+    properties = tuple(("key", key) for key in keys[:1])
+    return StatefulStep(step.name, step.kind.replace("_", " "), (*properties, *(step.state or ())))
+
+
+def _key_text(key_by: KeyBy) -> str:
+    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
+
+
+def _vertex_image(name: str, vertex: PlannedVertex) -> VertexImage:
+    nodes = tuple(
+        Node(
+            node.step,
+            node.make,
+            tuple(node.children),
+            node.is_aligned,
+            node.timestamp_column,
+            tuple((tag, tuple(children)) for tag, children in node.tagged.items()),
+        )
+        for node in vertex.nodes
+    )
+    return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
+
+
+def _sink_of(vertex: PlannedVertex) -> AnySink | None:
+    if vertex.immediate_sink is not None:
+        return vertex.immediate_sink
+    if len(vertex.sinks) == 1:
+        return vertex.sinks[0]
+    return CombinedSinks(tuple(vertex.sinks)) if vertex.sinks else None

@@ -1,0 +1,1 @@
+"""Methods of streams by theme; ``clonos.api.stream`` and ``clonos.api.keyed_stream`` join them."""

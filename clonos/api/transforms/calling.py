@@ -1,0 +1,145 @@
+"""Steps that make several calls at once: map_async, and map, filter and flat_map with ``par``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from clonos.api.graph import StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.windows import duration_ns
+from clonos.operators.steps.async_map import AsyncMap, ResultShape
+from clonos.operators.steps.calls import CallPolicy, is_asynchronous
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Calling(GraphBuilder, Generic[T]):
+    """Base of ``Stream`` with ``map_async``."""
+
+    @overload
+    def map_async(
+        self,
+        function: Callable[..., Coroutine[Any, Any, U]],
+        *,
+        capacity: int = 16,
+        ordered: bool = True,
+        timeout: str | float | timedelta | None = None,
+        retries: int = 0,
+        retry_after: str | float | timedelta = "100ms",
+        key: Callable[[T], object] | str | None = None,
+        per_key: int = 1,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: Callable[..., U],
+        *,
+        capacity: int = 16,
+        ordered: bool = True,
+        timeout: None = None,
+        retries: int = 0,
+        retry_after: str | float | timedelta = "100ms",
+        key: Callable[[T], object] | str | None = None,
+        per_key: int = 1,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]: ...
+
+    def map_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        capacity: int = 16,
+        ordered: bool = True,
+        timeout: str | float | timedelta | None = None,
+        retries: int = 0,
+        retry_after: str | float | timedelta = "100ms",
+        key: Callable[[T], object] | str | None = None,
+        per_key: int = 1,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[Any]:
+        """Applies a function that waits for I/O to each record, with up to ``capacity`` calls at once.
+
+        The return value or exception of each call is recorded, and replayed after a failure; a call whose outcome is
+        not recorded yet is made again. The function may therefore do I/O and use clocks and random numbers freely.
+
+        Args:
+            function: called with the record, in a thread. An ``async def`` function runs in an event loop of the task.
+                If it has a parameter ``idempotency_key`` (str), it gets a key that is the same when a call is repeated
+                after a failure, or by ``retries``.
+            capacity: calls of one task that run at once, at least 1.
+            ordered: True for results in the order of the records, False for results as they arrive.
+            timeout: the length of time after which an attempt of an ``async def`` function is cancelled and raises
+                ``TimeoutError``. A thread cannot be cancelled: give the client of another function its timeout.
+            retries: how often a call that raises is repeated, before its exception counts.
+            retry_after: the pause before the first repetition; each further pause is twice as long.
+            key: a function of the record or the name of a field, for ``per_key``.
+            per_key: calls of one task that run at once for records with the same key, at least 1.
+
+        Raises:
+            InvalidJob: an argument cannot be used.
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        step = name or "map_async"
+        for what, number, least in (("capacity", capacity, 1), ("per_key", per_key, 1), ("retries", retries, 0)):
+            _check_count(step, what, number, least)
+        _check_timeout(step, timeout, function)
+        policy = CallPolicy(
+            timeout_ns=None if timeout is None else duration_ns(timeout),
+            retries=retries,
+            retry_after_ns=duration_ns(retry_after),
+            key=itemgetter(key) if isinstance(key, str) else key,
+            per_key=per_key,
+        )
+        make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
+        return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
+
+
+def add_parallel(
+    stream: GraphBuilder, kind: str, function: Callable[[Any], Any], par: int, options: dict[str, Any]
+) -> tuple[StepInput, ...]:
+    """Adds a map, filter or flat_map that makes ``par`` calls at once, with their outcomes in order.
+
+    Raises: InvalidJob: ``par`` is not an int of at least 1, or the step has effects.
+    """
+    step = options["name"] or kind
+    _check_count(step, "par", par, 1)
+    if options["effects"]:
+        raise InvalidJob(
+            step,
+            "has effects and par=, and calls that run side by side may be made again after a failure",
+            "Leave out par=, or make the effect repeatable by its idempotency_key and use map_async.",
+        )
+    make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
+    return stream._step(kind, make, options, (function,), runs_user_code=True, state=(), is_per_record=True)
+
+
+def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:
+    if timeout is not None and not is_asynchronous(function):
+        raise InvalidJob(
+            step,
+            "has a timeout, and its function runs in a thread, which nothing can cancel",
+            "Give the timeout to the client that the function calls, or write the function with async def.",
+        )
+
+
+def _check_count(step: str, what: str, number: object, least: int) -> None:
+    if type(number) is not int or number < least:
+        raise InvalidJob(step, f"has {what}={number!r:.80}", f"Give an int of at least {least}.")

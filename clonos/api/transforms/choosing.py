@@ -1,0 +1,242 @@
+"""Methods of a stream that choose among its records: sample, peek, branches, duplicates, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from clonos.api.checks.function_checks import check_function
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.operators.steps import stateless
+from clonos.operators.transforms.choosing import Chosen, Iterated, Peeked, Sampled, Select
+from clonos.operators.transforms.limit import Limit
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+T = TypeVar("T")
+
+Keep = Literal["first", "last"]
+"""Record of several with one key that ``deduplicate`` keeps."""
+
+
+class Choosing(GraphBuilder, Generic[T]):
+    """Base of ``Stream`` with the methods that choose among records."""
+
+    def distinct(
+        self,
+        key: Callable[[T], object] | str | None = None,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Keeps the first record of each key, for ever: the state grows with the number of keys.
+
+        ``key`` is a function of the record or the name of a field; None for the record itself. Use
+        ``deduplicate(within=...)`` to forget keys again.
+        """
+        keyed = self._stream(self._inputs).key_by(_itself if key is None else key)
+        return keyed._deduplicated("distinct", None, name, parallelism, standby)
+
+    def deduplicate(
+        self,
+        by: Callable[[T], object] | str | None = None,
+        *,
+        keep: Keep = "first",
+        within: str | float | timedelta | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Keeps one record of those with the same key that come within a length of time.
+
+        The time is event time on a stream with timestamps, else processing time. The first record of a key opens a
+        span; records less than ``within`` away from it are its duplicates, and the next one opens another span. A key
+        is forgotten when its span has ended.
+
+        Args:
+            by: a function of the record or the name of a field; None for the record itself.
+            keep: "first" to pass on the first record at once, "last" to pass on the last one when the span has ended.
+                In event time that is the one with the highest timestamp, and it gets the end of the span less 1 ns.
+            within: the length of time; None to remember every key for ever, with ``keep="first"`` only.
+
+        Raises:
+            InvalidJob: ``keep`` is neither, or "last" without ``within``.
+
+        Example::
+
+            orders.deduplicate("order_id", within="10min")
+        """
+        keyed = self._stream(self._inputs).key_by(_itself if by is None else by)
+        return keyed.deduplicate(keep=keep, within=within, name=name, parallelism=parallelism, standby=standby)
+
+    def sample(
+        self,
+        fraction: float,
+        seed: int = 0,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Keeps about this fraction of the records, 0 to 1, chosen by a hash of the record and ``seed``.
+
+        A record is kept in every run or in none, and equal records are kept or left out together. To draw each record
+        anew, write ``filter(lambda record: random.random() < 0.1)`` with ``clonos.random``.
+
+        Raises:
+            InvalidJob: ``fraction`` is not a number from 0 to 1.
+        """
+        if not _is_fraction(fraction):
+            raise InvalidJob(name or "sample", f"gets the fraction {fraction!r:.80}", "Give a number from 0 to 1.")
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        make = partial(stateless.Filter, Sampled(fraction, seed))
+        step = self._step("sample", lambda _: make, options, runs_user_code=True, selects_rows=True, is_per_record=True)
+        return self._stream(step)
+
+    def peek(
+        self,
+        function: Callable[[T], object],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Calls ``function`` with each record, such as ``print``, and passes the record on. Its result is ignored."""
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        make = partial(stateless.Map, Peeked(function))
+        step = self._step(
+            "peek", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return self._stream(step)
+
+    def iterate(
+        self,
+        function: Callable[[T], T | None],
+        *,
+        times_max: int,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]:
+        """Repeats ``function`` on each record and its results, until it returns None or was called ``times_max`` times.
+
+        The last value is the result of the record; it is the record itself if the first call returns None. All calls
+        are in one task. A stream cannot feed a step before it.
+
+        Raises:
+            InvalidJob: ``times_max`` is not an int of at least 1.
+
+        Example::
+
+            numbers.iterate(lambda n: None if n < 10 else n // 10, times_max=20)  # the first digit
+        """
+        if type(times_max) is not int or times_max < 1:
+            raise InvalidJob(
+                name or "iterate", f"has times_max={times_max!r:.80}", "Give the most calls for a record: at least 1."
+            )
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        make = partial(stateless.Map, Iterated(function, times_max))
+        step = self._step(
+            "iterate", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return self._stream(step)
+
+    def limit(self, count: int, *, name: str | None = None, standby: StandbyMode | None = None) -> Stream[T]:
+        """Passes on the first ``count`` records, in one task, and drops the others.
+
+        Then it ends the sources in front of it, and with them their other streams. In the task of a source, no more is
+        read than needed: use ``job.source(..., limit=count)``, or give the source ``parallelism=1``.
+
+        Raises:
+            InvalidJob: ``count`` is not an int of at least 1.
+        """
+        if type(count) is not int or count < 1:
+            raise InvalidJob(
+                name or "limit", f"gets {count!r:.80}", "Give the number of records: an int of at least 1."
+            )
+        options = {"name": name, "parallelism": 1, "effects": False, "standby": standby}
+        step = self._step(
+            "limit",
+            partial(partial, Limit, count=count),
+            options,
+            emits_columns=all(self._graph.steps[each.step].emits_columns for each in self._inputs),
+            is_one_to_one=True,
+            selects_rows=True,
+            state=(),
+        )
+        return self._stream(step)
+
+    def branch(
+        self,
+        *predicates: Callable[[T], object] | bool,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> tuple[Stream[T], ...]:
+        """Divides the stream: a record goes to the branch of the first predicate that is true for it, or is dropped.
+
+        ``True`` as the last predicate takes the rest. Each predicate is called once per record, at most.
+
+        Raises:
+            InvalidJob: there is no predicate, or one of them is neither a function nor a bool.
+
+        Example::
+
+            big, small = numbers.branch(lambda number: number > 5, True)
+        """
+        kind = "branch"
+        if not predicates or not all(isinstance(each, bool) or callable(each) for each in predicates):
+            raise InvalidJob(
+                name or kind,
+                f"gets the predicates {predicates!r:.80}",
+                "Give one function of the record for each branch; True is the predicate that takes the rest.",
+            )
+        functions = tuple(each for each in predicates if not isinstance(each, bool))
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        make = partial(stateless.Map, Chosen(predicates))
+        chosen = self._step(
+            kind, lambda _: make, options, functions, runs_user_code=True, is_one_to_one=True, is_per_record=True
+        )
+        return tuple(self._branch(chosen, index, parallelism, standby) for index in range(len(predicates)))
+
+    def split(
+        self,
+        predicate: Callable[[T], object],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> tuple[Stream[T], Stream[T]]:
+        """Divides the stream in two: the records for which ``predicate`` is true, and the others.
+
+        Example::
+
+            valid, broken = rows.split(lambda row: row["price"] > 0)
+        """
+        check_function("split", name or "split", predicate)
+        chosen, rest = self.branch(predicate, True, name=name, parallelism=parallelism, standby=standby)
+        return chosen, rest
+
+    def _branch(self, chosen: Any, index: int, parallelism: int | None, standby: StandbyMode | None) -> Stream[T]:
+        step = self._graph.steps[chosen[0].step]
+        options = {"name": None, "parallelism": parallelism, "effects": False, "standby": standby}
+        make = partial(Select, index)
+        selected = self._stream(chosen)._step(
+            f"{step.name}.{index}", lambda _: make, options, selects_rows=True, is_per_record=True
+        )
+        return self._stream(selected)
+
+
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _itself(record: Any) -> Any:
+    return record

@@ -1,0 +1,132 @@
+"""fold of streams with and without keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from clonos.api.emission import Emission, check_emission
+from clonos.api.graph import StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.core.values.copying import copied
+from clonos.operators.aggregates.custom import Custom
+from clonos.operators.steps.running_aggregates import PacedAggregate
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+T = TypeVar("T")
+K = TypeVar("K")
+A = TypeVar("A")
+
+
+class Folding(GraphBuilder, Generic[T]):
+    """Base of ``Stream`` with ``fold``."""
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, T], A | None],
+        *,
+        emit: Emission,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[A]:
+        """Folds all records into one value, in one task, and emits the value as ``emit`` says and when the input ends.
+
+        Results have no timestamps.
+
+        Args:
+            initial: the first value; the step starts with a copy of it.
+            function: called with (value so far, record); returns the new value, or None if it has changed it in place.
+            emit: ``each(n)``, ``every("5s")`` or ``at_end()``. At the end of the input the value is emitted if it has
+                changed since.
+
+        Raises:
+            InvalidJob: ``emit`` is none of these, or ``parallelism`` is not 1.
+
+        Example::
+
+            orders.fold(0, lambda total, order: total + order["cents"], emit=every("5s"))
+        """
+        if parallelism not in (None, 1):
+            raise InvalidJob(
+                name or "fold",
+                f"has the parallelism {parallelism!r}, and a fold without a key has one value in one task",
+                "Leave it out, or call key_by before it.",
+            )
+        options = {"name": name, "parallelism": 1, "effects": effects, "standby": standby}
+        return self._stream(folded(self, initial, function, emit, False, options))
+
+
+class KeyedFolding(GraphBuilder, Generic[K, T]):
+    """Base of ``KeyedStream`` with ``fold``."""
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, T], A | None],
+        *,
+        emit: Emission,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
+    ) -> Stream[tuple[K, A]]:
+        """Folds the records of each key into one value, and emits (key, value) as ``emit`` says and at the end.
+
+        Results have no timestamps.
+
+        Args:
+            initial: the first value; each key starts with a copy of it.
+            function: called with (value so far, record); returns the new value, or None if it has changed it in place.
+            emit: ``each(n)`` for every n-th record of a key, ``every("5s")`` for all keys that have changed, in the
+                order of their first change, or ``at_end()``. At the end of the input the keys that have changed since
+                are emitted.
+
+        Raises:
+            InvalidJob: ``emit`` is none of these.
+
+        Example::
+
+            clicks.key_by("user").fold([], list.append, emit=each(10))
+        """
+        options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        return self._stream(folded(self, initial, function, emit, True, options))
+
+
+def folded(
+    stream: GraphBuilder,
+    initial: Any,
+    function: Callable[[Any, Any], Any],
+    emit: Emission,
+    is_keyed: bool,
+    options: dict[str, Any],
+) -> tuple[StepInput, ...]:
+    """Adds a fold to a stream.
+
+    Raises: InvalidJob: ``emit`` is no ``Emission``.
+    """
+    check_emission(options["name"] or "fold", emit)
+    aggregation = Custom(partial(copied, initial), function, None, None)
+    return stream._step(
+        "fold",
+        partial(
+            partial,
+            PacedAggregate,
+            aggregation=aggregation,
+            is_keyed=is_keyed,
+            count=emit.count,
+            interval_ns=emit.interval_ns,
+        ),
+        options,
+        (function,),
+        runs_user_code=True,
+        key_field="" if is_keyed else None,
+        state=(("emit", str(emit)),),
+        has_times=False,
+    )

@@ -1,0 +1,42 @@
+"""Skew: one task of a keyed step that gets far more records than the others and is busy with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from clonos.core.model.plan import Partitioning, Plan
+from clonos.status import TaskState
+
+TIMES_MEAN: Final = 3.0
+"""Records of a hot task, as a multiple of the mean of the other tasks of its step."""
+
+BUSY_SHARE_MIN: Final = 0.5
+"""Share of the time in which a hot task works: below it, skew delays nothing."""
+
+
+def keyed_steps(plan: Plan) -> frozenset[str]:
+    """Returns the names of the steps whose tasks share their records by key."""
+    targets = {edge.target for edge in plan.edges if edge.partitioning is Partitioning.HASH}
+    return frozenset(plan.vertices[target].name for target in targets if target is not None)
+
+
+def hot_tasks(
+    tasks: Iterable[TaskState],
+    keyed: frozenset[str],
+    records_of: Callable[[TaskState], float],
+    busy_share_of: Callable[[TaskState], float],
+) -> list[str]:
+    """Describes the hottest task of each keyed step with skew, with its share of the records."""
+    steps: dict[str, list[TaskState]] = {}
+    for task in tasks:
+        steps.setdefault(task.name.rpartition("/")[0], []).append(task)
+    found = []
+    for step, of_step in steps.items():
+        hottest = max(of_step, key=records_of)
+        records, others = records_of(hottest), sum(map(records_of, of_step)) - records_of(hottest)
+        if step not in keyed or len(of_step) < 2 or records * (len(of_step) - 1) <= TIMES_MEAN * others:
+            continue
+        if records and busy_share_of(hottest) >= BUSY_SHARE_MIN:
+            found.append(f"{hottest.name} gets {records / (records + others):.0%} of the records of {step}")
+    return found

@@ -1,0 +1,1 @@
+"""Aggregates of records: count, sum, extremes, ranks, sketches, and those of users."""

@@ -1,0 +1,85 @@
+"""Aggregates of the user's functions: an accumulator of their own, and a reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clonos.core.values.copying import copied
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
+
+
+class Custom(Aggregation[Any, Any]):
+    """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``merge(accumulator, other)``, ``result``.
+
+    ``add`` and ``merge`` return the new accumulator, or None if they have changed the given one in place
+    (``list.append``). They must not change it and then raise.
+    """
+
+    insertion = Insertion.CALLS_USER
+
+    def __init__(
+        self,
+        create: Callable[[], Any],
+        add: Callable[[Any, Any], Any],
+        merge: Callable[[Any, Any], Any] | None,
+        result: Callable[[Any], Any] | None,
+    ) -> None:
+        self._create, self._add, self._merge, self._result = create, add, merge, result
+        self.can_merge = merge is not None
+
+    @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        merge = UserFunction(self._merge, ("accumulator", "other"))
+        result = UserFunction(self._result, ("accumulator",))
+        return (
+            UserFunction(self._create, ()),
+            UserFunction(self._add, ("accumulator", "value")),
+            *(each for each in (merge, result) if each.function is not None),
+        )
+
+    def create(self) -> Any:
+        return self._create()
+
+    def insert(self, accumulator: Any, term: Any) -> Any:
+        replaced = self._add(accumulator, term)
+        return accumulator if replaced is None else replaced
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        assert self._merge is not None, "an aggregate without merge is refused where merge is needed"
+        replaced = self._merge(accumulator, copied(other))  # the user's merge may keep parts of it
+        return accumulator if replaced is None else replaced
+
+    def result(self, accumulator: Any) -> Any:
+        return copied(accumulator if self._result is None else self._result(accumulator))
+
+    def __repr__(self) -> str:
+        return "aggregate(functions)"
+
+
+class Reduction(Aggregation[Any, Any]):
+    """Reduction by an associative ``function(so far, value)``. The accumulator is a list of at most one value."""
+
+    insertion = Insertion.CALLS_USER
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+
+    @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        return (UserFunction(self._function, ("so_far", "value")),)
+
+    def create(self) -> Any:
+        return []
+
+    def insert(self, accumulator: Any, term: Any) -> Any:
+        return [self._function(accumulator[0], term)] if accumulator else [term]
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        return self.insert(accumulator, copied(other[0])) if other else accumulator
+
+    def result(self, accumulator: Any) -> Any:
+        return copied(accumulator[0])
+
+    def __repr__(self) -> str:
+        return "reduce(a function)"

@@ -1,0 +1,1 @@
+"""Event time: timestamps of records, watermarks of sources, and the order in which timers fire."""

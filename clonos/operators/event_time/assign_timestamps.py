@@ -1,0 +1,91 @@
+"""Step that gives the records of a stream timestamps, and makes the watermarks of its task from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.ports.operator_chain import FailedAt, StepFailed
+from clonos.operators.connector_contract import RecordBatch
+from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.state.keyed_state import Table
+
+WATERMARKS_NAME: Final = "watermarks"
+INPUT: Final = 0
+"""Number of the only split of ``SourceWatermarks``: the input of the task."""
+
+
+class AssignTimestamps(Operator):
+    """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream behind it."""
+
+    has_timers: ClassVar[bool] = True
+    holds_watermarks: ClassVar[bool] = True
+
+    _table: Table
+    _watermarks: SourceWatermarks
+
+    def __init__(self, step: str, assigner: TimestampAssigner, takes_columns: bool) -> None:
+        self._step, self._assigner = step, assigner
+        self.takes_columns = takes_columns
+        self.changes_rows = callable(assigner.of)
+
+    def open(self, scope: Scope) -> None:
+        self._recorder = scope.context.recorder
+        self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
+        self._watermarks = SourceWatermarks([INPUT], self._assigner.every_ns, self._assigner.idle_after_ns)
+        state = self._table.entries.get(0)
+        if state is not None:
+            self._watermarks.restore(state)
+
+    def prepare(self, checkpoint: int) -> None:
+        self._table.set(0, self._watermarks.state())
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        rows, assigned = self._assigner.assign(rows, self.guard, self._recorder, "")
+        if rows:
+            self._pass(self._watermarks.begin(INPUT))
+            self.out.rows(rows, assigned)
+            self._reach(rows, assigned)
+
+    def columns(self, batch: RecordBatch) -> None:
+        if not self.takes_columns:
+            self.rows(batch.to_pylist())
+            return
+        timed, assigned = self._assigner.assign_columns(batch, self.guard, self._recorder, "")
+        if assigned:
+            self._pass(self._watermarks.begin(INPUT))
+            self.out.columns(timed)
+            self._reach(timed, assigned)
+
+    def _reach(self, records: Any, times: list[int]) -> None:
+        try:
+            found = self._assigner.strategy.watermark(self._watermarks.reached_ns(INPUT), records, times)
+        except Exception as error:
+            raise StepFailed(FailedAt(self._step, None, "")) from error
+        self._pass(self._watermarks.reach(INPUT, checked_watermark(found, self._step, INPUT)))
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        """Ends a watermark of the input. An input that is idle makes the stream idle, unless the step watches it."""
+        if isinstance(watermark, Activity) and not self._assigner.idle_after_ns:
+            self.pass_watermark(watermark)
+
+    def _pass(self, watermarks: list[Watermark]) -> None:
+        for watermark in watermarks:
+            self.pass_watermark(watermark)
+
+    # --- idleness
+
+    def next_timer_ns(self) -> int | None:
+        self._watermarks.found_empty(INPUT)
+        return self._watermarks.next_check_ns()
+
+    def due(self, until_ns: int | None) -> list[DueTimer]:
+        """Returns the check for idleness. There is none at the end of the input."""
+        return [] if until_ns is None else [DueTimer(until_ns, None)]
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        for timer in due:
+            self._pass(self._watermarks.check(timer.instant_ns))

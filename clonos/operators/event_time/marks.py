@@ -1,0 +1,30 @@
+"""Timestamps of results where a record has any number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, pairwise, repeat
+from typing import Any
+
+
+class Marks:
+    """Number of results before each record of a batch, from which follows which results belong to it."""
+
+    __slots__ = ("_results", "_marks")
+
+    def __init__(self, results: list[Any]) -> None:
+        """Creates the marks; ``results`` is the list to which the step appends."""
+        self._results = results
+        self._marks: list[int] = []
+
+    def note(self, records: Iterator[Any]) -> Iterator[Any]:
+        """Yields the records. Called again with the rest after a record that raised, whose results are deleted."""
+        results, append = self._results, self._marks.append
+        for record in records:
+            append(len(results))
+            yield record
+
+    def spread(self, times: list[int]) -> list[int]:
+        """Returns a timestamp for each result: that of its record."""
+        counts = (end - start for start, end in pairwise([*self._marks, len(self._results)]))
+        return list(chain.from_iterable(map(repeat, times, counts)))

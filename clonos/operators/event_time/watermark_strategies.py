@@ -1,0 +1,63 @@
+"""Watermark strategies: how far event time has come behind the records of a split, as a function of these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from clonos.operators.event_time.timestamps import TimestampError, Unit, event_time_ns, from_timestamp_ns
+
+
+class WatermarkStrategy:
+    """Base of watermark strategies. Subclass it for a strategy of your own.
+
+    It must depend on the arguments of ``watermark`` alone, not on a clock or on attributes that change: a replay asks
+    again.
+    """
+
+    def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
+        """Returns the watermark behind ``records``, never empty: later records of the split are not older.
+
+        Times are nanoseconds since the Unix epoch. ``before_ns`` is the watermark before the records. None: it is not
+        known yet. A watermark that falls changes nothing.
+        """
+        raise NotImplementedError
+
+
+class BoundedOutOfOrderness(WatermarkStrategy):
+    """Watermark that stays ``bound_ns`` behind the latest timestamp; 0 if timestamps of a split never fall."""
+
+    def __init__(self, bound_ns: int) -> None:
+        self.bound_ns = bound_ns
+
+    def __repr__(self) -> str:
+        return f"BoundedOutOfOrderness({self.bound_ns} ns)"
+
+    def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
+        return max(timestamps_ns) - self.bound_ns
+
+
+class PunctuatedWatermarks(WatermarkStrategy):
+    """Watermark that some records carry.
+
+    ``of`` is called with the record and its timestamp. It returns the watermark as an aware datetime or seconds since
+    the Unix epoch, or None for a record without one.
+    """
+
+    def __init__(self, of: Callable[[Any, datetime], datetime | float | None]) -> None:
+        self._of = of
+
+    def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
+        latest_ns = before_ns
+        for record, timestamp_ns in zip(records, timestamps_ns, strict=True):
+            given = self._of(record, from_timestamp_ns(timestamp_ns))
+            if given is not None:
+                try:
+                    found_ns = event_time_ns(given, Unit.SECONDS)
+                except TimestampError as error:
+                    raise TimestampError(
+                        f"the function of PunctuatedWatermarks has returned no watermark: {error}"
+                    ) from None
+                latest_ns = found_ns if latest_ns is None else max(latest_ns, found_ns)
+        return latest_ns

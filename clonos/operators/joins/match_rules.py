@@ -1,0 +1,83 @@
+"""Rules of joins: which timestamps of the other side match one of this side.
+
+All bounds are in nanoseconds and inclusive. A rule is symmetric: a record of the left side matches one of the right
+side exactly when that one matches it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class How(StrEnum):
+    """Kind of a join: which records it emits."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def gives_pairs(self) -> bool:
+        """Returns whether its results are pairs; otherwise they are records of the left side."""
+        return self not in (How.SEMI, How.ANTI)
+
+    def keeps(self, is_left: bool) -> bool:
+        """Returns whether it emits the records of a side that have no match."""
+        return self in ((How.LEFT, How.FULL, How.ANTI) if is_left else (How.RIGHT, How.FULL))
+
+    def may_wait(self, is_left: bool) -> bool:
+        """Returns whether it may emit a record of a side later, with its own timestamp."""
+        return self.keeps(is_left) or (is_left and self is How.SEMI)
+
+
+class MatchRule(Protocol):
+    """Rule by which timestamps match."""
+
+    def partners(self, is_left: bool, timestamp_ns: int) -> tuple[int, int]:
+        """Returns the first and the last timestamp of the other side that match one of this side."""
+
+    def earliest(self, watermark_ns: int, how: How) -> int:
+        """Returns the earliest timestamp that a result may still have when the watermark has come that far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Match if the right timestamp less the left one is from ``lower_ns`` to ``upper_ns``."""
+
+    lower_ns: int
+    upper_ns: int
+
+    def partners(self, is_left: bool, timestamp_ns: int) -> tuple[int, int]:
+        if is_left:
+            return timestamp_ns + self.lower_ns, timestamp_ns + self.upper_ns
+        return timestamp_ns - self.upper_ns, timestamp_ns - self.lower_ns
+
+    def earliest(self, watermark_ns: int, how: How) -> int:
+        """A pair bears the time of a record that is on time; a waiting record is as old as its last partner allows."""
+        left_ns = self.upper_ns if how.may_wait(True) else 0
+        right_ns = -self.lower_ns if how.may_wait(False) else 0
+        return watermark_ns - max(0, left_ns, right_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class SameWindow:
+    """Match if both timestamps are in the same tumbling window."""
+
+    size_ns: int
+    offset_ns: int = 0
+
+    def partners(self, is_left: bool, timestamp_ns: int) -> tuple[int, int]:
+        start_ns = self._start(timestamp_ns)
+        return start_ns, start_ns + self.size_ns - 1
+
+    def earliest(self, watermark_ns: int, how: How) -> int:
+        """A record that is behind the watermark is on time while its window is open."""
+        return self._start(watermark_ns)
+
+    def _start(self, timestamp_ns: int) -> int:
+        return timestamp_ns - (timestamp_ns - self.offset_ns) % self.size_ns

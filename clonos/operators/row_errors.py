@@ -1,0 +1,46 @@
+"""Errors about a single record: a field that it does not have, or a sink that cannot write it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clonos.core.model.errors import JobError
+
+FIELDS_MAX: Final = 12
+
+
+class FieldMissing(JobError):
+    """A record does not have the field that a step was given by name. It goes to the error output if there is one."""
+
+    field: str
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.advice} Job(..., errors=sink) sets such records aside."
+
+
+class RowNotWritable(JobError):
+    """The format of a sink cannot hold a row. ``index`` is the position of the row in the batch that was written."""
+
+    output: str
+    index: int
+    row: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.output} cannot write the row {self.row}: {self.reason}."
+
+
+def field_missing(field: str, record: Any) -> FieldMissing:
+    """Creates the error for a record, or a batch of columns, of any type."""
+    schema = getattr(record, "schema", None)
+    if isinstance(record, dict) or schema is not None:
+        names = list(map(str, record if schema is None else schema.names))
+        more = [f"and {len(names) - FIELDS_MAX} more"] if len(names) > FIELDS_MAX else []
+        has = ", ".join([*names[:FIELDS_MAX], *more]) or "none"
+        what = f"record has no field {field!r}" if schema is None else f"batch has no column {field!r}"
+        return FieldMissing(field, f"the {what}; it has {has}", "Correct the name, or give a function of the record.")
+    problem = f"the record is a {type(record).__name__}, and only a dict has the field {field!r}"
+    example = f", such as lambda record: record.{field}" if hasattr(record, field) else ""
+    return FieldMissing(field, problem, f"Give a function of the record{example}.")

@@ -1,0 +1,180 @@
+"""Aggregates that run over the whole input: a result after each record, or one per key at the end of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from clonos.core.values.keys import key_of, state_keys
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
+from clonos.operators.state.keyed_state import Table
+
+STATE_NAME: Final = "state"
+
+WAITING_NAME: Final = "waiting"
+"""Table of what is not emitted yet: key -> records since the key was last emitted."""
+
+DUE_NAME: Final = "due"
+"""Table with at most one entry, the time of the next emission in nanoseconds since the Unix epoch."""
+
+EMITTED_NAME: Final = "emitted"
+"""Table with at most one entry, which is there once the total is emitted."""
+
+RESULTS_MAX: Final = 1 << 12
+"""Results that leave in one batch at the end of the input."""
+
+
+class Aggregating(Operator):
+    """Base: the accumulators of the keys. Without keys, all records have the key None."""
+
+    def __init__(self, step: str, aggregation: Aggregation[Any, Any], *, is_keyed: bool) -> None:
+        self._step = step
+        self._aggregation = aggregation
+        self._is_keyed = is_keyed
+
+    def open(self, scope: Scope) -> None:
+        self._table: Table = scope.state.table(f"{self._step}/{STATE_NAME}")
+
+    def _add(self, rows: list[Any], consume: Callable[[Iterator[Any]], None]) -> list[int]:
+        """Passes (stored key, (key, value)) of each row to ``consume``; returns the indexes of rows that raised."""
+        if not self._is_keyed:
+            rows = [(None, row) for row in rows]
+        stored = state_keys([key for key, _ in rows])
+        return self.guard.run(consume, list(zip(stored, rows, strict=True)), pairs=rows)
+
+    def _emit(self, stored: list[Any]) -> None:
+        """Emits the results of these keys."""
+        entries = self._table.entries
+        for first in range(0, len(stored), RESULTS_MAX):
+            keys = stored[first : first + RESULTS_MAX]
+            results, failed = self.guard.each(self._aggregation.result, [entries[key] for key in keys])
+            if self._is_keyed:
+                results = list(zip(without(list(map(key_of, keys)), failed), results, strict=True))
+            if results:
+                self.out.rows(results)
+
+
+class RunningAggregate(Aggregating):
+    """Emits (key, result so far) after each record; the result alone without keys."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        results: list[Any] = []
+        failed = self._add(rows, lambda records: self._consume(records, results))
+        if results:
+            self.out.rows(results, without(times, failed) if times and failed else times)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        create, add, result = self._aggregation.create, self._aggregation.add, self._aggregation.result
+        entries, changed = self._table.entries, self._table.changed
+        append, is_keyed = results.append, self._is_keyed
+        for stored, (key, value) in records:
+            accumulator = entries[stored] = add(entries[stored] if stored in entries else create(), value)
+            changed[stored] = None
+            append((key, result(accumulator)) if is_keyed else result(accumulator))
+
+
+class PacedAggregate(Aggregating):
+    """Emits (key, result) after a number of records of the key, or for all changed keys at multiples of an interval.
+
+    What has changed since it was last emitted is in a table in the order of its first change, so it leaves in that
+    order, at the end of the input too.
+    """
+
+    has_timers: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        step: str,
+        aggregation: Aggregation[Any, Any],
+        *,
+        is_keyed: bool,
+        count: int | None,
+        interval_ns: int | None,
+    ) -> None:
+        super().__init__(step, aggregation, is_keyed=is_keyed)
+        self._count, self._interval_ns = count, interval_ns
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._recorder = scope.context.recorder
+        self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
+        self._due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        results: list[Any] = []
+        failed = self._add(rows, lambda records: self._consume(records, results))
+        if self._interval_ns is not None and len(failed) < len(rows) and not self._due.entries:
+            now_ns = self._recorder.instant_ns(False)
+            self._due.set(0, now_ns - now_ns % self._interval_ns + self._interval_ns)
+        if results:
+            self.out.rows(results)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
+        create, add, table, waiting = self._aggregation.create, self._aggregation.add, self._table, self._waiting
+        entries, changed = table.entries, table.changed
+        for stored, (key, value) in records:
+            accumulator = entries[stored] = add(entries[stored] if stored in entries else create(), value)
+            changed[stored] = None
+            gathered = waiting.entries.get(stored, 0) + 1
+            if gathered != self._count:
+                waiting.set(stored, gathered)
+                continue
+            waiting.delete(stored)
+            result = self._aggregation.result(accumulator)
+            results.append((key, result) if self._is_keyed else result)
+
+    def next_timer_ns(self) -> int | None:
+        return self._due.entries.get(0)
+
+    def due(self, until_ns: int | None) -> list[DueTimer]:
+        due_ns = self.next_timer_ns()
+        return [] if due_ns is None or until_ns is None or due_ns > until_ns else [DueTimer(due_ns, None)]
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        if due:
+            self.end_of_time()
+
+    def end_of_time(self) -> None:
+        self._due.delete(0)
+        keys = list(self._waiting.contents())
+        for key in keys:
+            self._waiting.delete(key)
+        self._emit(keys)
+
+
+class FinalAggregate(Aggregating):
+    """Emits (key, result) for each key at the end of the input, by first arrival; the result alone without keys."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self._add(rows, self._consume)
+
+    def _consume(self, records: Iterator[Any]) -> None:
+        create, add = self._aggregation.create, self._aggregation.add
+        entries, changed = self._table.entries, self._table.changed
+        for stored, (_, value) in records:
+            entries[stored] = add(entries[stored] if stored in entries else create(), value)
+            changed[stored] = None
+
+    def end_of_time(self) -> None:
+        keys = list(self._table.contents())
+        self._emit(keys)
+        for key in keys:  # a task that is restored after this must not emit them again
+            self._table.delete(key)
+
+
+class FinalTotal(FinalAggregate):
+    """Emits one result at the end of the input, that of no records if there were none."""
+
+    def __init__(self, step: str, aggregation: Aggregation[Any, Any]) -> None:
+        super().__init__(step, aggregation, is_keyed=False)
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._emitted = scope.state.table(f"{self._step}/{EMITTED_NAME}", is_small=True)
+
+    def end_of_time(self) -> None:
+        if not self._table.contents() and not self._emitted.entries:
+            self._table.set(None, self._aggregation.create())
+        self._emitted.set(0, True)
+        super().end_of_time()

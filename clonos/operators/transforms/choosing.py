@@ -1,0 +1,82 @@
+"""Functions and steps behind sample, peek, branch, split and iterate: they handle each record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final
+
+from clonos.core.values import encode_value
+from clonos.operators.operator import Operator, Times
+from clonos.operators.steps.results import checked
+
+HASH_BYTES: Final = 8
+
+
+class Sampled:
+    """Predicate that is true for a fraction of all records: those whose hash is small.
+
+    The hash is blake2b of the encoded record with the seed as its key, so it is the same in every run and process.
+    """
+
+    def __init__(self, fraction: float, seed: int) -> None:
+        self._bound = round(fraction * (1 << 8 * HASH_BYTES))
+        self._key = str(seed).encode()
+
+    def __call__(self, record: Any) -> bool:
+        digest = blake2b(encode_value(record), digest_size=HASH_BYTES, key=self._key).digest()
+        return int.from_bytes(digest) < self._bound
+
+
+class Peeked:
+    """Function that calls ``function`` with a record and returns the record."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self._function = function
+
+    def __call__(self, record: Any) -> Any:
+        self._function(record)
+        return record
+
+
+class Chosen:
+    """Function that returns (index of the first predicate that is true, record); one above the last if none is."""
+
+    def __init__(self, predicates: tuple[Callable[[Any], object] | bool, ...]) -> None:
+        self._predicates = predicates
+
+    def __call__(self, record: Any) -> tuple[int, Any]:
+        for index, predicate in enumerate(self._predicates):
+            if predicate if isinstance(predicate, bool) else predicate(record):
+                return index, record
+        return len(self._predicates), record
+
+
+class Iterated:
+    """Function that repeats ``function`` on its own result until that is None, at most ``times_max`` times."""
+
+    def __init__(self, function: Callable[[Any], Any], times_max: int) -> None:
+        self._function = function
+        self._times_max = times_max
+
+    def __call__(self, record: Any) -> Any:
+        for _ in range(self._times_max):
+            following = self._function(record)
+            if following is None:
+                break
+            record = checked("iterate", following)
+        return record
+
+
+class Select(Operator):
+    """Records of one branch, from rows (index of the branch, record)."""
+
+    changes_rows = False
+
+    def __init__(self, branch: int) -> None:
+        self._branch = branch
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        wanted = [index for index, row in enumerate(rows) if row[0] == self._branch]
+        if wanted:
+            self.out.rows([rows[i][1] for i in wanted], None if times is None else [times[i] for i in wanted])

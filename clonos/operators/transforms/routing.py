@@ -1,0 +1,159 @@
+"""Outputs whose receiving task is chosen here: at random, in turn within a group, by a function, or always the first.
+
+The edge partitions by key; the operator gives each row an int that the partitioning sends to the chosen task. What is
+chosen is a function of the rows since the last barrier and of the recorder, so a replay chooses the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+from clonos.core.model.errors import JobError
+from clonos.core.values.keys import Router
+from clonos.operators.chain_outputs import ToEdge
+from clonos.operators.operator import Operator, Scope, Times, without
+
+
+class ToTask(ToEdge, ABC):
+    """Base of outputs that choose the receiving task of each row."""
+
+    def __init__(self, port: int, name: str, tasks: int, max_parallelism: int) -> None:
+        super().__init__(port)
+        self._name = name
+        self._tasks = tasks
+        self._max_parallelism = max_parallelism
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._context = scope.context
+        self._keys = keys_of_tasks(self._tasks, self._max_parallelism)
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        targets, failed = self._targets(rows)
+        if failed:
+            rows, times = without(rows, failed), times and without(times, failed)
+        if rows:
+            packed = rows if times is None else list(zip(rows, times, strict=True))
+            self._collector.rows(self._port, packed, [self._keys[target] for target in targets])
+
+    def columns(self, batch: Any) -> None:
+        targets, failed = self._targets_of_columns(batch)
+        if failed:
+            import pyarrow  # loaded only if there are columns
+
+            batch = batch.take(pyarrow.array(without(list(range(batch.num_rows)), failed)))
+        if batch.num_rows:
+            self._collector.columns(self._port, batch, [self._keys[target] for target in targets])
+
+    def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
+        return self._targets(range(batch.num_rows))
+
+    @abstractmethod
+    def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
+        """Returns the index of the receiving task of each row, and the indexes of rows that were routed as errors."""
+
+
+class ToFirst(ToTask):
+    """Sends all rows to the first task."""
+
+    def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
+        return [0] * len(rows), []
+
+
+class ToGroup(ToTask):
+    """Sends rows in turn to the tasks of a group, so that each receiver has few senders; in turn anew at a barrier."""
+
+    _sent = 0
+
+    def prepare(self, checkpoint: int) -> None:
+        self._sent = 0
+
+    def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
+        index, senders = self._context.index, self._context.parallelism
+        first = index * self._tasks // senders
+        width = max(1, (index + 1) * self._tasks // senders - first)
+        begin = self._sent
+        self._sent += len(rows)
+        return [first + number % width for number in range(begin, self._sent)], []
+
+
+class ToRandom(ToTask):
+    """Sends each row to a random task. The random numbers are those of the epoch's seed, which is in the log."""
+
+    _random: Random | None = None
+
+    def prepare(self, checkpoint: int) -> None:
+        self._random = None
+
+    def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
+        if self._random is None:
+            seed = self._context.recorder.seed() + f"{self._name}/{self._port}".encode()
+            self._random = Random(blake2b(seed, digest_size=16).digest())
+        draw, tasks = self._random.random, self._tasks
+        return [int(draw() * tasks) for _ in rows], []
+
+
+class ToChosen(ToTask):
+    """Sends each row to the task that a function of the user chooses."""
+
+    changes_rows = True
+
+    def __init__(self, function: Callable[[Any, int], int], key: Callable[[Any], Any] | None, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._function, self._key = function, key
+
+    def _targets(self, rows: Any) -> tuple[list[int], list[int]]:
+        return self.guard.each(self._target, rows)
+
+    def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
+        return self._targets(batch.to_pylist())
+
+    def _target(self, row: Any) -> int:
+        target = self._function(row if self._key is None else self._key(row), self._tasks)
+        if type(target) is not int or not 0 <= target < self._tasks:
+            raise TaskUnknown(self._name, repr(target)[:80], self._tasks)
+        return target
+
+
+class TaskUnknown(JobError):
+    """A function of ``partition_custom`` returned something other than the index of a task."""
+
+    step: str
+    returned: str
+    tasks: int
+
+    def __str__(self) -> str:
+        return (
+            f"the function of {self.step} returned {self.returned}, and the next step has the tasks 0 to"
+            f" {self.tasks - 1}. Return one of these ints."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Way to a task that the sender chooses. ``make`` gets port, name, number of tasks and ``max_parallelism``."""
+
+    name: str
+    make: Callable[..., Operator]
+    runs_user_code: bool = False
+
+    def output(self, port: int, tasks: int, max_parallelism: int) -> Callable[[], Operator]:
+        """Returns the function that creates the output to a vertex with this number of tasks."""
+        return partial(self.make, port, self.name, tasks, max_parallelism)
+
+
+def keys_of_tasks(tasks: int, max_parallelism: int) -> list[int]:
+    """Returns for each task an int that partitioning by key sends to it."""
+    router = Router(tasks, max_parallelism)
+    found: dict[int, int] = {}
+    key = 0
+    while len(found) < tasks:
+        found.setdefault(router.target(key), key)
+        key += 1
+    return [found[task] for task in range(tasks)]

@@ -1,0 +1,213 @@
+"""Functions that do not fit their step, and fields that records do not have: refused in one sentence."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from clonos import Job, Tumbling, values
+from clonos.api.graph import JobGraph
+from clonos.connectors import files
+from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.user_errors import RoutedError
+from tests.harnesses.mistakes import check, describe
+from tests.unit.operators.driver import Given, Outbox, run
+
+FUNCTIONS = """
+def nothing(): ...
+def pair(a, b): ...
+class Adder:
+    def add(self, a, b): ...
+    def __call__(self, a, b, c): ...
+class Narrow:
+    def process(self, value): ...
+class Timed:
+    def process(self, value, context): context.set_timer(0)
+    def on_timer(self, context): ...
+class OnEvent:
+    def process(self, value, context): ...
+    def on_event_timer(self, context): ...
+class Opened:
+    def open(self): ...
+    def process(self, value, context): ...
+rows = Job('etl').source(values([{'a': 1}]))
+keyed = rows.key_by('a')
+windowed = keyed.window(Tumbling('1s'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "sentences"),
+    [
+        ("rows.map(nothing)", ("the step map calls nothing(record)", "nothing() takes no argument")),
+        (
+            "rows.map(pair, name='parse')",
+            ("the step parse calls pair(record), but pair(a, b) takes 2 arguments", "Give it a function"),
+        ),
+        ("rows.filter(lambda: True)", ("the step filter calls <lambda>(record)",)),
+        ("rows.flat_map(Adder().add)", ("the step flat_map calls Adder.add(record), but Adder.add(a, b)",)),
+        ("rows.map_async(pair)", ("the step map_async calls pair(record)",)),
+        ("rows.map_batches(pair)", ("the step map_batches calls pair(batch)",)),
+        ("rows.key_by(nothing)", ("the step key_by calls nothing(record)",)),
+        ("keyed.stateful_map(pair)", ("calls pair(key, state, value), but pair(a, b) takes 2 arguments",)),
+        ("keyed.stateful_map(Adder())", ()),
+        ("keyed.reduce(nothing)", ("the step reduce calls nothing(so_far, value)",)),
+        ("windowed.reduce(nothing)", ("calls nothing(so_far, value)",)),
+        ("windowed.sum(pair)", ("calls pair(record)",)),
+        ("windowed.aggregate(list, nothing)", ("calls nothing(accumulator, value)",)),
+        ("windowed.aggregate(pair, list.append)", ("calls pair(), but pair(a, b) takes 2 arguments",)),
+        ("windowed.aggregate(list, list.append, pair)", ("calls pair(accumulator)",)),
+        ("rows.process(Narrow)", ("calls process(value, context), but Narrow.process(value) takes 1 argument",)),
+        ("rows.process(Narrow())", ("calls process(value, context), but Narrow.process(value) takes 1 argument",)),
+        ("rows.process(Timed)", ("calls on_timer(timestamp, context), but Timed.on_timer(context)",)),
+        ("rows.process(OnEvent)", ("calls on_event_timer(timestamp, context), but OnEvent.on_event_timer(context)",)),
+        ("rows.process(Opened)", ("calls open(context), but Opened.open() takes no argument",)),
+        ("rows.map(5)", ("the step map gets 5, which is no function",)),
+        ("rows.map(print(1))", ("the step map gets None, which is no function", "without calling it")),
+        ("keyed.reduce('sum')", ("the step reduce gets 'sum', which is no function",)),
+        ("windowed.sum(5)", ("gets 5", "name of a field")),
+        ("windowed.aggregate([], list.append)", ("gets [], which is no function",)),
+        ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", "lambda record: (record['a'], record['b'])")),
+        ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "lambda record: (record['a'], record['b'])")),
+        ("rows.key_by(5)", ("the step key_by gets 5", "name of a field")),
+    ],
+)
+def test_a_function_that_does_not_fit_its_step_is_refused_when_it_is_added(
+    step: str, sentences: tuple[str, ...]
+) -> None:
+    text = describe(FUNCTIONS + step)
+    check(text, *sentences)
+    assert bool(text) == bool(sentences)
+
+
+def added(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(record: Any) -> Any:
+        return function(record, 1)
+
+    return wrapper
+
+
+@added
+def two(record: Any, more: Any) -> Any:
+    return record
+
+
+class Named(NamedTuple):
+    a: int
+    b: int = 0
+
+
+class Process:
+    @staticmethod
+    def process(value: Any, context: Any) -> None: ...
+
+    @classmethod
+    def open(cls, *_: Any) -> None: ...
+
+
+FITTING: list[Any] = [
+    str,
+    len,
+    print,
+    str.upper,
+    "x".join,
+    itemgetter("a"),
+    Named,
+    two,
+    lambda record, more=1: record,
+    lambda *records: records,
+    lambda record, **rest: record,
+    partial(pow, 2),
+    partial(lambda a, b: a, 1),
+    partial(lambda a, b: a, b=1),
+]
+
+
+@pytest.mark.parametrize("function", FITTING, ids=map(str, range(len(FITTING))))
+def test_a_function_that_may_fit_is_taken(function: Any) -> None:
+    rows = Job("etl").source(values([1]))
+    rows.map(function)
+    rows.key_by(function)
+
+
+def test_other_steps_take_functions_that_may_fit() -> None:
+    rows = Job("etl").source(values([1]))
+    keyed = rows.key_by(str)
+    keyed.reduce(max)
+    keyed.reduce(lambda *values: values[0])
+    takes_more: Any = lambda key, state, value, more=1: (state, value)  # noqa: E731
+    keyed.stateful_map(takes_more)
+    keyed.window(Tumbling("1s")).aggregate(list, list.append, len)
+    rows.process(Process)
+    rows.process(Process())
+
+
+def test_map_async_may_take_the_key_of_its_call() -> None:
+    rows = Job("etl").source(values([1]))
+    takes_key: Any = lambda record, idempotency_key: record  # noqa: E731
+    rows.map_async(takes_key)
+    rows.map_async(lambda record, *, idempotency_key: record)
+
+
+RECORDS = [{"a": 1, "v": 2}, {"b": 1, "v": 2}, {"a": 3}]
+
+
+def outcome(step: Callable[[Any], Any], records: list[Any], errors: Outbox | None = None) -> list[RoutedError]:
+    graph = JobGraph("etl", errors=errors)
+    step(graph.source(Given(records), name="read")).sink(Outbox(), name="out")
+    return run(graph, parallelism=1).written.get("errors", [])
+
+
+def test_a_record_without_the_field_of_its_key_is_named_with_the_fields_that_it_has() -> None:
+    with pytest.raises(StepFailed) as raised:
+        outcome(lambda rows: rows.key_by("a").count(), RECORDS)
+    assert (raised.value.at.step, raised.value.at.record) == ("key_by", "{'b': 1, 'v': 2}")
+    assert str(raised.value.__cause__).startswith("the record has no field 'a'; it has b, v.")
+    (routed,) = outcome(lambda rows: rows.key_by("a").count(), RECORDS, Outbox())
+    assert routed.error.startswith("FieldMissing: the record has no field 'a'; it has b, v.")
+
+
+def test_a_record_without_the_field_of_a_sum_is_named_with_the_fields_that_it_has() -> None:
+    with pytest.raises(StepFailed) as raised:
+        outcome(lambda rows: rows.key_by(str).window(Tumbling("1s")).sum("v"), RECORDS)
+    assert str(raised.value.__cause__).startswith("the record has no field 'v'; it has a.")
+    assert raised.value.at.record == "{'a': 3}"
+
+
+@pytest.mark.parametrize("record", ["text", 5, Named(1), None, [1]])
+def test_a_record_that_is_no_dict_has_no_fields(record: Any) -> None:
+    with pytest.raises(StepFailed) as raised:
+        outcome(lambda rows: rows.key_by("a").count(), [record])
+    kind = type(record).__name__
+    assert f"the record is a {kind}, and only a dict has the field 'a'" in str(raised.value.__cause__)
+    assert ("lambda record: record.a" in str(raised.value.__cause__)) == (type(record) is Named)
+
+
+def test_columns_without_that_of_the_key_or_the_sum_are_named(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"b": [1], "v": [2]}), tmp_path / "in.parquet")
+
+    def failed(step: Callable[[Any], Any]) -> str:
+        graph = JobGraph("etl")
+        step(graph.source(files.parquet(tmp_path / "in.parquet"))).sink(Outbox())
+        with pytest.raises(StepFailed) as raised:
+            run(graph, parallelism=1)
+        return f"{raised.value.at.step}: {raised.value.__cause__}"
+
+    assert failed(lambda rows: rows.key_by("a").count()).startswith("key_by: the batch has no column 'a'; it has b, v.")
+    missing = failed(lambda rows: rows.key_by("b").window(Tumbling("1s")).sum("w"))
+    assert missing.startswith("window_sum: the record has no field 'w'; it has b, v.")
+
+
+def test_an_error_of_the_users_own_key_function_stays_as_it_is() -> None:
+    with pytest.raises(StepFailed) as raised:
+        outcome(lambda rows: rows.key_by(lambda record: record["a"]).count(), RECORDS)
+    assert type(raised.value.__cause__) is KeyError

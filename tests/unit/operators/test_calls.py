@@ -1,0 +1,235 @@
+"""Calls of map_async and of steps with par: order, async functions, timeouts, retries, limits per key."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.stream import Stream
+from clonos.core.log.call_outcomes import encode_outcome
+from clonos.core.model.options import Options
+from clonos.operators.steps.calls import Caller, CallPolicy
+from tests.unit.operators.driver import Clock, Given, Outbox, Run
+from tests.unit.operators.samples import Files
+
+FOREVER_S = 30
+
+
+@dataclass
+class Calls(Clock):
+    """A recorder that leaves the calls open; ``answer`` completes one of them."""
+
+    open: dict[int, Callable[[str], object]] = field(default_factory=dict)
+
+    def limit_calls(self, capacity: int) -> None:
+        pass
+
+    def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
+        self.open[number] = perform
+
+
+def completed(going: Run, task: int, numbers: list[int], calls: Calls) -> None:
+    """Completes calls in this order."""
+    for number in numbers:
+        perform = calls.open.pop(number)
+        try:
+            outcome = encode_outcome("step", perform("key"))
+        except Exception as error:  # noqa: BLE001  the outcome
+            outcome = encode_outcome("step", error)
+        going.chains[task].complete(number, outcome)
+
+
+SHAPES: dict[str, tuple[Callable[[Stream[Any], int], Stream[Any]], Callable[[int], list[Any]]]] = {
+    "maps": (lambda s, par: s.map(lambda n: n * n, par=par), lambda n: [n * n]),
+    "filters": (lambda s, par: s.filter(lambda n: n % 3, par=par), lambda n: [n] if n % 3 else []),
+    "flat maps": (lambda s, par: s.flat_map(lambda n: [n] * (n % 4), par=par), lambda n: [n] * (n % 4)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_sink", [False, True])
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_order_is_preserved_with_par_in_filters_maps_flat_maps_and_sinks(shape: str, is_sink: bool, seed: int) -> None:
+    """Whatever the order in which the calls end, results have the order of the records."""
+    step, twin = SHAPES[shape]
+    graph = JobGraph("job")
+    step(graph.source(Given(range(20)), parallelism=1), 4).sink(Files() if is_sink else Outbox())
+    calls = Calls()
+    going = Run(graph.compile(Options(), parallelism=1), clock=calls)
+    rng = random.Random(seed)
+    while going.read(5):
+        numbers = [*calls.open]
+        rng.shuffle(numbers)
+        completed(going, 0, numbers[: rng.randint(0, len(numbers))], calls)
+    numbers = [*calls.open]
+    rng.shuffle(numbers)
+    completed(going, 0, numbers, calls)
+    expected = [result for n in range(20) for result in twin(n)]
+    if is_sink:
+        going.barrier(1)
+        assert going.prepared == {0: ["\n".join(map(str, expected)).encode()]}
+    else:
+        assert [row for rows in going.written.values() for row in rows] == expected
+    going.close()
+
+
+def test_calls_of_a_step_with_par_are_made_again_after_a_restore() -> None:
+    graph = JobGraph("job")
+    graph.source(Given(range(6)), parallelism=1).map(lambda n: -n, par=4).sink(Outbox())
+    calls = Calls()
+    image = graph.compile(Options(), parallelism=1)
+    before = Run(image, clock=calls)
+    before.read(3)
+    completed(before, 0, [1], calls)
+    taken = before.barrier(1)
+    before.close()
+    again = Calls()
+    after = Run(image, taken, again)
+    assert sorted(again.open) == [0, 2]
+    while after.read(3):
+        pass
+    completed(after, 0, sorted(again.open, reverse=True), again)
+    assert [row for rows in after.written.values() for row in rows] == [0, -1, -2, -3, -4, -5]
+    after.close()
+
+
+def test_async_functions_run_in_one_loop_at_once() -> None:
+    met: list[asyncio.Event] = []
+    loops = set()
+
+    async def meet(number: int) -> int:
+        met.append(asyncio.Event())
+        loops.add(asyncio.get_running_loop())
+        if len(met) == 4:
+            for each in met:
+                each.set()
+        await met[len(met) - 1].wait()
+        return number * 2
+
+    caller = Caller("step", meet, CallPolicy())
+    assert sorted(in_threads([partial(caller.call, number, "key") for number in range(4)])) == [0, 2, 4, 6]
+    assert len(loops) == 1
+    caller.close()
+
+
+def in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Returns the results of calls that run side by side."""
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda call=call: results.append(call()), name="call") for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FOREVER_S)
+        assert not thread.is_alive()
+    return results
+
+
+def test_an_async_function_is_cancelled_at_its_timeout() -> None:
+    cancelled = []
+
+    async def hang(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+
+    caller = Caller("step", hang, CallPolicy(timeout_ns=10_000_000))
+    with pytest.raises(TimeoutError, match=r"longer than 0\.01 s"):
+        caller.call(7, "key")
+    assert cancelled == [7]
+    caller.close()
+
+
+def test_the_end_of_a_step_cancels_its_async_calls() -> None:
+    begun = threading.Event()
+
+    async def hang(_: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    caller = Caller("step", hang, CallPolicy())
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            caller.call(1, "key")
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="call")
+    thread.start()
+    assert begun.wait(FOREVER_S)
+    caller.close()
+    thread.join(FOREVER_S)
+    assert "cancelled" in str(errors)
+    with pytest.raises(RuntimeError, match="the calls of step have ended"):
+        caller.call(2, "key")
+
+
+@pytest.mark.parametrize("failures", [0, 2, 3])
+def test_a_call_is_repeated_with_the_same_idempotency_key(failures: int) -> None:
+    keys = []
+
+    def call(number: int, idempotency_key: str) -> int:
+        keys.append(idempotency_key)
+        if len(keys) <= failures:
+            raise OSError("busy")
+        return number
+
+    caller = Caller("step", call, CallPolicy(retries=2, retry_after_ns=1))
+    if failures > 2:
+        with pytest.raises(OSError, match="busy"):
+            caller.call(5, "key")
+    else:
+        assert caller.call(5, "key") == 5
+    assert keys == ["key"] * min(failures + 1, 3)
+
+
+def test_calls_of_one_key_wait_for_each_other_and_those_of_others_do_not() -> None:
+    lock = threading.Lock()
+    running: dict[int, int] = {}
+    highest: dict[int, int] = {}
+    others = threading.Barrier(3)  # one call of each key
+
+    def call(record: tuple[int, bool]) -> None:
+        key, is_first = record
+        with lock:
+            running[key] = running.get(key, 0) + 1
+            highest[key] = max(highest.get(key, 0), running[key])
+        if is_first:
+            others.wait(FOREVER_S)
+        with lock:
+            running[key] -= 1
+
+    caller = Caller("step", call, CallPolicy(key=lambda record: record[0], per_key=1))
+    firsts = [partial(caller.call, (key, True), "key") for key in range(3)]
+    rest = [partial(caller.call, (key, False), "key") for key in range(3) for _ in range(5)]
+    in_threads(firsts + rest)
+    assert highest == {0: 1, 1: 1, 2: 1}
+
+
+def test_wrong_arguments_get_one_sentence() -> None:
+    stream = JobGraph("job").source(Given([1]))
+    with pytest.raises(InvalidJob, match="which nothing can cancel"):
+        stream.map_async(str, timeout="1s")  # type: ignore[arg-type]
+    with pytest.raises(InvalidJob, match="capacity=0"):
+        stream.map_async(str, capacity=0)
+    with pytest.raises(InvalidJob, match="retries=-1"):
+        stream.map_async(str, retries=-1)
+    with pytest.raises(InvalidJob, match="par=0"):
+        stream.map(str, par=0)
+    with pytest.raises(InvalidJob, match="has effects and par="):
+        stream.filter(str, par=2, effects=True)
