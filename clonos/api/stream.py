@@ -17,13 +17,17 @@ from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
+from clonos.api.window_step import AnyTrigger, window_settings
+from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.tags import Tag
+from clonos.operators.windows.evictors import Evictor
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
+    from clonos.api.windowed import WindowedStream
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -177,6 +181,39 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
             check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
+
+    def window(
+        self,
+        kind: WindowKind,
+        *,
+        lateness: Duration | None = None,
+        late: Tag[T] | None = None,
+        trigger: AnyTrigger | None = None,
+        early: AnyTrigger | None = None,
+        accumulate: bool = True,
+        evictor: Evictor | None = None,
+    ) -> WindowedStream[None, T]:
+        """Assigns all records to windows, without a key, in a single task; the arguments are those of keyed streams.
+
+        The key of the results is None. Prefer ``key_by`` where there is a key: its windows are spread over tasks.
+
+        Raises:
+            InvalidJob: ``kind`` is not a kind of window, or another argument cannot be used on this stream.
+        """
+        from clonos.api.windowed import WindowedStream
+
+        settings = window_settings(
+            self,
+            kind,
+            is_keyed=False,
+            lateness=lateness,
+            late=late,
+            trigger=trigger,
+            early=early,
+            accumulate=accumulate,
+            evictor=evictor,
+        )
+        return WindowedStream(self._graph, self._inputs, settings)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merges this stream with others of the same job.

@@ -12,7 +12,7 @@ from clonos.api.windows import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
 from clonos.operators.operator import Operator
-from clonos.operators.steps.aggregates import WindowAggregate
+from clonos.operators.windows.window_aggregates import WindowAggregate
 
 CONNECTOR_CHARACTERS_MAX: Final = 200
 LIBRARY: Final = "clonos."

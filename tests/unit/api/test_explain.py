@@ -197,7 +197,9 @@ def test_state_has_its_kind_key_and_window() -> None:
 def test_timestamps_watermarks_and_the_step_that_loses_them() -> None:
     job = Job("times")
     stream = numbers(job, timestamps=Timestamps("at", unit="ms", out_of_order="5s", idle_after="1min"))
-    stream.map(abs, name="kept").key_by(abs).window(Tumbling("5s")).count(name="counted").sink(blackhole(), name="out")
+    stream.map(abs, name="kept").key_by(abs).window(Tumbling("5s", time="processing")).count(name="counted").sink(
+        blackhole(), name="out"
+    )
     job.source(values([1]), name="plain").with_timestamps(float, name="given").sink(blackhole())
     plan = plan_of(job)
     given = step(plan, "numbers").time
