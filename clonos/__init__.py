@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from clonos.api.emission import each as each
     from clonos.api.emission import every as every
     from clonos.api.event_time import Timestamps as Timestamps
+    from clonos.api.joining.connected import ConnectedStreams as ConnectedStreams
+    from clonos.api.joining.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import Value as Value
     from clonos.operators.state.state_descriptors import ValueState as ValueState
     from clonos.operators.steps.context import Context as Context
+    from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
     from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
     from clonos.operators.windows.results import Window as Window
@@ -105,6 +108,7 @@ _NAMES = {
     "clonos.job": ("Job", "Handle"),
     "clonos.api.keyed_stream": ("KeyedStream",),
     "clonos.api.stream": ("Stream", "ProcessFunction"),
+    "clonos.api.joining.connected": ("ConnectedStreams", "TwoInputFunction"),
     "clonos.api.event_time": ("Timestamps",),
     "clonos.api.emission": ("Emission", "each", "every", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
@@ -115,6 +119,7 @@ _NAMES = {
     "clonos.operators.windows.results": ("Window", "WindowResult"),
     "clonos.operators.windows.triggers": ("Trigger", "TriggerContext"),
     "clonos.operators.steps.context": ("Context",),
+    "clonos.operators.steps.two_input_process": ("TwoInputContext",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import KeyedAggregating
-from clonos.api.connected import ConnectedStreams
 from clonos.api.graph import AnySink
+from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
-from clonos.api.connected import ConnectedStreams
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
+from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
@@ -171,8 +171,9 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
+        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column. A key is a str,
+        bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of
+        these.
         """
         from clonos.api.keyed_stream import KeyedStream
 

@@ -81,7 +81,7 @@ def _raises_each_alert_at_the_third_reading(outputs: Outputs) -> None:
         if streaks[reading["sensor"]] == 3:
             expected.append((reading["sensor"], reading["number"]))
     assert len(expected) >= 4
-    assert sorted((row["sensor"], row["number"]) for row in outputs.rows) == sorted(expected)
+    assert sorted((row.sensor, row.number) for row in outputs.rows) == sorted(expected)
 
 
 def _reminds_of_the_carts_without_an_order(outputs: Outputs) -> None:
@@ -123,6 +123,34 @@ def _sums_up_the_purchases_of_each_customer(outputs: Outputs) -> None:
         assert [purchases[number]["cents"] for number in row["largest"]] == cents[::-1][:3]
     total = sum(purchase["cents"] for purchase in purchases)
     assert outputs["shop_totals"] == [{"purchases": len(purchases), "total": total, "customers": len(customers)}]
+
+
+def _has_each_order_with_its_shipment_in_time(outputs: Outputs) -> None:
+    shipped = {row["order"]: row["shipped"] for row in outputs["described"]}
+    assert len(outputs["described"]) == len(_recipe("shipped_orders").ORDERS)
+    assert shipped == {
+        "o1": "2023-05-01T17:00:00Z",
+        "o2": None,
+        "o3": "2023-05-04T12:00:00Z",
+        "o4": "2023-05-06T09:00:00Z",
+    }
+
+
+def _converts_each_payment_at_its_rate(outputs: Outputs) -> None:
+    assert sorted(outputs["euros"]) == [(1, 90.0), (2, 12.0), (3, 80.0), (4, 80.0), (5, None)]
+
+
+def _checks_each_payment_by_some_rules(outputs: Outputs) -> None:
+    recipe = _recipe("fraud_rules")
+    limits = {"de": {500, 700, recipe.DEFAULT_LIMIT}, "fr": {2_000, recipe.DEFAULT_LIMIT}, "it": {recipe.DEFAULT_LIMIT}}
+    found = [row["id"] for row in outputs["alerts"]]
+    assert len(found) == len(set(found))
+    for payment in recipe.PAYMENTS:
+        above = {payment["amount"] > limit for limit in limits[payment["country"]]}
+        assert (payment["id"] in found) in above
+    for card in {row["card"] for row in outputs["alerts"]}:
+        counted = sorted(row["suspicious"] for row in outputs["alerts"] if row["card"] == card)
+        assert counted == list(range(1, len(counted) + 1))
 
 
 def _sets_damaged_lines_aside(outputs: Outputs) -> None:
@@ -182,6 +210,9 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "balances": _has_the_balance_of_each_account,
     "bad_records": _sets_damaged_lines_aside,
     "customer_totals": _sums_up_the_purchases_of_each_customer,
+    "shipped_orders": _has_each_order_with_its_shipment_in_time,
+    "exchange_rates": _converts_each_payment_at_its_rate,
+    "fraud_rules": _checks_each_payment_by_some_rules,
 }
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import Exchange, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.two_inputs import two_input_step
 from clonos.api.windows import Duration, Tumbling, duration_ns
 from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
