@@ -1,4 +1,4 @@
-"""Sessions against dumb twins: one that takes the same records and watermarks, and one that looks at all records."""
+"""Sessions against dumb twins: the first takes the same records and watermarks, the second looks at all records."""
 
 from __future__ import annotations
 
