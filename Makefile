@@ -11,6 +11,10 @@ CLONOS := .venv/bin/clonos
 # What goes to the command behind `demo`, `chaos`, `bench` and `test`: make demo ARGS="--json verdict.json"
 ARGS ?=
 export PYTHON
+# Compiled modules are kept, also where the environment forbids it: else each of several hundred processes of the tests
+# compiles the library anew, and pytest rewrites every test module in each run.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
 help: ## Say what can be made
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 16

@@ -194,6 +194,17 @@ class TimedJob(ApiJob):
     sources_min: ClassVar[int] = 1
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
+        rows = self._timed_rows(graph, rng)
+        self._sizes = [rng.choice((20, 50, 130)) for _ in range(rng.choice((2, 2, 3)))]
+        for stage, size_ns in enumerate(self._sizes, 1):
+            if rng.random() < 0.3:
+                rows = rows.map_async(_same, capacity=rng.choice((1, 4)), ordered=rng.random() < 0.5)
+            keyed = EventStream.of(rows.key_by(key_of_row))
+            rows = keyed.windows(stage, size_ns, self, rng.choice((1, 2)))
+        rows.sink(Immediate()) if rng.random() < 0.5 else rows.sink(Parts())
+
+    def _timed_rows(self, graph: JobGraph, rng: Random) -> Stream[Row]:
+        """Adds the source, and perhaps a task behind it."""
         self.disorder_ns = rng.choice((1, 25, 60))
         self.sources = 1  # tasks of the source, set when its splits are listed
         self.sleeps = self.sleeps_for_sure or rng.random() < 0.3
@@ -208,13 +219,7 @@ class TimedJob(ApiJob):
         )
         if rng.random() < 0.3 or self.sources_min > 1:  # a task that passes rows and watermarks on at once
             rows = rows.rebalance().map(_same, parallelism=rng.choice((1, 2)))
-        self._sizes = [rng.choice((20, 50, 130)) for _ in range(rng.choice((2, 2, 3)))]
-        for stage, size_ns in enumerate(self._sizes, 1):
-            if rng.random() < 0.3:
-                rows = rows.map_async(_same, capacity=rng.choice((1, 4)), ordered=rng.random() < 0.5)
-            keyed = EventStream.of(rows.key_by(key_of_row))
-            rows = keyed.windows(stage, size_ns, self, rng.choice((1, 2)))
-        rows.sink(Immediate()) if rng.random() < 0.5 else rows.sink(Parts())
+        return rows
 
     # --- timestamps
 

@@ -45,6 +45,7 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "timestamps": (("record",),),
     "stateful_map": (("key", "state", "value"),),
     "reduce": (("so_far", "value"),),
+    "join": (("left", "right"),),
 }
 """Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
 

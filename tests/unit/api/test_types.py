@@ -14,7 +14,8 @@ from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
 from clonos.operators.steps.context import Context
-from clonos.operators.steps.windows import WindowResult
+from clonos.operators.steps.two_input_process import TwoInputContext
+from clonos.operators.windows.results import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
 
@@ -117,3 +118,50 @@ def test_a_type_checker_knows_states_and_windows() -> None:
     assert_type(windows.aggregate(list[str], list.append), Stream[WindowResult[int, list[str]]])
     assert_type(windows.aggregate(int, lambda total, word: total + len(word), str), Stream[WindowResult[int, str]])
     assert_type(windows.count().map(lambda result: result.start), Stream[datetime])
+
+
+def joined_types() -> None:
+    """A type checker knows the results of joins; this is never called."""
+    graph = JobGraph("job")
+    words: Stream[str] = graph.source(Lines(), timestamps=lambda _: 0)
+    numbers: Stream[int] = words.map(len)
+
+    def word_key(word: str) -> int:
+        return len(word)
+
+    def number_key(number: int) -> int:
+        return number
+
+    def select(word: str, number: int) -> float:
+        return len(word) / number
+
+    def select_left(word: str, number: int | None) -> float:
+        return len(word) / (number or 1)
+
+    assert_type(words.join(numbers, on=(word_key, number_key), between=(0, 1)), Stream[tuple[str, int]])
+    assert_type(words.join(numbers, on="n", how="left", ttl="1h"), Stream[tuple[str, int | None]])
+    assert_type(words.join(numbers, on="n", how="right", ttl="1h"), Stream[tuple[str | None, int]])
+    assert_type(words.join(numbers, on="n", how="full", ttl="1h"), Stream[tuple[str | None, int | None]])
+    assert_type(words.join(numbers, on="n", how="semi", window=Tumbling("1h")), Stream[str])
+    assert_type(words.join(numbers, on="n", select=select, ttl="1h"), Stream[float])
+    assert_type(words.join(numbers, on="n", how="left", select=select_left, ttl="1h"), Stream[float])
+    words.join(numbers, on="n", how="left", select=select, ttl="1h")  # type: ignore[call-overload]
+    words.join(numbers, on="n", how="outer", ttl="1h")  # type: ignore[call-overload]
+    words.join(numbers, on=(number_key, number_key), ttl="1h")  # type: ignore[arg-type]
+    assert_type(words.join_as_of(numbers, on="n"), Stream[tuple[str, int | None]])
+    assert_type(words.join_as_of(numbers, on="n", how="inner", tolerance="1h"), Stream[tuple[str, int]])
+    assert_type(words.join_as_of(numbers, on="n", select=select_left), Stream[float])
+    assert_type(words.lookup(numbers, on="n"), Stream[tuple[str, int | None]])
+    assert_type(words.lookup(numbers, on="n", how="inner", select=select), Stream[float])
+    assert_type(words.merge_ordered(words), Stream[str])
+    assert_type(words.connect(numbers).process(BothInputs), Stream[float])
+    words.connect(words).process(BothInputs)  # type: ignore[arg-type]
+    words.key_by(word_key).connect(numbers.key_by(str))  # type: ignore[arg-type]
+
+
+class BothInputs:
+    """A process function of str and int that emits float."""
+
+    def process_first(self, value: str, context: TwoInputContext[Any, float]) -> None: ...
+
+    def process_second(self, value: int, context: TwoInputContext[Any, float]) -> None: ...

@@ -81,7 +81,7 @@ def _raises_each_alert_at_the_third_reading(outputs: Outputs) -> None:
         if streaks[reading["sensor"]] == 3:
             expected.append((reading["sensor"], reading["number"]))
     assert len(expected) >= 4
-    assert sorted((row["sensor"], row["number"]) for row in outputs.rows) == sorted(expected)
+    assert sorted((row.sensor, row.number) for row in outputs.rows) == sorted(expected)
 
 
 def _reminds_of_the_carts_without_an_order(outputs: Outputs) -> None:
@@ -125,6 +125,34 @@ def _sums_up_the_purchases_of_each_customer(outputs: Outputs) -> None:
     assert outputs["shop_totals"] == [{"purchases": len(purchases), "total": total, "customers": len(customers)}]
 
 
+def _has_each_order_with_its_shipment_in_time(outputs: Outputs) -> None:
+    shipped = {row["order"]: row["shipped"] for row in outputs["described"]}
+    assert len(outputs["described"]) == len(_recipe("shipped_orders").ORDERS)
+    assert shipped == {
+        "o1": "2023-05-01T17:00:00Z",
+        "o2": None,
+        "o3": "2023-05-04T12:00:00Z",
+        "o4": "2023-05-06T09:00:00Z",
+    }
+
+
+def _converts_each_payment_at_its_rate(outputs: Outputs) -> None:
+    assert sorted(outputs["euros"]) == [(1, 90.0), (2, 12.0), (3, 80.0), (4, 80.0), (5, None)]
+
+
+def _checks_each_payment_by_some_rules(outputs: Outputs) -> None:
+    recipe = _recipe("fraud_rules")
+    limits = {"de": {500, 700, recipe.DEFAULT_LIMIT}, "fr": {2_000, recipe.DEFAULT_LIMIT}, "it": {recipe.DEFAULT_LIMIT}}
+    found = [row["id"] for row in outputs["alerts"]]
+    assert len(found) == len(set(found))
+    for payment in recipe.PAYMENTS:
+        above = {payment["amount"] > limit for limit in limits[payment["country"]]}
+        assert (payment["id"] in found) in above
+    for card in {row["card"] for row in outputs["alerts"]}:
+        counted = sorted(row["suspicious"] for row in outputs["alerts"] if row["card"] == card)
+        assert counted == list(range(1, len(counted) + 1))
+
+
 def _sets_damaged_lines_aside(outputs: Outputs) -> None:
     assert dict(outputs["sink"]) == {"ann": 38, "bob": 57}
     assert sorted(error.error.partition(":")[0] for error in outputs["errors"]) == [
@@ -139,7 +167,36 @@ def _has_the_price_of_each_product_in_order(outputs: Outputs) -> None:
     assert outputs.rows == [(product, 10.0 * len(product)) for product in _recipe("async_calls").PRODUCTS]
 
 
+def _averages_the_readings_of_each_window(outputs: Outputs) -> None:
+    readings = _recipe("sensor_averages").READINGS
+    wanted: dict[tuple[str, int], list[float]] = {}
+    for reading in readings:
+        first = reading["at"] // 10 * 10 + 10
+        for until in (first, first + 10, first + 20):
+            wanted.setdefault((reading["sensor"], until), []).append(reading["celsius"])
+    last: dict[tuple[str, int], Any] = {}
+    for row in outputs["averages"]:  # a later result of a window has more readings
+        place = row["sensor"], int(row["until"].timestamp())
+        last[place] = max(last.get(place, (0, 0.0)), (row["readings"], row["celsius"]))
+    assert outputs["late"] == []
+    assert last.keys() == wanted.keys()
+    for place, values_of in wanted.items():
+        assert last[place] == (len(values_of), pytest.approx(sum(values_of) / len(values_of)))
+
+
+def _divides_the_clicks_into_sessions(outputs: Outputs) -> None:
+    start = _recipe("click_sessions").MORNING
+    found = sorted(
+        (row["user"], int(row["start"].timestamp() - start) // 60, row["minutes"], row["clicks"])
+        for row in outputs.rows
+    )
+    of_a_day = [("ann", 0, 25.0, 3), ("ann", 90, 0.0, 1), ("bob", 1, 0.0, 1), ("bob", 40, 15.0, 2), ("eve", 60, 0.0, 1)]
+    assert found == sorted((user, first + day * 1_440, *rest) for day in range(5) for user, first, *rest in of_a_day)
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
+    "sensor_averages": _averages_the_readings_of_each_window,
+    "click_sessions": _divides_the_clicks_into_sessions,
     "word_count": _counts_every_word,
     "access_log": _counts_the_failed_requests_of_each_page,
     "deduplicate": _passes_each_payment_on_once,
@@ -153,6 +210,9 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "balances": _has_the_balance_of_each_account,
     "bad_records": _sets_damaged_lines_aside,
     "customer_totals": _sums_up_the_purchases_of_each_customer,
+    "shipped_orders": _has_each_order_with_its_shipment_in_time,
+    "exchange_rates": _converts_each_payment_at_its_rate,
+    "fraud_rules": _checks_each_payment_by_some_rules,
 }
 
 

@@ -85,8 +85,8 @@ def test_both_inputs_share_state_timers_and_side_outputs(first: list[Any], secon
     build_matching(graph, first, second)
     written = run(graph, parallelism).written
     pairs = [row for rows in written.values() for row in rows if isinstance(row, tuple)]
-    expected = [{one.number, two.number} for one in first for two in second if one and two and one.key == two.key]
-    assert same([set(pair) for pair in pairs], expected)
+    expected = [(one.number, two.number) for one in first for two in second if one and two and one.key == two.key]
+    assert same([tuple(sorted(pair)) for pair in pairs], expected)
     numbers = [row for rows in written.values() for row in rows if not isinstance(row, tuple)]
     assert sorted(numbers) == sorted(row.number for row in [*first, *second] if row)
 
@@ -232,7 +232,7 @@ def test_streams_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InvalidJob, match="connects a stream without keys with a keyed one"):
         stream.connect(other.key_by(_same))  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match=r"which has no method process_second\(value, context\)"):
-        stream.connect(other).process(type("Half", (), {"process_first": _same}))
+        stream.connect(other).process(type("Half", (), {"process_first": Later.process_first}))
     with pytest.raises(InvalidJob, match="sets event-time timers, and one of its streams has no event time"):
         stream.key_by(_same).connect(timed(graph, script_of([])).key_by(key_of)).process(Matching)
     with pytest.raises(InvalidJob, match="two jobs"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from clonos.api.event_time import Duration
-from clonos.api.joins import (
+from clonos.api.joining.joins import (
     Closed,
     JoinOptions,
     StepOptions,
@@ -17,7 +16,7 @@ from clonos.api.joins import (
     merge_step,
 )
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
+from clonos.api.windows import Duration, Tumbling
 from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
         self,
         other: Stream[Any],
         *,
-        on: Any,
+        on: Any = None,
         how: str = "inner",
         select: Callable[[Any, Any], Any] | None = None,
         between: tuple[Duration, Duration] | None = None,
@@ -176,7 +175,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
         self,
         other: Stream[Any],
         *,
-        on: Any,
+        on: Any = None,
         direction: AsOfDirection = "backward",
         tolerance: Duration | None = None,
         how: str = "left",
@@ -254,7 +253,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
         self,
         table: Stream[Any],
         *,
-        on: Any,
+        on: Any = None,
         how: str = "left",
         select: Callable[[Any, Any], Any] | None = None,
         name: str | None = None,
