@@ -19,15 +19,32 @@ LATE = Tag[Any]("late")
 KINDS: list[tuple[int, int, int]] = [(5, 5, 0), (5, 5, 2), (6, 2, 0), (6, 4, 1), (7, 3, 0)]
 """Size, slide and offset in ms."""
 
+
+def absolute(steps: list[Any]) -> list[Any]:
+    """Turns records by their distance from the watermark, and rises of it, into times in ms."""
+    found: list[Any] = []
+    reached = 0
+    for step in steps:
+        if isinstance(step, tuple):
+            found.append((step[0], reached + step[1]))
+        elif isinstance(step, int):
+            reached += step
+            found.append(reached)
+        else:
+            found.append(step)
+    return found
+
+
 entries = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["a", "b", True, 1]), st.integers(-20, 60)),  # a record: key and time in ms
-        st.integers(-10, 60),  # a watermark in ms
-        st.just("restore"),
-        st.just("snapshot"),
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(-15, 15)),  # a record: key, and time behind the watermark
+        st.tuples(st.sampled_from(["a", True, 1]), st.integers(-6, 4)),
+        st.integers(1, 9),  # a rise of the watermark
+        st.sampled_from(["restore", "snapshot"]),
     ),
+    min_size=10,
     max_size=40,
-)
+).map(absolute)
 
 
 def kind_of(size: int, every: int, offset: int) -> WindowKind:
@@ -68,6 +85,7 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
                 reached = entry
                 step.watermark(entry * MS)
                 twin.reach(entry)
+                assert len(step.results) == len(twin.results), "a result leaves at another watermark"
         else:
             flush()
             (step.restore if entry == "restore" else lambda: step.snapshot(full=False))()
