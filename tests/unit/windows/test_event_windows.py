@@ -152,3 +152,18 @@ def test_a_window_includes_its_start_and_excludes_its_end() -> None:
     ((result, time_ns),) = step.results
     assert (result.start, result.end, result.value) == (from_timestamp_ns(0), from_timestamp_ns(10 * MS), 2)
     assert time_ns == 10 * MS - 1
+
+
+def test_further_results_are_in_the_order_of_arrival_wherever_batches_are_cut() -> None:
+    records = [(("a", 1), MS), (("b", 2), -MS), (("a", 3), -MS), (("a", 4), MS), (("c", 5), MS)]
+    for width in (1, 2, 5):
+        kind = Sliding("6ms", every="2ms")
+        step = stepping(
+            lambda keyed: keyed.window(kind, lateness="9ms", accumulate=False).aggregate(list, list.append)  # noqa: B023
+        )
+        step.watermark(2 * MS)
+        for batch in cut(records, [width]):
+            step.rows(batch)
+        step.watermark(3 * MS)
+        found = [(result.key, result.value) for result, _ in step.results if result.end == from_timestamp_ns(2 * MS)]
+        assert found == [("a", [1, 3, 4]), ("b", [2]), ("c", [5])], width
