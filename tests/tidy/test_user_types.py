@@ -51,7 +51,7 @@ Job("etl", slots="cloud")  # arg-type
 job.run(chekpoint_every="5s")  # call-arg
 job.join(job)  # attr-defined
 numbers = job.source(values([1]))
-numbers.join(numbers)  # attr-defined
+numbers.join(numbers)  # call-overload
 numbers.map(lambda number: number.lower())  # attr-defined
 numbers.key_by(str).map(str)  # attr-defined
 job.compile()  # attr-defined
