@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clonos import agg as agg
-    from clonos.api.connected import ConnectedStreams as ConnectedStreams
-    from clonos.api.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
     from clonos.api.emission import each as each
     from clonos.api.emission import every as every
     from clonos.api.event_time import Timestamps as Timestamps
+    from clonos.api.joining.connected import ConnectedStreams as ConnectedStreams
+    from clonos.api.joining.connected import TwoInputFunction as TwoInputFunction
     from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
+    from clonos.api.window_step import every_event_time as every_event_time
+    from clonos.api.window_step import last_values as last_values
+    from clonos.api.window_step import newest_values as newest_values
     from clonos.api.windowed import WindowedStream as WindowedStream
+    from clonos.api.windows import CountSliding as CountSliding
+    from clonos.api.windows import CountTumbling as CountTumbling
+    from clonos.api.windows import Global as Global
+    from clonos.api.windows import Session as Session
+    from clonos.api.windows import Sliding as Sliding
     from clonos.api.windows import Tumbling as Tumbling
     from clonos.connectors import blackhole as blackhole
     from clonos.connectors import collect as collect
@@ -74,9 +82,12 @@ if TYPE_CHECKING:
     from clonos.operators.state.state_descriptors import ValueState as ValueState
     from clonos.operators.steps.context import Context as Context
     from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
-    from clonos.operators.steps.windows import WindowResult as WindowResult
     from clonos.operators.tags import Tag as Tag
     from clonos.operators.user_errors import RoutedError as RoutedError
+    from clonos.operators.windows.results import Window as Window
+    from clonos.operators.windows.results import WindowResult as WindowResult
+    from clonos.operators.windows.triggers import Trigger as Trigger
+    from clonos.operators.windows.triggers import TriggerContext as TriggerContext
     from clonos_services import clock as clock
     from clonos_services import http as http
     from clonos_services import random as random
@@ -97,14 +108,16 @@ _NAMES = {
     "clonos.job": ("Job", "Handle"),
     "clonos.api.keyed_stream": ("KeyedStream",),
     "clonos.api.stream": ("Stream", "ProcessFunction"),
-    "clonos.api.connected": ("ConnectedStreams", "TwoInputFunction"),
+    "clonos.api.joining.connected": ("ConnectedStreams", "TwoInputFunction"),
     "clonos.api.event_time": ("Timestamps",),
     "clonos.api.emission": ("Emission", "each", "every", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.windowed": ("WindowedStream",),
-    "clonos.api.windows": ("Tumbling",),
-    "clonos.operators.steps.windows": ("WindowResult",),
+    "clonos.api.window_step": ("every_event_time", "last_values", "newest_values"),
+    "clonos.api.windows": ("Tumbling", "Sliding", "Session", "CountTumbling", "CountSliding", "Global"),
+    "clonos.operators.windows.results": ("Window", "WindowResult"),
+    "clonos.operators.windows.triggers": ("Trigger", "TriggerContext"),
     "clonos.operators.steps.context": ("Context",),
     "clonos.operators.steps.two_input_process": ("TwoInputContext",),
     "clonos.operators.state.state_descriptors": ("ValueState", "ListState", "MapState", "Value"),

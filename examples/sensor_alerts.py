@@ -8,14 +8,21 @@ there are only keyed edges between the file and the rule, so their order is kept
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clonos import Context, Job, ValueState, files, stdout
 
 READINGS = Path(__file__).with_name("data") / "readings.jsonl"
 
-Reading = dict[str, Any]
+
+@dataclass
+class Reading:
+    """Line of the file, by whose fields a type checker checks the code below."""
+
+    sensor: str
+    number: int
+    celsius: float
 
 
 class ThreeInARow:
@@ -28,11 +35,11 @@ class ThreeInARow:
 
     def process(self, reading: Reading, context: Context[str, Reading]) -> None:
         streak = context.state(self.streak)
-        streak.value = streak.value + 1 if reading["celsius"] > self.limit else 0
+        streak.value = streak.value + 1 if reading.celsius > self.limit else 0
         if streak.value == 3:
             context.emit(reading)
 
 
 job = Job("sensor_alerts", parallelism=2, checkpoint_every="1s")
-readings = job.source(files.jsonl(READINGS), name="readings").key_by("sensor")
+readings = job.source(files.jsonl(READINGS, schema=Reading), name="readings").key_by(lambda reading: reading.sensor)
 readings.process(ThreeInARow(80.0), name="three_in_a_row").sink(stdout())

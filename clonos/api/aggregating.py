@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from clonos.api.emission import Emission, each
+from clonos.api.emission import Emission, check_emission, each
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.aggregates.aggregate import Aggregation, Named
@@ -133,12 +133,7 @@ def _aggregated(
     from clonos.api.stream import Stream
 
     named = named_of(options["name"], aggregates)
-    if not isinstance(emit, Emission):
-        raise InvalidJob(
-            options["name"] or KIND,
-            f"has emit={emit!r:.80}",
-            'Give each(n) for every n-th record, every("5s") for a length of time, or at_end().',
-        )
+    check_emission(options["name"] or KIND, emit)
     is_final = emit.count is None and emit.interval_ns is None
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, options)

@@ -48,3 +48,16 @@ def every(interval: str | float | timedelta) -> Emission:
 def at_end() -> Emission:
     """Emits once, when the input has ended."""
     return Emission()
+
+
+def check_emission(step: str, emit: object) -> None:
+    """Checks the ``emit=`` of a step.
+
+    Raises: InvalidJob: it is no ``Emission``.
+    """
+    if not isinstance(emit, Emission):
+        raise InvalidJob(
+            step,
+            f"has emit={emit!r:.80}",
+            'Give each(n) for every n-th record, every("5s") for a length of time, or at_end().',
+        )

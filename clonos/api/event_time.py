@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, Final, Literal
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.windows import duration_ns
+from clonos.api.windows import Duration, duration_ns
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import Unit
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness, WatermarkStrategy
-
-Duration = str | float | timedelta
-"""Length of time: a str such as "500ms", "5s", "2min", "1h" or "1d", a timedelta, or seconds."""
 
 IN_ORDER: Final = BoundedOutOfOrderness(0)
 

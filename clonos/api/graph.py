@@ -95,8 +95,8 @@ class Step:
       such as ``("window", "5s")``.
     - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
       inputs; its inputs from this index on belong to the second one.
-    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the source
-      gets its timestamps from it.
+    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
+      gives timestamps by it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 

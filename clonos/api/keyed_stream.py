@@ -7,15 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import KeyedAggregating
-from clonos.api.connected import ConnectedStreams
 from clonos.api.graph import AnySink
-from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
-from clonos.api.windows import Tumbling
+from clonos.api.window_step import AnyTrigger, window_settings
+from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import keyed
+from clonos.operators.tags import Tag
+from clonos.operators.windows.evictors import Evictor
 
 if TYPE_CHECKING:
     from clonos.api.windowed import WindowedStream
@@ -148,18 +150,49 @@ class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T
         """
         self._sink(sink, name, parallelism)
 
-    def window(self, kind: Tumbling) -> WindowedStream[K, T]:
+    def window(
+        self,
+        kind: WindowKind,
+        *,
+        lateness: Duration | None = None,
+        late: Tag[T] | None = None,
+        trigger: AnyTrigger | None = None,
+        early: AnyTrigger | None = None,
+        accumulate: bool = True,
+        evictor: Evictor | None = None,
+    ) -> WindowedStream[K, T]:
         """Assigns the records of each key to windows; call an aggregation of the returned stream next.
 
+        On a stream with timestamps windows follow event time: a window ends when the watermark reaches its end.
+
+        Args:
+            kind: such as ``Tumbling("5s")``.
+            lateness: how long a window still takes records after its end; each then gives a further result.
+            late: side output of records that come later than that, which are left out with a warning otherwise.
+            trigger: when windows emit: ``each(n)``, ``every("5s")`` by the clock, ``every_event_time("5s")``,
+                ``at_end()`` or an object of a ``Trigger`` class. What a window has not emitted leaves at its end.
+            early: when windows emit before their end, too; the same values as for ``trigger``.
+            accumulate: True for further results of a window with all its records, False for those since the last one.
+            evictor: ``last_values(n)`` or ``newest_values("10s")``, the values that stay when a window emits.
+
         Raises:
-            InvalidJob: ``kind`` is not a kind of window.
+            InvalidJob: ``kind`` is not a kind of window, or another argument cannot be used on this stream.
 
         Example::
 
             words.key_by(lambda word: word).window(Tumbling("5s")).count()
         """
-        if not isinstance(kind, Tumbling):
-            raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
         from clonos.api.windowed import WindowedStream
 
-        return WindowedStream(self._graph, self._inputs, kind)
+        settings = window_settings(
+            self,
+            kind,
+            is_keyed=True,
+            lateness=lateness,
+            late=late,
+            trigger=trigger,
+            early=early,
+            accumulate=accumulate,
+            evictor=evictor,
+        )
+        return WindowedStream(self._graph, self._inputs, settings)

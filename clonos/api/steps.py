@@ -135,6 +135,7 @@ class GraphBuilder:
             state=(),
             has_times=True,
             timestamp_column=assigner.column if emits_columns else None,
+            assigner=assigner,
         )
         return (StepInput(step.number),)
 

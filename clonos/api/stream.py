@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
-from clonos.api.connected import ConnectedStreams
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
+from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.stream_joins import StreamJoins
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
+from clonos.api.window_step import AnyTrigger, window_settings
+from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted
 from clonos.operators.tags import Tag
+from clonos.operators.windows.evictors import Evictor
 
 if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream
+    from clonos.api.windowed import WindowedStream
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -167,8 +171,9 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key`` is a function of the record, or the name of a field of dicts or of a column. A key is a str, bytes, int,
-        bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of these.
+        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column. A key is a str,
+        bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of
+        these.
         """
         from clonos.api.keyed_stream import KeyedStream
 
@@ -176,6 +181,39 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
             check_function("key_by", name or "key_by", key)
         key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
+
+    def window(
+        self,
+        kind: WindowKind,
+        *,
+        lateness: Duration | None = None,
+        late: Tag[T] | None = None,
+        trigger: AnyTrigger | None = None,
+        early: AnyTrigger | None = None,
+        accumulate: bool = True,
+        evictor: Evictor | None = None,
+    ) -> WindowedStream[None, T]:
+        """Assigns all records to windows, without a key, in a single task; the arguments are those of keyed streams.
+
+        The key of the results is None. Prefer ``key_by`` where there is a key: its windows are spread over tasks.
+
+        Raises:
+            InvalidJob: ``kind`` is not a kind of window, or another argument cannot be used on this stream.
+        """
+        from clonos.api.windowed import WindowedStream
+
+        settings = window_settings(
+            self,
+            kind,
+            is_keyed=False,
+            lateness=lateness,
+            late=late,
+            trigger=trigger,
+            early=early,
+            accumulate=accumulate,
+            evictor=evictor,
+        )
+        return WindowedStream(self._graph, self._inputs, settings)
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         """Merges this stream with others of the same job.

@@ -1,40 +1,45 @@
-"""Windows of a keyed stream and their aggregations."""
+"""Windows of a stream and their aggregations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.api.aggregating import named_of
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
-from clonos.api.windows import Tumbling
+from clonos.api.window_step import WindowSettings
+from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
-from clonos.operators.steps.aggregates import window_aggregate
-from clonos.operators.steps.windows import Window, WindowResult
+from clonos.operators.windows.gathered import Gathered
+from clonos.operators.windows.results import Window, WindowResult
+
+APPLIED: Final = ("key", "window", "values")
+"""Arguments that a function of ``apply`` is called with."""
 
 T = TypeVar("T")
+U = TypeVar("U")
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
 
 class WindowedStream(GraphBuilder, Generic[K, T]):
-    """Windows of each key of a stream, not yet aggregated.
+    """Windows of each key of a stream, or of a stream without keys, not yet aggregated.
 
     An aggregation emits one ``WindowResult`` per key and window when the window ends; open windows are emitted when the
     input ends. The methods take the keywords of ``Stream``.
     """
 
-    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], kind: Tumbling) -> None:
+    def __init__(self, graph: JobGraph, inputs: tuple[StepInput, ...], settings: WindowSettings) -> None:
         super().__init__(graph, inputs)
-        self._kind = kind
+        self._settings = settings
 
     def count(
         self, *, name: str | None = None, parallelism: int | None = None, standby: StandbyMode | None = None
@@ -98,6 +103,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         create: Callable[[], A],
         add: Callable[[A, T], A | None],
         *,
+        merge: Callable[[A, A], A | None] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -110,6 +116,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Callable[[A, T], A | None],
         result: Callable[[A], V],
         *,
+        merge: Callable[[A, A], A | None] | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -131,6 +138,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         add: Any = None,
         result: Any = None,
         *,
+        merge: Any = None,
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
@@ -142,6 +150,9 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             create: returns a new accumulator.
             add: called with (accumulator, value); returns the new accumulator, or None if it has changed it in place.
             result: turns the accumulator into the value of the window; None for the accumulator itself.
+            merge: called with two accumulators, the second one of later records; returns the accumulator of both, or
+                None if it has changed the first one in place. Without it, sliding and session windows and windows with
+                lateness keep all their values until they emit.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
 
         Raises:
@@ -153,14 +164,53 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregation: Aggregation[Any, Any]
-        if create is None and add is None and result is None:
+        if create is None and add is None and result is None and merge is None:
             aggregation = named_of(name, aggregates)
         elif aggregates:
             problem = "gets both functions of an accumulator and named aggregates"
             raise InvalidJob(name or "aggregate", problem, "Name all: own=aggregate(create, add), from clonos.agg.")
         else:
-            aggregation = Custom(create, add, None, result)
+            aggregation = Custom(create, add, merge, result)
         return Stream(self._graph, self._window("aggregate", aggregation, name, parallelism, standby))
+
+    def fold(
+        self,
+        initial: A,
+        function: Callable[[A, T], A | None],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[WindowResult[K, A]]:
+        """Folds the values of each window in order of arrival, beginning with a copy of ``initial``.
+
+        ``function(so_far, value)`` returns the next value, or None if it has changed the given one in place. Sliding
+        and session windows and windows with lateness keep all their values until they emit.
+        """
+        aggregation = Custom(partial(copied, initial), function, None, None)
+        return Stream(self._graph, self._window("fold", aggregation, name, parallelism, standby))
+
+    def apply(
+        self,
+        function: Callable[[K, Window, list[T]], Iterable[U]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[U]:
+        """Calls ``function(key, window, values)`` when a window ends, with all its values in order of arrival.
+
+        Its results, any number of them, are the records of the stream. The window keeps all values; an aggregation
+        keeps one accumulator.
+
+        Example::
+
+            def longest_first(key, window, values):
+                return [(key, window.start, value) for value in sorted(values, key=len, reverse=True)]
+
+            lines.key_by(first_word).window(Tumbling("1min")).apply(longest_first)
+        """
+        return Stream(self._graph, self._window("apply", Gathered(), name, parallelism, standby, function))
 
     def _window(
         self,
@@ -169,23 +219,27 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         name: str | None,
         parallelism: int | None,
         standby: StandbyMode | None,
+        apply: Any = None,
     ) -> tuple[StepInput, ...]:
+        settings = self._settings
+        kind = f"window_{what}"
+        parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        size_ns = self._kind.size_ns
-        state = [("window", str(self._kind))]
+        state = settings.state_text(aggregation)
         if isinstance(aggregation, Named):
             state.append(("aggregates", repr(aggregation)))
         elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
             state.append(("field", repr(aggregation.of)))
         return self._step(
-            f"window_{what}",
-            lambda step: partial(Window, step, size_ns, window_aggregate(aggregation)),
+            kind,
+            settings.operators(aggregation, apply),
             options,
-            tuple(each.function for each in aggregation.functions),
-            tuple(each.arguments for each in aggregation.functions),
+            tuple(each.function for each in aggregation.functions) if apply is None else (apply,),
+            tuple(each.arguments for each in aggregation.functions) if apply is None else (APPLIED,),
             runs_user_code=what != "count",
             state=tuple(state),
-            key_field=WindowResult._fields[0],
-            ignores_order=aggregation.ignores_order,
-            has_times=False,
+            key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
+            ignores_order=aggregation.ignores_order and settings.ignores_order,
+            has_times=settings.rules.has_times,
+            has_side_outputs=settings.rules.late_tag is not None,
         )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from math import gcd
+from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from clonos.api.graph_errors import InvalidDuration
+from clonos.api.graph_errors import InvalidDuration, InvalidJob
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 NANOSECONDS: Final = {
@@ -22,34 +26,285 @@ NANOSECONDS_MAX: Final = 100 * 366 * NANOSECONDS["d"]
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\s*")
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Tumbling:
-    """Tumbling windows in processing time: fixed size, without gaps or overlap, aligned to the Unix epoch in UTC.
+Duration = str | float | timedelta
+"""Length of time: a str such as "500ms", "5s", "2min", "1h" or "1d", a timedelta, or seconds."""
 
-    Windows in processing time are exactly-once here: the time is recorded, so a record is in the same window after a
-    failure as before it.
+Time = Literal["event", "processing"]
+"""Time that windows follow: the timestamps of the records, or the clock of the task."""
+
+PANES_MAX: Final = 10_000
+"""Maximum number of panes of a sliding window."""
+
+
+class WindowKind:
+    """Base of all kinds of windows."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Tumbling(WindowKind):
+    """Tumbling windows: fixed size, without gaps or overlap, aligned to the Unix epoch in UTC.
+
+    On a stream with timestamps they follow event time, else the clock of the task (processing time). Windows in
+    processing time are exactly-once here: the time is recorded, so a record is in the same window after a failure as
+    before it.
 
     Example::
 
         Tumbling("5s")
-        Tumbling(timedelta(minutes=2))
+        Tumbling(timedelta(minutes=2), time="processing")
+        Tumbling("1d", timezone="Europe/Berlin")
     """
 
     size_ns: int
+    time: Time | None
+    offset_ns: int
+    timezone: str | None
 
-    def __init__(self, size: str | float | timedelta) -> None:
+    def __init__(
+        self,
+        size: Duration,
+        *,
+        time: Time | None = None,
+        offset: Duration | None = None,
+        timezone: str | None = None,
+    ) -> None:
         """Creates windows of ``size``: a str such as "500ms", "5s", "2min", "1h" or "1d", a timedelta, or seconds.
 
         The size is a whole number of milliseconds, from 1 ms to 100 years.
 
+        Args:
+            size: length of a window.
+            time: "event" or "processing"; None for event time on a stream with timestamps.
+            offset: moves all windows, by less than their size: ``Tumbling("1d", offset="6h")`` begins at six.
+            timezone: name of the time zone by whose clocks days begin, for windows of whole days. A day on which the
+                clocks change has 23 or 25 hours.
+
         Raises:
-            InvalidDuration: ``size`` is something else.
+            InvalidDuration: ``size`` or ``offset`` is something else.
+            InvalidJob: another argument cannot be used.
         """
-        object.__setattr__(self, "size_ns", duration_ns(size))
+        set_field = partial(object.__setattr__, self)
+        set_field("size_ns", duration_ns(size))
+        set_field("time", _checked_time(time))
+        set_field("offset_ns", _checked_offset(offset, self.size_ns))
+        set_field("timezone", _checked_timezone(timezone, self.size_ns))
 
     def __str__(self) -> str:
         """Returns kind and size, such as "Tumbling 5s"; stores have this text."""
-        return f"Tumbling {duration_text(self.size_ns)}"
+        return f"Tumbling {duration_text(self.size_ns)}{_alignment(self.offset_ns, self.timezone)}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Sliding(WindowKind):
+    """Sliding windows: fixed size, one begins at each multiple of ``every``, so that they overlap.
+
+    A record is added once, whatever the overlap: windows share panes of the greatest common divisor of both lengths.
+
+    Example::
+
+        Sliding("10min", every="1min")
+    """
+
+    size_ns: int
+    every_ns: int
+    time: Time | None
+    offset_ns: int
+    timezone: str | None
+
+    def __init__(
+        self,
+        size: Duration,
+        *,
+        every: Duration,
+        time: Time | None = None,
+        offset: Duration | None = None,
+        timezone: str | None = None,
+    ) -> None:
+        """Creates windows of ``size``, one beginning ``every`` so often. The other arguments are those of ``Tumbling``.
+
+        Raises:
+            InvalidDuration: ``size``, ``every`` or ``offset`` is no length of time.
+            InvalidJob: ``every`` is longer than ``size``, so that records would be in no window, or their greatest
+                common divisor is less than a ten-thousandth of the size; or another argument cannot be used.
+        """
+        set_field = partial(object.__setattr__, self)
+        set_field("size_ns", duration_ns(size))
+        set_field("every_ns", duration_ns(every))
+        shown = f"Sliding({duration_text(self.size_ns)!r}, every={duration_text(self.every_ns)!r})"
+        if self.every_ns > self.size_ns:
+            raise InvalidJob("window", f"gets {shown}, which leaves records out", "Let every= be at most the size.")
+        if self.size_ns // self.pane_ns > PANES_MAX:
+            problem = f"gets {shown}, whose greatest common divisor is only {duration_text(self.pane_ns)}"
+            raise InvalidJob("window", problem, "Let the size be a multiple of every=.")
+        set_field("time", _checked_time(time))
+        set_field("offset_ns", _checked_offset(offset, self.every_ns))
+        set_field("timezone", _checked_timezone(timezone, self.size_ns, self.every_ns))
+
+    @property
+    def pane_ns(self) -> int:
+        """Length of a pane in nanoseconds."""
+        return gcd(self.size_ns, self.every_ns)
+
+    def __str__(self) -> str:
+        """Returns kind and lengths, such as "Sliding 10min every 1min"; stores have this text."""
+        lengths = f"{duration_text(self.size_ns)} every {duration_text(self.every_ns)}"
+        return f"Sliding {lengths}{_alignment(self.offset_ns, self.timezone)}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Session(WindowKind):
+    """Sessions: records of a key that follow each other within a gap. A session ends a gap after its last record.
+
+    Example::
+
+        Session(gap="30min")
+        Session(gap=lambda event: "5min" if event["device"] == "phone" else "30min", max_length="12h")
+    """
+
+    gap: Duration | Callable[[Any], Duration]
+    max_length_ns: int | None
+    time: Time | None
+
+    def __init__(
+        self, gap: Duration | Callable[[Any], Duration], *, max_length: Duration | None = None, time: Time | None = None
+    ) -> None:
+        """Creates sessions.
+
+        Args:
+            gap: length of time without a record of the key that ends a session, or a function of the record that gives
+                it.
+            max_length: limit of a session from its start to its end. A record that would make it longer begins another
+                one. None: a session may last for ever.
+            time: "event" or "processing"; None for event time on a stream with timestamps.
+
+        Raises:
+            InvalidDuration: a length is something else.
+            InvalidJob: ``max_length`` is less than the gap, or ``time`` is something else.
+        """
+        set_field = partial(object.__setattr__, self)
+        set_field("gap", gap if callable(gap) else duration_text(duration_ns(gap)))
+        set_field("max_length_ns", None if max_length is None else duration_ns(max_length))
+        set_field("time", _checked_time(time))
+        if self.max_length_ns is not None and not callable(gap) and self.max_length_ns < duration_ns(gap):
+            problem = f"gets max_length={max_length!r}, which is less than the gap"
+            raise InvalidJob("window", problem, f"Give at least {self.gap!r}.")
+
+    @property
+    def gap_ns(self) -> int | Callable[[Any], int]:
+        """Gap in nanoseconds, or a function of the record that gives it."""
+        if not callable(self.gap):
+            return duration_ns(self.gap)
+        gap_of = self.gap
+        return lambda record: duration_ns(gap_of(record))
+
+    def __str__(self) -> str:
+        """Returns kind and lengths, such as "Session gap 30min"; stores have this text."""
+        limit = "" if self.max_length_ns is None else f" at most {duration_text(self.max_length_ns)}"
+        return f"Session gap {'of a function' if callable(self.gap) else self.gap}{limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountTumbling(WindowKind):
+    """Windows of ``count`` records of a key. The last one may have fewer, when the input ends.
+
+    Example::
+
+        CountTumbling(100)
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        checked_count("CountTumbling", self.count)
+
+    def __str__(self) -> str:
+        """Returns kind and count, such as "CountTumbling 100"; stores have this text."""
+        return f"CountTumbling {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountSliding(WindowKind):
+    """Windows of the last ``count`` records of a key, with a result after every ``every`` of them.
+
+    Example::
+
+        CountSliding(100, every=10)
+    """
+
+    count: int
+    every: int
+
+    def __post_init__(self) -> None:
+        checked_count("CountSliding", self.count)
+        checked_count("CountSliding", self.every)
+        if self.every > self.count:
+            problem = f"gets CountSliding({self.count}, every={self.every}), which leaves records out"
+            raise InvalidJob("window", problem, "Let every= be at most the count.")
+
+    def __str__(self) -> str:
+        """Returns kind and counts, such as "CountSliding 100 every 10"; stores have this text."""
+        return f"CountSliding {self.count} every {self.every}"
+
+
+@dataclass(frozen=True, slots=True)
+class Global(WindowKind):
+    """One window of all records of a key. It emits when the input ends, and when a trigger says so.
+
+    Example::
+
+        stream.key_by("user").window(Global(), trigger=each(100), accumulate=False).aggregate(total=sum_("price"))
+    """
+
+    def __str__(self) -> str:
+        """Returns the kind; stores have this text."""
+        return "Global"
+
+
+def checked_count(what: str, count: Any) -> int:
+    """Returns a number of records.
+
+    Raises: InvalidJob: it is not an int of at least 1.
+    """
+    if type(count) is not int or count < 1:
+        raise InvalidJob("window", f"gets {what} of {count!r:.80} records", "Give an int of at least 1.")
+    return count
+
+
+def _checked_time(time: Any) -> Any:
+    if time not in (None, "event", "processing"):
+        raise InvalidJob("window", f"gets time={time!r:.80}", 'Give "event" or "processing".')
+    return time
+
+
+def _checked_offset(offset: Duration | None, period_ns: int) -> int:
+    offset_ns = 0 if offset is None else duration_ns(offset)
+    if offset_ns >= period_ns:
+        problem = f"gets offset={offset!r}, which is not less than the distance of its windows"
+        raise InvalidJob("window", problem, f"Give less than {duration_text(period_ns)!r}.")
+    return offset_ns
+
+
+def _checked_timezone(timezone: Any, *lengths_ns: int) -> str | None:
+    if timezone is None:
+        return None
+    if any(length_ns % NANOSECONDS["d"] for length_ns in lengths_ns):
+        raise InvalidJob(
+            "window", f"gets timezone={timezone!r:.80} for parts of days", "Give whole days, or offset= instead."
+        )
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise InvalidJob(
+            "window", f"gets timezone={timezone!r:.80}, which is unknown", 'Give a name such as "Europe/Berlin".'
+        ) from None
+    return str(timezone)
+
+
+def _alignment(offset_ns: int, timezone: str | None) -> str:
+    offset = f" offset {duration_text(offset_ns)}" if offset_ns else ""
+    return f"{offset} in {timezone}" if timezone else offset
 
 
 def duration_text(nanoseconds: int) -> str:

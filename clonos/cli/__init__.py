@@ -1,4 +1,4 @@
-"""The command line: ``clonos run``, ``clonos dev``, ``clonos demo`` and ``clonos chaos``.
+"""The command line: ``clonos run``, ``clonos dev``, ``clonos explain``, ``clonos demo`` and ``clonos chaos``.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -18,7 +18,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import clonos
 from clonos.cli.log_lines import log_to_console
@@ -167,7 +167,17 @@ def _dev(parsed: argparse.Namespace) -> int:
     return ENDED
 
 
-COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"run": _run, "dev": _dev, "demo": _demo}
+def _explain(parsed: argparse.Namespace) -> int:
+    print(load_job(parsed.job).explain(parsed.format, command_line=_pairs(parsed.option)))
+    return ENDED
+
+
+COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "run": _run,
+    "dev": _dev,
+    "explain": _explain,
+    "demo": _demo,
+}
 
 
 def _chaos(command: str, arguments: Sequence[str]) -> int:
@@ -193,7 +203,13 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
     named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "checkpoint", "store")}
     options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
     options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
-    for pair in parsed.option:
+    return options | _pairs(parsed.option)
+
+
+def _pairs(given: Sequence[str]) -> dict[str, object]:
+    """Returns the options that ``--option`` sets, by key."""
+    options: dict[str, object] = {}
+    for pair in given:
         key, equals, value = pair.partition("=")
         if not equals:
             raise JobError(
@@ -232,6 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
     dev.add_argument("--runs", type=int, metavar="N", help="end after N runs")
 
+    _add_explain(commands)
+
     demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
     demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
     demo.add_argument("--master", metavar="URL", help="Spark master (default: a local cluster of two executors)")
@@ -254,3 +272,17 @@ def _parser() -> argparse.ArgumentParser:
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
     return parser
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser("explain", help="show the plan of a job without running it")
+    explain.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    explain.add_argument(
+        "--format",
+        choices=("text", "mermaid", "json"),
+        default="text",
+        help="text (default), a flowchart for Mermaid, or JSON",
+    )
+    explain.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="set an option; may be repeated"
+    )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 0.2
 WARM_AFTER_LOOKS: Final = 10
-WARM_MODULES: Final = ("clonos.cli.console", "clonos.cli.preview", "clonos.job.handle", "clonos.api.compiling")
+WARM_MODULES: Final = ("clonos.cli.console", "clonos.cli.preview", "clonos.job.handle", "clonos.api.plan.compiling")
 FILES_MAX: Final = 2_000
 CHECKPOINT_EVERY: Final = "1s"
 ON_PROCESSES: Final = {"slots": "process", "resume": False}

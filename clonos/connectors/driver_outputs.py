@@ -142,6 +142,9 @@ class DriverSink:
         vars(self).update(state)
         self._shown = _shown_of(self.number)
 
+    def __repr__(self) -> str:
+        return self.name
+
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Drops the rows of earlier runs, unless this process resumes the job that it ran before."""
         shown = self._shown

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from clonos.api.windows import duration_ns
 from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "roll_back", "CommittedPart"]
 
+AnyRow = TypeVar("AnyRow")
 Path = str | os.PathLike[str]
 Duration = str | float | timedelta
 
@@ -109,23 +110,57 @@ def lines(
     )
 
 
+@overload
 def jsonl(
     path: Path | Sequence[Path],
     *,
+    schema: None = ...,
+    block_bytes: int | None = ...,
+    line_bytes_max: int = ...,
+    watch: Duration | None = ...,
+    single: bool = ...,
+    ordered: bool | None = ...,
+) -> JsonFiles[Any]: ...
+
+
+@overload
+def jsonl(
+    path: Path | Sequence[Path],
+    *,
+    schema: type[AnyRow],
+    block_bytes: int | None = ...,
+    line_bytes_max: int = ...,
+    watch: Duration | None = ...,
+    ordered: bool | None = ...,
+) -> JsonFiles[AnyRow]: ...
+
+
+def jsonl(
+    path: Path | Sequence[Path],
+    *,
+    schema: type[Any] | None = None,
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
     single: bool = False,
     ordered: bool | None = None,
-) -> JsonFiles:
+) -> JsonFiles[Any]:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
     ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
     ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``. With ``single`` the sink writes
     one file of this path when all sources have ended.
 
+    ``schema`` is for sources: a dataclass, NamedTuple, msgspec.Struct or TypedDict. Each line becomes an object of it,
+    so that a type checker finds a wrong field. A line that does not fit it is malformed.
+
     Raises:
         InvalidConnector: an option cannot work.
+        RegistrationRefused: the class keeps state outside its fields.
+
+    Example::
+
+        job.source(files.jsonl("bids/", schema=Bid)).key_by(lambda bid: bid.auction)
     """
     return JsonFiles(
         paths_of(path),
@@ -134,6 +169,7 @@ def jsonl(
         discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
         ordered=ordered,
+        schema=schema,
     )
 
 

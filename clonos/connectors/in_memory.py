@@ -62,6 +62,9 @@ class ValueList(OrderChoice, Generic[AnyValue]):
         self.split_count = splits
         self.ordered = False if ordered is None and splits is not None else ordered
 
+    def __repr__(self) -> str:
+        return f"values(<{len(self.records):,} records>)"
+
     def order_note(self, splits: Sequence[bytes], parallelism: int) -> str:
         """See ``connector_contract.OrderedSource``. A list of at most 1,024 values is read at once anyway."""
         if parallelism == 1 or len(splits) > 1 or len(self.records) <= LONG_LIST:
@@ -206,6 +209,9 @@ def values(
 
 class Blackhole:
     """Sink that discards its rows."""
+
+    def __repr__(self) -> str:
+        return "blackhole()"
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Does nothing."""

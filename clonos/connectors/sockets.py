@@ -77,6 +77,9 @@ class SocketLines:
         self.line_bytes_max = line_bytes_max
         self.acknowledges = acknowledge
 
+    def __repr__(self) -> str:
+        return f"sockets.lines({self.host!r}, {self.port})"
+
     @property
     def address(self) -> str:
         """Host and port, with a colon between them."""

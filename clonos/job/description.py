@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
 from clonos.api.plan.graph_picture import graph_svg
@@ -112,6 +113,31 @@ class Job:
             source, name=name, parallelism=parallelism, standby=standby, timestamps=timestamps, limit=limit
         )
 
+    def explain(
+        self,
+        format: Literal["text", "mermaid", "json"] = "text",
+        *,
+        command_line: Mapping[str, object] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> str:
+        """Returns the plan of the job, without starting it: its steps, and the vertices and tasks that run them.
+
+        ``format``: "text" for people, "mermaid" for a flowchart, "json" for programs. ``options`` override those of the
+        job. Sources list their splits; input that does not exist yet is mentioned in the plan.
+
+        Raises:
+            InvalidJob: the job cannot be compiled, or there is no such format.
+
+        Example::
+
+            print(job.explain())
+        """
+        from clonos.api.plan.explaining import explained
+
+        self._described.was_used = True
+        settings = resolve_settings({**self._options, **options}, command_line)
+        return explained(self._graph, settings.core, settings.run.parallelism, format)
+
     def start(
         self,
         master: str | None = None,
@@ -134,6 +160,7 @@ class Job:
         keywords = {**self._options, **{key: value for key, value in named.items() if value is not None}, **options}
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
+        warn_of_unnamed_steps(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
         with fork_server_ahead(settings.run if has_to_import else None):
             from clonos.job.handle import Handle

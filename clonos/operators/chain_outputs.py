@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -24,6 +23,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
+from clonos.operators.fields import Field
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 
@@ -79,7 +79,7 @@ class ToKeys(Operator):
         """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
         self._ports = tuple(ports)
         self._field = key if isinstance(key, str) else None
-        self._key = itemgetter(key) if isinstance(key, str) else key
+        self._key = Field(key) if isinstance(key, str) else key
         self._rows_are_keys = rows_are_keys
         self.changes_rows = not (rows_are_keys or self._field is not None)
 
@@ -91,7 +91,8 @@ class ToKeys(Operator):
         if self._rows_are_keys:
             keys, pairs = rows, rows
         else:
-            keys, failed = self.guard.each(self._key, rows)
+            key = self._key
+            keys, failed = key.of_each(rows, self.guard) if isinstance(key, Field) else self.guard.each(key, rows)
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))

@@ -22,6 +22,8 @@ NAVIGATION = {
         "Overview <self>",
         "docs/quick-start",
         "examples/README",
+        "docs/transformations",
+        "docs/plan",
         "docs/coming-from",
         "All documents <docs/index>",
         "CHANGELOG",

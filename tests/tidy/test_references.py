@@ -46,7 +46,7 @@ OBJECTS_OF_EXAMPLES = {
     "outputs": clonos.testing.Outputs,
     "stream": clonos.KeyedStream,
 }
-"""The class of the object that documents call so."""
+"""The class of the object that documents call so; a stream may have a key or not."""
 NAMES_OF_OTHERS = re.compile(r"(spark|dfs|SparkSession|pandas|polars|pyarrow)(\.\w+)+|self\.seen\.append")
 """Settings of Spark and HDFS, and an attribute that a document has an example give itself."""
 FILES_OF_OTHERS = {"clonos.toml": "a user's", "job.py": "a user's", "summary.md": "written by a run"}
@@ -111,6 +111,8 @@ def _readings(head: str) -> Iterator[Any]:
     """Objects that the first part of a dotted name may stand for."""
     if head in OBJECTS_OF_EXAMPLES:
         yield OBJECTS_OF_EXAMPLES[head]
+    if head == "stream":
+        yield clonos.Stream
     for home in (clonos, clonos.testing):
         if head in home.__all__:
             yield getattr(home, head)

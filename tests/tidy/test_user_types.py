@@ -1,5 +1,6 @@
 """A type checker and an editor see clonos from any folder, as ``make setup`` installs it: names, streams, options."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -12,17 +13,48 @@ from tests.tidy.source import PACKAGE_FOLDERS, ROOT
 pytestmark = pytest.mark.static
 
 RIGHT = """
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Sized, assert_type
+from typing import Any, NamedTuple, Sized, TypedDict, assert_type
 
 from clonos import Job, KeyedStream, Stream, Tumbling, WindowResult, agg, at_end, collect, each, every, files, values
 from clonos.agg import count, sum_, top_k
+
+
+@dataclass
+class Bid:
+    auction: int
+    price: float
+
+
+class Pair(NamedTuple):
+    left: str
+
+
+class Row(TypedDict):
+    word: str
+
+
+
+def max_price(left: Bid, right: Bid) -> Bid:
+    return left if left.price > right.price else right
+
 
 job = Job("etl", parallelism=3, checkpoint_every=timedelta(seconds=1), slots="process")
 lines = job.source(files.lines("in/*.txt"))
 assert_type(lines, Stream[str])
 assert_type(job.source(files.lines("in", with_position=True)), Stream[tuple[str, int, str]])
 assert_type(job.source(files.jsonl("in")), Stream[Any])
+bids = job.source(files.jsonl("in", schema=Bid, watch="1s"))
+assert_type(bids, Stream[Bid])
+assert_type(bids.filter(lambda bid: bid.price > 1).map(lambda bid: bid.price), Stream[float])
+assert_type(bids.key_by(lambda bid: bid.auction), KeyedStream[int, Bid])
+assert_type(bids.key_by(lambda bid: bid.auction).reduce(max_price), Stream[tuple[int, Bid]])
+assert_type(bids.key_by("auction").count(), Stream[tuple[Any, int]])
+windows = bids.key_by(lambda bid: bid.auction).window(Tumbling("1s"))
+assert_type(windows.sum(lambda bid: bid.price).map(lambda result: result.value), Stream[float])
+assert_type(job.source(files.jsonl("in", schema=Pair)).map(lambda pair: pair.left), Stream[str])
+assert_type(job.source(files.jsonl("in", schema=Row)).map(lambda row: row["word"]), Stream[str])
 words = lines.flat_map(str.split).map(lambda word: word.lower()).filter(lambda word: word > "a")
 assert_type(words, Stream[str])
 assert_type(words.key_by(len), KeyedStream[int, str])
@@ -41,9 +73,25 @@ words.sink(collect())
 job.run(store="out", lease="2s")
 """
 
+EXAMPLE = ROOT / "examples" / "sensor_alerts.py"
+
 WRONG = """
+from dataclasses import dataclass
+from typing import TypedDict
+
 from clonos import Job, Tumbling, files, values
 from clonos.agg import count, count_if, distinct, sum_, top_k
+
+
+@dataclass
+class Bid:
+    auction: int
+    price: float
+
+
+class Row(TypedDict):
+    word: str
+
 
 job = Job("etl", paralelism=3)  # call-arg
 Job("etl", parallelism="three")  # arg-type
@@ -55,6 +103,19 @@ numbers.join(numbers)  # call-overload
 numbers.map(lambda number: number.lower())  # attr-defined
 numbers.key_by(str).map(str)  # attr-defined
 job.compile()  # attr-defined
+bids = job.source(files.jsonl("in", schema=Bid))
+bids.map(lambda bid: bid.prise)  # attr-defined
+bids.filter(lambda bid: bid.auction > 1).map(lambda bid: bid.item)  # attr-defined
+bids.map(lambda bid: bid.price.lower())  # attr-defined
+keyed = bids.key_by(lambda bid: bid.auction)
+bids.key_by(lambda bid: bid.auctoin)  # attr-defined
+keyed.reduce(lambda left, right: left if left.prize > right.price else right)  # attr-defined
+keyed.stateful_map(lambda key, state, bid: (state, bid.cost))  # attr-defined
+keyed.window(Tumbling("1s")).sum(lambda bid: bid.cost)  # attr-defined
+keyed.window(Tumbling("1s")).count().map(lambda result: result.total)  # attr-defined
+rows = job.source(files.jsonl("in", schema=Row))
+rows.map(lambda row: row["wrod"])  # typeddict-item
+files.jsonl("out", schema="Bid")  # call-overload
 numbers.key_by(str).aggregate(total=sum_(lambda number: number.prise))  # attr-defined
 numbers.key_by(str).aggregate(top=top_k(3, by=lambda number: number.prise))  # attr-defined
 numbers.key_by(str).window(Tumbling("1s")).aggregate(who=distinct(lambda number: number.name))  # attr-defined
@@ -71,8 +132,13 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "right.py").write_text(RIGHT, "utf-8")
     (folder / "wrong.py").write_text(WRONG, "utf-8")
+    (folder / "misspelt.py").write_text(
+        re.sub(r"\breading\.(\w+)", r"reading.\1_", EXAMPLE.read_text("utf-8")), "utf-8"
+    )
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT}/.mypy_cache/users"]
-    done = subprocess.run([*command, "right.py", "wrong.py"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "right.py", "wrong.py", "misspelt.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
     return (done.stdout + done.stderr).splitlines()
 
 
@@ -92,6 +158,12 @@ def test_each_mistake_that_a_type_can_show_is_an_error_of_the_type_checker(check
         if line.startswith("wrong.py") and ": error:" in line
     }
     assert found == expected
+
+
+def test_a_wrong_field_of_an_example_is_an_error_of_the_type_checker(checked: list[str]) -> None:
+    found = [line for line in checked if line.startswith("misspelt.py")]
+    assert len(found) == len(re.findall(r"\breading\.\w+", EXAMPLE.read_text("utf-8"))) >= 2
+    assert all('"Reading" has no attribute' in line for line in found)
 
 
 def test_the_folders_of_the_packages_are_paths_that_an_editor_reads() -> None:

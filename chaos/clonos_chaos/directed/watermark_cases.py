@@ -15,16 +15,17 @@ from clonos_chaos.directed.building_blocks import (
     kills_it,
 )
 from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
+from clonos_chaos.jobs.window_jobs import LateJob, SlidingJob, WindowJob
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
 
 RECORDS = 480
 
 
-def _timed(seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob] = MergingJob) -> World:
+def _timed(seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob | WindowJob] = MergingJob) -> World:
     """Makes a world in which barriers pass at once, because little is on its way."""
 
-    def job(rng: Random) -> TimedJob:
+    def job(rng: Random) -> TimedJob | WindowJob:
         return kind("timed", Random(rng.getrandbits(64)), RECORDS, None)
 
     return World(
@@ -55,3 +56,13 @@ directed_test("51 task dies in the middle of a step")(_dies(kills_it, "emission"
 @directed_test("51 task of the source is idle")
 def _is_idle(seed: int) -> World:
     return _timed(seed, [], SleepingJob)
+
+
+@directed_test("51 task of sliding windows dies just behind a barrier")
+def _sliding(seed: int) -> World:
+    return _timed(seed, [at("aligned", kills_it, nth=nth) for nth in (8, 15, 22)], SlidingJob)
+
+
+@directed_test("51 task of windows with late records dies in the middle of a step")
+def _late(seed: int) -> World:
+    return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160, 260)], LateJob)

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from clonos.api.graph import JobGraph, StepInput
-from clonos.api.joins import StepOptions, add_step, keyed_sides
+from clonos.api.joining.joins import StepOptions, add_step, keyed_sides
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
 from clonos.operators.joins.buffered_join import EventJoin

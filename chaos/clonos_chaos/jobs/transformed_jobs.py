@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row, stage_of_row
 from clonos_chaos.jobs.fuzz_chain import KEYS
+
+UNREAD = 30
+"""How many times more records a source has that is ended by a limit in another task."""
 
 SPAN = "10min"
 """Length of time that no world lasts."""
@@ -24,11 +27,19 @@ SPAN = "10min"
 class TransformedJob(ApiJob):
     """Job of transformations; the twin is the offsets up to the limit."""
 
+    ends_late: ClassVar[bool] = False
+    highest = 0
+    """Highest offset that has reached the first step."""
+
     def _build(self, graph: JobGraph, rng: Random) -> None:
-        self.limit = rng.randint(1, self.records) if rng.random() < 0.5 else None
-        tasks = None if self.limit else rng.choice((1, 2))
-        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=tasks, limit=self.limit)
-        rows = self._routed(rows, rng).map(partial(stage_of_row, 1, rng, None), parallelism=rng.choice((1, 2)))
+        self.limit = rng.randint(1, self.records) if self.ends_late or rng.random() < 0.5 else None
+        if self.limit and self.ends_late:
+            endless: Stream[Row] = graph.source(Offsets(self.records * UNREAD), parallelism=1).shuffle()
+            rows = endless.map(partial(self._observed, rng), parallelism=1).limit(self.limit)
+        else:
+            tasks = None if self.limit else rng.choice((1, 2))
+            rows = graph.source(Offsets(self.records), parallelism=tasks, limit=self.limit)
+            rows = self._routed(rows, rng).map(partial(stage_of_row, 1, rng, None), parallelism=rng.choice((1, 2)))
         doubled = self._routed(rows.flat_map(_twice), rng).map(_same, parallelism=rng.choice((1, 2, 3)))
         rows = self._deduplicated(doubled, rng)
         if rng.random() < 0.5:
@@ -41,6 +52,10 @@ class TransformedJob(ApiJob):
         else:
             first, rest = last.split(_is_even)
             first.union(rest).sink(Parts())
+
+    def _observed(self, rng: Random, row: Row) -> Row:
+        self.highest = max(self.highest, row[0])
+        return stage_of_row(1, rng, None, row)
 
     def expected(self) -> Sequence[int]:
         """Returns the offsets that must come out."""
@@ -77,6 +92,12 @@ class TransformedJob(ApiJob):
         else:
             gathered = rows.fold([], list.append, emit=emit)
         return gathered.flat_map(list).deduplicate(_offset)
+
+
+class EndedJob(TransformedJob):
+    """Job whose source has far more records than the limit in another task lets through, and is ended by it."""
+
+    ends_late: ClassVar[bool] = True
 
 
 def _same(row: Row) -> Row:

@@ -10,6 +10,7 @@ from clonos_chaos.mutants import (
     recovery_mutants,
     task_mutants,
     watermark_mutants,
+    window_mutants,
 )
 from clonos_chaos.mutants.mutation import MUTANTS, Mutant, mutated
 
@@ -21,6 +22,7 @@ MUTANT_MODULES = (
     recovery_mutants,
     task_mutants,
     watermark_mutants,
+    window_mutants,
 )
 
 __all__ = ["MUTANTS", "MUTANT_MODULES", "Mutant", "mutated"]

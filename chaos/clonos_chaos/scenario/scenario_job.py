@@ -19,7 +19,7 @@ from clonos.api.windows import Tumbling
 from clonos.connectors import files, sqlite
 from clonos.core.model.errors import JobError
 from clonos.job import Job
-from clonos.operators.steps.windows import WindowResult
+from clonos.operators.windows.results import WindowResult
 from clonos_chaos.scenario.scenario_gate import Gated
 from clonos_chaos.scenario.scenario_orders import ordered
 from clonos_services import clock, http

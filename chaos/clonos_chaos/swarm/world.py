@@ -33,6 +33,7 @@ from clonos_chaos.jobs.join_jobs import JoinedJob
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
 from clonos_chaos.jobs.transformed_jobs import TransformedJob
+from clonos_chaos.jobs.window_jobs import WindowJob
 from clonos_chaos.sim.network import DELAYS_NS, Network
 from clonos_chaos.sim.random_faults import KINDS, FaultRng, Faults
 from clonos_chaos.sim.sim_coordinator import SimCoordinator
@@ -46,7 +47,7 @@ from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_o
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows")
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -58,6 +59,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "aggregates": AggregateJob,
     "transformed": TransformedJob,
     "joined": JoinedJob,
+    "windows": WindowJob,
 }
 
 EVENT_LOG_LINES_MAX = 400

@@ -177,29 +177,29 @@ def _reason(text: str) -> str:
 
 
 @cache
-def _tree_of(file: str, text: str) -> ast.Module | None:
+def _named_functions(file: str, text: str) -> dict[str, list[ast.Lambda | ast.FunctionDef]]:
+    """Returns the functions of a file by their names; "" for lambdas."""
     try:
-        return ast.parse(text)
+        tree = ast.parse(text)
     except SyntaxError:
-        return None
+        return {}
+    found: dict[str, list[ast.Lambda | ast.FunctionDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Lambda, ast.FunctionDef)):
+            found.setdefault(getattr(node, "name", ""), []).append(node)
+    return found
 
 
 def _place_of(function: FunctionType) -> Place | None:
     """Finds a function in its file: among those that begin in its first line, the one around its instructions."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
-    tree = _tree_of(code.co_filename, "".join(lines))
-    if tree is None:
-        return None
     name = "" if code.co_name == "<lambda>" else code.co_name
     positions = [where for where in code.co_positions() if None not in where and where[2] != where[3]]
     candidates = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Lambda, ast.FunctionDef))
-        and getattr(node, "name", "") == name
-        and positions
-        and all(_contains(node, where) for where in positions)
+        for node in _named_functions(code.co_filename, "".join(lines)).get(name, ())
+        if positions and all(_contains(node, where) for where in positions)
     ]
     best: Any = max(candidates, key=lambda node: (node.lineno, node.col_offset), default=None)
     if best is None:

@@ -50,9 +50,7 @@ PARAMETERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Arguments that each function of a step is called with, by the method that adds the step; aggregations know theirs."""
 
 METHOD_PARAMETERS: Final = {
-    "process": ("value", "context"),
-    "process_first": ("value", "context"),
-    "process_second": ("value", "context"),
+    **dict.fromkeys(("process", "process_first", "process_second"), ("value", "context")),
     "on_timer": ("timestamp", "context"),
     "on_event_timer": ("timestamp", "context"),
     "open": ("context",),

@@ -30,7 +30,6 @@ STREAM_HINTS: Final = {
     "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
     "merge": "Use union(other).",
     "concat": "Use union(other).",
-    "window": UNKEYED,
     "count": f"{UNKEYED} key_by(lambda record: None) has a single key.",
     "reduce": UNKEYED,
     "sum": "Write stream.key_by(...).window(Tumbling('5s')).sum(), or key_by(...).reduce(...).",
@@ -57,7 +56,7 @@ STREAM_HINTS: Final = {
     "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
     "execute": "Call run() of the job.",
     "run": "Call run() of the job.",
-    "assign_timestamps_and_watermarks": "Windows are in processing time; there is no event time yet.",
+    "assign_timestamps_and_watermarks": "Use with_timestamps(...), or job.source(..., timestamps=...).",
 }
 
 KEYED_HINTS: Final = {
@@ -83,7 +82,6 @@ WINDOWED_HINTS: Final = {
         ("map", "filter", "flat_map", "sink", "process", "key_by"),
         "Aggregate the windows first: count(), sum(), reduce(...) or aggregate(create, add); its result is a stream.",
     ),
-    "apply": "Use aggregate(create, add, result).",
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
     "mean": "Use aggregate(create, add, result) with a sum and a count.",
@@ -103,12 +101,11 @@ JOB_HINTS: Final = {
 
 HINTS: Final = {"Stream": STREAM_HINTS, "KeyedStream": KEYED_HINTS, "WindowedStream": WINDOWED_HINTS, "Job": JOB_HINTS}
 
-NO_OTHER_WINDOWS: Final = "Windows are tumbling and in processing time: window(Tumbling('5s'))."
 PACKAGE_HINTS: Final = {
-    "Session": f"{NO_OTHER_WINDOWS} A session is process() with a timer that each record of the key sets anew.",
-    "Sliding": f"{NO_OTHER_WINDOWS} Emit each record once for every window that it belongs to, or use process().",
-    "Hopping": f"{NO_OTHER_WINDOWS} Emit each record once for every window that it belongs to, or use process().",
-    "EventTime": NO_OTHER_WINDOWS,
+    "SessionWindow": 'Use Session(gap="10min").',
+    "Hopping": 'Use Sliding("10min", every="1min").',
+    "HoppingWindow": 'Use Sliding("10min", every="1min").',
+    "EventTime": "Windows follow event time on a stream with timestamps: job.source(..., timestamps=...).",
     "Stdout": "Use stdout().",
     "Pipeline": "Use Job.",
     "StreamExecutionEnvironment": "Use Job.",

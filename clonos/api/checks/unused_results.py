@@ -19,8 +19,7 @@ def check_results(graph: JobGraph) -> None:
 
     Raises: InvalidJob: the job has no output.
     """
-    read = {each.step for step in graph.steps for each in step.inputs}
-    unread = [step for step in graph.steps if step.number not in read and not _is_output(step)]
+    unread = [step for step in graph.steps if is_unread(step, graph)]
     if unread and not any(_is_output(step) for step in graph.steps):
         raise InvalidJob(unread[-1].name, "is the end of a job without a sink: its results would be lost", ADVICE)
     for step in unread:
@@ -29,6 +28,11 @@ def check_results(graph: JobGraph) -> None:
             " does not change the old one: go on with what it returns, or end it with a sink.",
             step.name,
         )
+
+
+def is_unread(step: Step, graph: JobGraph) -> bool:
+    """Returns whether no step reads the results of ``step``, and it is no output itself."""
+    return not _is_output(step) and not any(each.step == step.number for other in graph.steps for each in other.inputs)
 
 
 def _is_output(step: Step) -> bool:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from clonos.api.checks.code_check import warn_of_code
-from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
+from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
-from clonos.api.plan.source_splits import splits_of
+from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
@@ -34,7 +36,6 @@ from clonos.operators.chain_outputs import (
     routes_refused,
 )
 from clonos.operators.connector_contract import (
-    ImmediateSink,
     PushSource,
     TimedSource,
     TransactionalSink,
@@ -62,20 +63,47 @@ def compile_graph(
     graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
-    image = _Compiler(graph, options, parallelism, splits).image()
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits = splits_of(graph, compiler.ordered, compiler.parallelism_of_source, splits)
+    image = compiler.image()
     warn_of_code(graph)
     return image
 
 
+class Compilation(NamedTuple):
+    """Result of a compilation, with what a user should know of it.
+
+    - ``vertex_of``: number of the vertex of each step. ``begins``: why each vertex begins where it does.
+    - ``inputs``: the input of a step that each edge serves, by number of the edge.
+    - ``unlisted``: reasons for which sources cannot list their splits now, by name of the step.
+    """
+
+    image: JobImage
+    vertex_of: tuple[int, ...]
+    begins: tuple[str, ...]
+    inputs: Mapping[int, StepInput]
+    unlisted: Mapping[str, str]
+
+
+def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> Compilation:
+    """Compiles the graph for ``explain``: the input need not exist yet.
+
+    Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
+    """
+    compiler = _Compiler(graph, options, parallelism)
+    compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
+    image = compiler.image()
+    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
+
+
 class _Compiler:
-    def __init__(
-        self, graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
-    ) -> None:
+    def __init__(self, graph: JobGraph, options: Options, parallelism: int) -> None:
         self._graph = graph
         self._options = options
         self._parallelism = parallelism
-        self._ordered = ordered_sources(graph.steps)
-        self._splits = splits_of(graph, self._ordered, self._parallelism_of_source, splits)
+        self.ordered = ordered_sources(graph.steps)
+        self.splits: dict[str, tuple[bytes, ...]] = {}
+        self.inputs: dict[int, StepInput] = {}  # by number of the edge
         self._vertices: list[PlannedVertex] = []
         self._edges: list[Edge] = []
         self._vertex_of: list[PlannedVertex] = []  # by number of the step
@@ -117,10 +145,14 @@ class _Compiler:
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         has_columns = any(step.emits_columns for step in self._graph.steps)
-        order = describe_order(self._graph.steps, self._ordered, self._splits, self._parallelism_of)
+        order = describe_order(self._graph.steps, self.ordered, self.splits, self._parallelism_of)
         return JobImage(
-            plan, images, sinks, self._options, self._splits, pushed=pushed, has_columns=has_columns, order=order
+            plan, images, sinks, self._options, self.splits, pushed=pushed, has_columns=has_columns, order=order
         )
+
+    def places(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Returns the vertex of each step, and why each vertex begins."""
+        return tuple(vertex.number for vertex in self._vertex_of), tuple(vertex.begins for vertex in self._vertices)
 
     # --- steps
 
@@ -144,10 +176,10 @@ class _Compiler:
                 raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
 
     def _add_step(self, step: Step) -> None:
-        vertex = self._fusable_vertex(step)
-        is_head = vertex is None
-        if vertex is None:
-            vertex = self._new_vertex(self._parallelism_of(step))
+        upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None
+        reason = reason_to_begin(step, self._parallelism_of(step), upstream, self._options.standby)
+        is_head = upstream is None or reason != ""
+        vertex = self._new_vertex(self._parallelism_of(step), reason) if upstream is None or reason else upstream
         parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
         if is_head and step.sink is not None and step.inputs[0].key is not None:
@@ -187,25 +219,8 @@ class _Compiler:
                 for index, step_input in enumerate(step.inputs)
             ]
 
-    def _fusable_vertex(self, step: Step) -> PlannedVertex | None:
-        """Finds the vertex that the step can be fused into; None if it begins a new vertex."""
-        if len(step.inputs) != 1 or step.inputs[0].exchange is not Exchange.FORWARD or step.second_from is not None:
-            return None
-        vertex = self._vertex_of[step.inputs[0].step]
-        if vertex.parallelism != self._parallelism_of(step):
-            return None
-        if step.sink is not None and vertex.immediate_sink is not None:
-            return None
-        if vertex.is_hot and not may_be_hot(step):
-            return None
-        if is_hot(step, self._options.standby) and not all(map(may_be_hot, vertex.steps)):
-            return None
-        if isinstance(step.sink, ImmediateSink) and vertex.sinks:
-            return None
-        return vertex
-
-    def _new_vertex(self, parallelism: int) -> PlannedVertex:
-        vertex = PlannedVertex(len(self._vertices), parallelism)
+    def _new_vertex(self, parallelism: int, begins: str) -> PlannedVertex:
+        vertex = PlannedVertex(len(self._vertices), parallelism, begins)
         self._vertices.append(vertex)
         return vertex
 
@@ -219,8 +234,8 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            source = self._ordered.get(step.number, step.source)
-            arguments = step.name, source, self._splits[step.name], step.emits_columns
+            source = self.ordered.get(step.number, step.source)
+            arguments = step.name, source, self.splits[step.name], step.emits_columns
             if step.assigner is not None or isinstance(source, TimedSource):
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
@@ -250,6 +265,7 @@ class _Compiler:
             partitioning = Partitioning.REBALANCE
         name = self._graph.steps[step_input.step].name
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
+        self.inputs[len(self._edges) - 1] = step_input
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port)
         output: Callable[[], Operator] = partial(ToEdge, port)
@@ -296,7 +312,7 @@ class _Compiler:
             return
         refuse_key(ERRORS_STEP, sink)
         check_single_file(ERRORS_STEP, sink, self._graph.steps)
-        errors = self._new_vertex(1)
+        errors = self._new_vertex(1, "it is the error output of the job")
         errors.names.append((ERRORS_STEP, True))
         number = errors.add(PlannedNode(ERRORS_STEP, self._sink_factory(sink, errors, ERRORS_STEP), False), None)
         for upstream in upstreams:
@@ -315,7 +331,7 @@ class _Compiler:
                 return parallelisms.pop()
         return self._parallelism
 
-    def _parallelism_of_source(self, step: Step) -> int:
+    def parallelism_of_source(self, step: Step) -> int:
         return step.parallelism or self._parallelism
 
     def _names(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.api.graph import JobGraph, Step
 from clonos.api.graph_errors import BadSplits, InvalidJob
+from clonos.core.model.errors import ClonosError
 from clonos.operators.connector_contract import Source, check_split
 
 
@@ -22,15 +23,9 @@ def splits_of(
 
     Raises: InvalidJob: the job has no source. BadSplits: the stored splits are of other sources.
     """
-    sources = {step.name: step for step in graph.steps if step.source is not None}
-    if not sources:
-        raise InvalidJob(graph.name, "(the job) has no source", "Begin with job.source(...).")
+    sources = _sources(graph)
     if stored is None:
-        found = {name: ordered.get(step.number, step.source) for name, step in sources.items()}
-        return {
-            name: tuple(source.splits(parallelism_of(sources[name]))) if isinstance(source, Source) else ()
-            for name, source in found.items()
-        }
+        return {name: _listed(step, ordered, parallelism_of) for name, step in sources.items()}
     missing = tuple(name for name in sources if name not in stored)
     unknown = tuple(name for name in stored if name not in sources)
     if missing or unknown:
@@ -39,3 +34,33 @@ def splits_of(
         for split in stored[name]:
             check_split(step.source, split)
     return {name: tuple(stored[name]) for name in sources}
+
+
+def splits_or_reasons(
+    graph: JobGraph, ordered: Mapping[int, Any], parallelism_of: Callable[[Step], int]
+) -> tuple[dict[str, tuple[bytes, ...]], dict[str, str]]:
+    """Returns the splits of each source found now, and why some sources cannot list them, such as missing files.
+
+    Raises: InvalidJob: the job has no source.
+    """
+    found: dict[str, tuple[bytes, ...]] = {}
+    reasons = {}
+    for name, step in _sources(graph).items():
+        try:
+            found[name] = _listed(step, ordered, parallelism_of)
+        except Exception as error:  # noqa: BLE001  code of the user, which may need the machines of the job
+            found[name] = ()
+            reasons[name] = str(error) if isinstance(error, ClonosError) else f"{type(error).__name__}: {error}"
+    return found, reasons
+
+
+def _sources(graph: JobGraph) -> dict[str, Step]:
+    sources = {step.name: step for step in graph.steps if step.source is not None}
+    if not sources:
+        raise InvalidJob(graph.name, "(the job) has no source", "Begin with job.source(...).")
+    return sources
+
+
+def _listed(step: Step, ordered: Mapping[int, Any], parallelism_of: Callable[[Step], int]) -> tuple[bytes, ...]:
+    source = ordered.get(step.number, step.source)
+    return tuple(source.splits(parallelism_of(step))) if isinstance(source, Source) else ()

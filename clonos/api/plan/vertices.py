@@ -31,6 +31,9 @@ class PlannedVertex:
 
     number: int
     parallelism: int
+    begins: str
+    """Why its first step does not run in the vertex of the step before it."""
+
     steps: list[Step] = field(default_factory=list)
     names: list[tuple[str, bool]] = field(default_factory=list)
     nodes: list[PlannedNode] = field(default_factory=list)

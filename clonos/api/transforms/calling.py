@@ -99,12 +99,7 @@ class Calling(GraphBuilder, Generic[T]):
         step = name or "map_async"
         for what, number, least in (("capacity", capacity, 1), ("per_key", per_key, 1), ("retries", retries, 0)):
             _check_count(step, what, number, least)
-        if timeout is not None and not is_asynchronous(function):
-            raise InvalidJob(
-                step,
-                "has a timeout, and its function runs in a thread, which nothing can cancel",
-                "Give the timeout to the client that the function calls, or write the function with async def.",
-            )
+        _check_timeout(step, timeout, function)
         policy = CallPolicy(
             timeout_ns=None if timeout is None else duration_ns(timeout),
             retries=retries,
@@ -113,18 +108,8 @@ class Calling(GraphBuilder, Generic[T]):
             per_key=per_key,
         )
         make = partial(partial, AsyncMap, function=function, capacity=capacity, is_ordered=ordered, policy=policy)
-        return self._stream(
-            self._step(
-                "map_async",
-                make,
-                options,
-                (function,),
-                runs_user_code=True,
-                state=(),
-                is_per_record=True,
-                breaks_order=not ordered,
-            )
-        )
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "breaks_order": not ordered}
+        return self._stream(self._step("map_async", make, options, (function,), state=(), **flags))
 
 
 def add_parallel(
@@ -144,6 +129,15 @@ def add_parallel(
         )
     make = partial(partial, AsyncMap, function=function, capacity=par, is_ordered=True, shape=ResultShape(kind))
     return stream._step(kind, make, options, (function,), runs_user_code=True, state=(), is_per_record=True)
+
+
+def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> None:
+    if timeout is not None and not is_asynchronous(function):
+        raise InvalidJob(
+            step,
+            "has a timeout, and its function runs in a thread, which nothing can cancel",
+            "Give the timeout to the client that the function calls, or write the function with async def.",
+        )
 
 
 def _check_count(step: str, what: str, number: object, least: int) -> None:

@@ -151,8 +151,8 @@ class Choosing(GraphBuilder, Generic[T]):
     def limit(self, count: int, *, name: str | None = None, standby: StandbyMode | None = None) -> Stream[T]:
         """Passes on the first ``count`` records, in one task, and drops the others.
 
-        In the task of a source it ends the source too, which has then read no more than was needed: use
-        ``job.source(..., limit=count)``, or give the source ``parallelism=1``. Its other streams end then.
+        Then it ends the sources in front of it, and with them their other streams. In the task of a source, no more is
+        read than needed: use ``job.source(..., limit=count)``, or give the source ``parallelism=1``.
 
         Raises:
             InvalidJob: ``count`` is not an int of at least 1.

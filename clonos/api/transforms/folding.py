@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from clonos.api.emission import Emission
+from clonos.api.emission import Emission, check_emission
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.operators.transforms.fold import Fold
+from clonos.core.values.copying import copied
+from clonos.operators.aggregates.custom import Custom
+from clonos.operators.steps.running_aggregates import PacedAggregate
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -109,19 +111,14 @@ def folded(
 
     Raises: InvalidJob: ``emit`` is no ``Emission``.
     """
-    if not isinstance(emit, Emission):
-        raise InvalidJob(
-            options["name"] or "fold",
-            f"has emit={emit!r:.80}",
-            'Give each(n) for every n-th record, every("5s") for a length of time, or at_end().',
-        )
+    check_emission(options["name"] or "fold", emit)
+    aggregation = Custom(partial(copied, initial), function, None, None)
     return stream._step(
         "fold",
         partial(
             partial,
-            Fold,
-            initial=initial,
-            function=function,
+            PacedAggregate,
+            aggregation=aggregation,
             is_keyed=is_keyed,
             count=emit.count,
             interval_ns=emit.interval_ns,

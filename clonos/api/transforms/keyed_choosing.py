@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
 from clonos.api.windows import duration_ns
+from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastWithin
 from clonos.operators.transforms.top_k import TopK
@@ -136,7 +136,7 @@ def _fields(called: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _function_of(by: Any) -> Callable[[Any], Any]:
-    return itemgetter(by) if isinstance(by, str) else by
+    return Field(by) if isinstance(by, str) else by
 
 
 def _itself(record: Any) -> Any:

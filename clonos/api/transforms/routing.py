@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import Exchange
 from clonos.api.steps import GraphBuilder
+from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.routing import Route, ToChosen, ToFirst, ToGroup, ToRandom
 
@@ -78,7 +78,7 @@ class Routing(GraphBuilder, Generic[T]):
         check_function(kind, name or kind, function)
         if key is not None and not isinstance(key, str):
             check_function(kind, name or kind, key)
-        key_of = itemgetter(key) if isinstance(key, str) else key
+        key_of = Field(key) if isinstance(key, str) else key
         return self._routed(Exchange.CUSTOM, partial(ToChosen, function, key_of), kind, name, runs_user_code=True)
 
     def _routed(

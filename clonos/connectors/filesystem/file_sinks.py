@@ -27,6 +27,9 @@ class FileSink:
         # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
 
+    def __repr__(self) -> str:
+        return f"{self.connector}({', '.join(map(repr, self.paths))})"
+
     def rows_format(self) -> RowsFormat:
         """Returns the format of the part files.
 

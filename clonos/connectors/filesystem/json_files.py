@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from clonos.connectors.connector_errors import InputMalformed
+from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
@@ -14,13 +14,21 @@ from clonos.connectors.filesystem.line_files import LineReader, check_line_optio
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
+from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    AnyValue = typing_extensions.TypeVar("AnyValue", default=Any)
+else:
+    AnyValue = TypeVar("AnyValue")
 
 CONNECTOR = "files.jsonl"
 COPY_BYTES = 1 << 20
 
 
-class JsonFiles(OrderedFiles, FileSink):
+class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
     """JSON lines: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
@@ -35,8 +43,12 @@ class JsonFiles(OrderedFiles, FileSink):
         discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
+        schema: type[AnyValue] | None = None,
     ) -> None:
         super().__init__(CONNECTOR, paths, single=single)
+        if schema is not None:
+            check_schema(CONNECTOR, schema)
+        self.schema = schema
         check_line_options(CONNECTOR, paths, block_bytes, ordered)
         self.patterns = self.paths
         self.ordered = ordered_of(ordered, block_bytes)
@@ -60,19 +72,31 @@ class JsonFiles(OrderedFiles, FileSink):
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
-    def reader(self) -> JsonReader:
+    def reader(self) -> JsonReader[AnyValue]:
         """Creates a reader of values."""
-        return JsonReader(self.line_bytes_max)
+        if self.schema is not None:
+            check_schema(CONNECTOR, self.schema)  # a class that came with the job is registered in this process
+        return JsonReader(self.line_bytes_max, self.schema)
 
     def rows_format(self) -> RowsFormat:
-        """Returns the JSON lines format."""
+        """Returns the JSON lines format.
+
+        Raises: InvalidConnector: the files are a source of objects of a class.
+        """
+        if self.schema is not None:
+            raise InvalidConnector(CONNECTOR, "schema= is for a source", "Leave it out for a sink.")
         return JsonFormat()
 
 
-class JsonReader:
+class JsonReader(Generic[AnyValue]):
     """Reader of the value of each line; blank lines are skipped."""
 
-    def __init__(self, line_bytes_max: int) -> None:
+    def __init__(self, line_bytes_max: int, schema: type[AnyValue] | None) -> None:
+        decoder = None if schema is None else LineDecoder(schema)
+        self._parse_lines: Callable[[list[str]], list[Any] | None] = (
+            parse_json_lines if decoder is None else decoder.decode_lines
+        )
+        self._parse: Callable[[str], Any] = parse_json if decoder is None else decoder.decode
         self._lines = LineReader("utf-8-sig", "strict", line_bytes_max, with_position=False)
 
     def open(self, split: bytes, mark: bytes | None) -> None:
@@ -82,10 +106,10 @@ class JsonReader:
         """
         self._lines.open(split, mark)
 
-    def read(self, records_max: int) -> list[Any] | None:
-        """Returns the next values, None at the end. A line that is not JSON is a ``MalformedRecord``."""
+    def read(self, records_max: int) -> list[AnyValue] | None:
+        """Returns the next values, None at the end. A malformed line is a ``MalformedRecord``."""
         while (lines := self._lines.read(records_max)) is not None:
-            values = parse_json_lines(lines) if type(lines) is list else None
+            values = self._parse_lines(lines) if type(lines) is list else None
             if values is None:
                 values = self._one_by_one(lines)
             if values:
@@ -107,12 +131,13 @@ class JsonReader:
                 values.append(line)
             elif line and not line.isspace():
                 try:
-                    values.append(parse_json(line))
+                    values.append(self._parse(line))
                 except ValueError as error:
+                    problem = str(error) if isinstance(error, Unfit) else f"is not JSON: {error}"
                     malformed = InputMalformed(
                         self._lines.path,
                         self._lines.offset_bytes(index),
-                        f"the line {line[:80]!r} is not JSON: {error}",
+                        f"the line {line[:80]!r} {problem}",
                         "Correct the file, or give the job errors= to set such lines aside.",
                     )
                     values.append(MalformedRecord(line, malformed))

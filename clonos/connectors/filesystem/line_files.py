@@ -65,6 +65,9 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
 
+    def __repr__(self) -> str:
+        return f"files.lines({', '.join(map(repr, self.patterns))})"
+
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns blocks of the files that exist now, or whole files."""
         return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)

@@ -60,6 +60,9 @@ class TableSink:
         self.types = dict(columns) if isinstance(columns, Mapping) else None
         self.key_columns = self._checked_key(upsert)
 
+    def __repr__(self) -> str:
+        return f"{self.connector}(table={self.table!r})"
+
     def _checked_key(self, upsert: str | Sequence[str] | None) -> tuple[str, ...]:
         if upsert is None:
             return ()

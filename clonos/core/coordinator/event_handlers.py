@@ -30,6 +30,7 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
+from clonos.core.coordinator.limits import sources_to_end
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
 from clonos.core.wire.control_messages import (
@@ -59,7 +60,10 @@ def on_status(state: CoordinatorState, event: Received) -> None:
         stand_down(state)
         return
     before = state.statuses.get(event.slot)
+    ending = sources_to_end(state) if state.plan.limited else None
     state.statuses[event.slot] = status
+    if ending is not None and not sources_to_end(state) <= ending:
+        state.due_ns = min(state.due_ns, state.awake_ns)  # a checkpoint, behind which they end
     state.note_view(event.slot, status.view)
     state.note_completed(event.slot, status.completed)
     for task in status.tasks:
@@ -313,11 +317,12 @@ def _trigger(state: CoordinatorState) -> None:
     if not state.ledger.pending:
         return
     pending = state.ledger.pending[-1]
+    ending = sources_to_end(state)
     for task in state.plan.sources:
         placement = state.view.placements[task]
         if task in pending.acknowledged or task in state.failed_tasks or placement.slot is None:
             continue
-        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause)
+        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause, task in ending)
         state.emit(Send(placement.slot, trigger))
 
 

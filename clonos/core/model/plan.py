@@ -13,6 +13,9 @@ from functools import cached_property
 
 from clonos.core.model.ids import ChannelId, LogId, TaskId, log_of
 
+LIMIT_KIND = "limit"
+"""Kind of a step that lets a limited number of records through."""
+
 
 class Partitioning(StrEnum):
     """Rule by which an edge distributes the elements of one task over the tasks of the next vertex."""
@@ -258,6 +261,12 @@ class Plan:
     def sources(self) -> tuple[TaskId, ...]:
         """Tasks of source vertices, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_source)
+
+    @cached_property
+    def limited(self) -> tuple[TaskId, ...]:
+        """Tasks with a step that lets a limited number of records through, ascending."""
+        limited = [any(step.kind == LIMIT_KIND for step in vertex.steps) for vertex in self.vertices]
+        return tuple(t for t in self.tasks if limited[self.vertex_of[t]])
 
     @cached_property
     def with_keepers(self) -> tuple[TaskId, ...]:

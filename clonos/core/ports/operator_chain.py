@@ -33,6 +33,12 @@ class Collector(Protocol):
     def routed_error(self, description: bytes) -> bool:
         """Records, as a determinant, that an exception of user code was routed to the error output."""
 
+    def reach_limit(self) -> None:
+        """Notes that a limit lets nothing more through, so that the sources in front of it may end.
+
+        It follows from the state: a restored chain notes it again.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ChainContext:

@@ -41,6 +41,7 @@ class Emission(NamedTuple):
     cost_bytes: int = 0  # credit used on the channel that receives most, as credit counts
     more: Pieces | None = None
     whole: Pieces | None = None
+    has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +60,7 @@ class Triggered(NamedTuple):
 
     checkpoint: CheckpointId
     then_pause: bool
+    then_end: bool = False
 
 
 class Journalled(NamedTuple):

@@ -21,6 +21,7 @@ class HostedThread(CommandQueue):
         "fed_bytes",
         "first_record",
         "handled_bytes",
+        "has_reached_limit",
         "number",
         "records_in",
         "records_out",
@@ -38,6 +39,7 @@ class HostedThread(CommandQueue):
         self.records_in: int | None = None  # since the job's start; None before the first step
         self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
+        self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.asked: Triggered | None = None  # the highest barrier asked of a source
 
     def take_over(self, shadow: Shadow) -> None:
@@ -108,6 +110,7 @@ class HostedThread(CommandQueue):
         """Counts what the task has handed over."""
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in
+        self.has_reached_limit = self.has_reached_limit or emission.has_reached_limit
         self.handled_bytes += emission.cost_bytes
         for output in emission.outputs:
             if output.kind.is_data:

@@ -196,7 +196,7 @@ class Slot(StorageEvents, LocalEvents):
     def _on_trigger(self, _sender: SlotId, trigger: Trigger, _payload: object) -> None:
         hosted = self.life(trigger.task, trigger.incarnation)
         if hosted is not None:
-            hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause))
+            hosted.on_trigger(Triggered(trigger.checkpoint, trigger.then_pause, trigger.then_end))
 
     def _on_announce_ack(self, _sender: SlotId, announce_ack: AnnounceAck, _payload: object) -> None:
         hosted = self.life(announce_ack.task, announce_ack.incarnation)

@@ -204,6 +204,7 @@ class StepCollector:
     def __init__(self, outputs: TaskOutputs, log: TaskLog) -> None:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
+        self.has_reached_limit = False  # a limit of the task lets nothing more through
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         """Adds rows to every edge on ``port``."""
@@ -227,6 +228,10 @@ class StepCollector:
         if entry is None:
             self._log.append(d.blob(d.ROUTED, description))
         return True
+
+    def reach_limit(self) -> None:
+        """Notes that a limit lets nothing more through; the coordinator then ends the sources in front of it."""
+        self.has_reached_limit = True
 
     def parts(self) -> tuple[bytes, ...]:
         """Returns the parts prepared since the last call."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 from clonos.core.log import determinants as d
 from clonos.core.model.plan import Vertex
 from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, WatchingChain
-from clonos.core.ports.task_port import TaskPort
+from clonos.core.ports.task_port import TaskPort, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
@@ -45,7 +45,7 @@ class SourceReader:
 
     def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None) -> None:
         self.task = task
-        self.is_paused = False
+        self.is_paused = self._is_to_end = False
         self.has_read_all = False
         self._poll_backoff = PollBackoff()
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
@@ -54,9 +54,10 @@ class SourceReader:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
             self.journal = JournalReader(cast(JournalledChain, task.chain), task.port, offset_bytes)
 
-    def pause(self, is_paused: bool) -> None:
-        """Reads nothing more behind a barrier that the job stops at."""
-        self.is_paused = self.is_paused or is_paused
+    def heed(self, trigger: Triggered) -> None:
+        """Reads nothing more behind a barrier that the job stops at, or at which the input is to end."""
+        self.is_paused = self.is_paused or trigger.then_pause
+        self._is_to_end = self._is_to_end or trigger.then_end
 
     @property
     def journal_end_bytes(self) -> int:
@@ -118,6 +119,8 @@ class SourceReader:
         is_released = self.journal is None or self.journal.is_released
         limit = task.pace.limit(budget_bytes, task.log.open_calls.room) if is_released else 0
         found = task.chain.poll(limit) if limit else NothingToRead.NOW
+        if self._is_to_end:
+            found = NothingToRead.ALL_READ
         if found is NothingToRead.NOW:
             if limit and self.watch is None:
                 self._poll_backoff.found_nothing()

@@ -207,7 +207,7 @@ class Task:
         elif isinstance(command, Triggered) and self.reading is not None:
             if not self.log.live or self.reading.has_read_all:
                 return
-            self.reading.pause(command.then_pause)
+            self.reading.heed(command)
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
                 self._barrier(command.checkpoint)
@@ -392,8 +392,8 @@ class Task:
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
         read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
-        parts = self.collected.parts()
+        parts, limit = self.collected.parts(), self.collected.has_reached_limit
         self.port.emit(
-            Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost, more, whole)
+            Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost, more, whole, limit)
         )
         return cost

@@ -204,13 +204,15 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
 class Trigger(msgspec.Struct, frozen=True, array_like=True, tag="trigger"):
     """Coordinator to a source: put a barrier into the stream. Repeated until ``Snapshotted``.
 
-    ``then_pause``: read nothing after it, because the job is being stopped.
+    ``then_pause``: read nothing after it, because the job is being stopped. ``then_end``: end the input after it,
+    because a step behind the source has reached its limit.
     """
 
     task: TaskId
     incarnation: Incarnation
     checkpoint: CheckpointId
     then_pause: bool
+    then_end: bool = False
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):

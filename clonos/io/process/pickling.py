@@ -6,6 +6,7 @@ another machine does not have it. Installed modules are pickled by name, so the 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import os
@@ -54,12 +55,17 @@ def _is_picklable(part: object) -> bool:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is untyped
-    """Pickler that also pickles msgspec classes by value, which cloudpickle treats as ordinary ones."""
+    """Pickler that also pickles msgspec classes by value, which cloudpickle treats as ordinary ones.
+
+    The mark of a dataclass field without a default stays the same object, since it is compared by identity.
+    """
 
     def reducer_override(self, thing: Any) -> Any:
         """Reduces a msgspec class by value; called by pickle for each object that is no plain value."""
         if isinstance(thing, type) and issubclass(thing, msgspec.Struct) and _travels_by_value(thing):
             return reduce_struct(thing)
+        if thing is dataclasses.MISSING:
+            return "MISSING"
         return super().reducer_override(thing)
 
 

@@ -29,13 +29,13 @@ class BoundedOutOfOrderness(WatermarkStrategy):
     """Watermark that stays ``bound_ns`` behind the latest timestamp; 0 if timestamps of a split never fall."""
 
     def __init__(self, bound_ns: int) -> None:
-        self._bound_ns = bound_ns
+        self.bound_ns = bound_ns
 
     def __repr__(self) -> str:
-        return f"BoundedOutOfOrderness({self._bound_ns} ns)"
+        return f"BoundedOutOfOrderness({self.bound_ns} ns)"
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
-        return max(timestamps_ns) - self._bound_ns
+        return max(timestamps_ns) - self.bound_ns
 
 
 class PunctuatedWatermarks(WatermarkStrategy):

@@ -41,7 +41,7 @@ HELD_NAME: Final = "held watermarks"
 
 
 class ResultShape(StrEnum):
-    """What the return value of a call is."""
+    """Meaning of the return value of a call."""
 
     MAP = "map"  # the result
     FILTER = "filter"  # whether the record is a result

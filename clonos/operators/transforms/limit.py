@@ -2,7 +2,7 @@
 
 In the chain of a source, ``OperatorChain.poll`` reads no more records than the limit leaves, and then ends the source:
 the position of the source is behind the last record that the limit needed, unless a step between gives several results
-per record.
+per record. In another task it is noted, and the coordinator ends the sources in front of it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Limit(Operator):
 
     def open(self, scope: Scope) -> None:
         self._taken = scope.state.table(f"{self._step}/{TAKEN_NAME}", is_small=True)
+        self._collector = scope.context.collector
+        self._note()
 
     @property
     def room(self) -> int:
@@ -51,3 +53,8 @@ class Limit(Operator):
 
     def _take(self, records: int) -> None:
         self._taken.set(0, self._count - self.room + records)
+        self._note()
+
+    def _note(self) -> None:
+        if not self.room:
+            self._collector.reach_limit()

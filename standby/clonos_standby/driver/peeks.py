@@ -71,7 +71,7 @@ class Peeks:
                 self._send(slot, request)
 
     def on_peeked(self, sender: SlotId, message: Peeked) -> None:
-        """Takes rows; those of a look that is over are dropped.
+        """Takes rows; those of a look that has ended are dropped.
 
         Raises: MessageMalformed: they cannot be decoded.
         """

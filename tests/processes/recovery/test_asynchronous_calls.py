@@ -41,16 +41,20 @@ def test_calls_run_concurrently_up_to_the_capacity(tmp_path: Path, ordered: bool
 
 
 async def _met_in_a_loop(number: int) -> int:
-    met = _waiting()
-    met.append(number)
-    while len(met) // SIDE_BY_SIDE * SIDE_BY_SIDE <= met.index(number):
-        await asyncio.sleep(0.001)
+    waiting = _waiting()
+    waiting.append(asyncio.Event())
+    mine = waiting[-1]
+    if len(waiting) == SIDE_BY_SIDE:
+        for event in waiting:
+            event.set()
+        waiting.clear()
+    await mine.wait()
     return number
 
 
 @cache
-def _waiting() -> list[int]:
-    """The calls of a slot process, in the order in which they began."""
+def _waiting() -> list[asyncio.Event]:
+    """The calls of a slot process that wait for others."""
     return []
 
 

@@ -15,7 +15,7 @@ from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.two_input_process import TwoInputContext
-from clonos.operators.steps.windows import WindowResult
+from clonos.operators.windows.results import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
 

@@ -1,5 +1,6 @@
 """The command line before anything runs: selecting a job, options, and errors for the user."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +108,40 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
         main(["fly"])
     assert ended.value.code == 2
     assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+def test_explain_shows_the_plan_without_spark_processes_and_a_store(tmp_path: Path) -> None:
+    job = _file(
+        tmp_path,
+        "plan_job.py",
+        'from clonos import Job, files, stdout\njob = Job("plan")\n'
+        'job.source(files.lines("missing/*.txt")).map(len).sink(stdout())\n',
+    )
+    code = (
+        "import sys; from clonos.cli import main; code = main(sys.argv[1:]);"
+        " print({'pyspark', 'pyarrow', 'multiprocessing.process'} & set(sys.modules)); sys.exit(code)"
+    )
+    command = (sys.executable, "-c", code, "explain", job, "--option", "parallelism=3")
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    assert ended.stderr == ""
+    assert "1. source-map-sink: 3 tasks" in ended.stdout
+    assert "the splits of source are not known yet: no file matches 'missing/*.txt'" in " ".join(ended.stdout.split())
+    assert ended.stdout.endswith("set()\n")
+    assert {path.name for path in tmp_path.iterdir() if path.name != "__pycache__"} == {
+        "plan_job.py",
+        "helping_module.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--option", "paralelism=5"], "did you mean 'parallelism'?"),
+        (["--option", "parallelism"], "key=value is expected"),
+    ],
+)
+def test_explain_reports_a_wrong_option_in_one_message(
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", _file(tmp_path, "one_job.py", ONE), *arguments]) == JOB_AT_FAULT
+    assert message in capsys.readouterr().err

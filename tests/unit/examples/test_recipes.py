@@ -81,7 +81,7 @@ def _raises_each_alert_at_the_third_reading(outputs: Outputs) -> None:
         if streaks[reading["sensor"]] == 3:
             expected.append((reading["sensor"], reading["number"]))
     assert len(expected) >= 4
-    assert sorted((row["sensor"], row["number"]) for row in outputs.rows) == sorted(expected)
+    assert sorted((row.sensor, row.number) for row in outputs.rows) == sorted(expected)
 
 
 def _reminds_of_the_carts_without_an_order(outputs: Outputs) -> None:
@@ -167,7 +167,36 @@ def _has_the_price_of_each_product_in_order(outputs: Outputs) -> None:
     assert outputs.rows == [(product, 10.0 * len(product)) for product in _recipe("async_calls").PRODUCTS]
 
 
+def _averages_the_readings_of_each_window(outputs: Outputs) -> None:
+    readings = _recipe("sensor_averages").READINGS
+    wanted: dict[tuple[str, int], list[float]] = {}
+    for reading in readings:
+        first = reading["at"] // 10 * 10 + 10
+        for until in (first, first + 10, first + 20):
+            wanted.setdefault((reading["sensor"], until), []).append(reading["celsius"])
+    last: dict[tuple[str, int], Any] = {}
+    for row in outputs["averages"]:  # a later result of a window has more readings
+        place = row["sensor"], int(row["until"].timestamp())
+        last[place] = max(last.get(place, (0, 0.0)), (row["readings"], row["celsius"]))
+    assert outputs["late"] == []
+    assert last.keys() == wanted.keys()
+    for place, values_of in wanted.items():
+        assert last[place] == (len(values_of), pytest.approx(sum(values_of) / len(values_of)))
+
+
+def _divides_the_clicks_into_sessions(outputs: Outputs) -> None:
+    start = _recipe("click_sessions").MORNING
+    found = sorted(
+        (row["user"], int(row["start"].timestamp() - start) // 60, row["minutes"], row["clicks"])
+        for row in outputs.rows
+    )
+    of_a_day = [("ann", 0, 25.0, 3), ("ann", 90, 0.0, 1), ("bob", 1, 0.0, 1), ("bob", 40, 15.0, 2), ("eve", 60, 0.0, 1)]
+    assert found == sorted((user, first + day * 1_440, *rest) for day in range(5) for user, first, *rest in of_a_day)
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
+    "sensor_averages": _averages_the_readings_of_each_window,
+    "click_sessions": _divides_the_clicks_into_sessions,
     "word_count": _counts_every_word,
     "access_log": _counts_the_failed_requests_of_each_page,
     "deduplicate": _passes_each_payment_on_once,

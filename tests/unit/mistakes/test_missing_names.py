@@ -21,7 +21,7 @@ STREAM = "Job('etl').source(values([1]))"
     [
         (f"{STREAM}.co_group({STREAM})", ("a Stream has no co_group", "join(other, on=", "connect(other)")),
         (f"{STREAM}.key_by(str).join({STREAM})", ("a KeyedStream has no join", "before key_by")),
-        (f"{STREAM}.window(Tumbling('5s'))", ("a Stream has no window", "call key_by")),
+        (f"{STREAM}.stateful_map(str)", ("a Stream has no stateful_map", "call key_by")),
         (f"{STREAM}.count()", ("a Stream has no count", "key_by(lambda record: None)")),
         (f"{STREAM}.print()", ("a Stream has no print", "sink(stdout())")),
         (f"{STREAM}.flatmap(str)", ("a Stream has no flatmap", "Did you mean flat_map?")),
@@ -30,10 +30,10 @@ STREAM = "Job('etl').source(values([1]))"
         (f"{STREAM}.key_by(str).window(Tumbling('5s')).map(str)", ("a WindowedStream has no map", "Aggregate")),
         ("Job('etl').map(str)", ("a Job has no map", "job.source(")),
         ("Job('etl').execute()", ("a Job has no execute", "Use run()")),
-        ("Job('etl').xyz", ("a Job has no xyz", "It has: name, run, source, start")),
-        ("from clonos import Session", ("clonos has no Session", "Tumbling('5s')")),
+        ("Job('etl').xyz", ("a Job has no xyz", "It has: explain, name, run, source, start")),
+        ("from clonos import SessionWindow", ("clonos has no SessionWindow", "Use Session(")),
         ("from clonos import Tumblin", ("clonos has no Tumblin", "Did you mean Tumbling?")),
-        ("import clonos; clonos.Sliding", ("the package clonos has no Sliding", "Tumbling")),
+        ("import clonos; clonos.Hopping", ("the package clonos has no Hopping", "Sliding")),
     ],
 )
 def test_a_missing_name_is_answered_by_what_to_use(code: str, sentences: tuple[str, ...]) -> None:
@@ -54,13 +54,18 @@ def test_a_missing_method_in_a_job_file_names_the_line_of_the_user(tmp_path: Pat
 
 
 def test_a_wrong_import_in_a_job_file_is_one_sentence(tmp_path: Path) -> None:
-    check(run_file(tmp_path, "from clonos import Session"), "clonos has no Session", "from clonos import", code=1)
+    check(
+        run_file(tmp_path, "from clonos import SessionWindow"),
+        "clonos has no SessionWindow",
+        "from clonos import",
+        code=1,
+    )
 
 
 def test_hints_leave_hasattr_copy_and_pickle_as_they_are() -> None:
     stream = Job("etl").source(values([1]))
     assert not hasattr(stream, "merge")
-    assert not hasattr(clonos, "Session")
+    assert not hasattr(clonos, "SessionWindow")
     assert not hasattr(clonos, "no_such_name")
     assert getattr(stream, "merge", "absent") == "absent"
     assert type(copy.copy(stream)) is type(stream)

@@ -99,6 +99,9 @@ class TaskCollector:
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
 
+    def reach_limit(self) -> None:
+        pass
+
     def routed_error(self, description: bytes) -> bool:
         self.errors.append(description)
         return True

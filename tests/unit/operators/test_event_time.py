@@ -72,6 +72,9 @@ class Collected:
     def prepared(self, part: bytes) -> None:
         raise AssertionError("no sink")
 
+    def reach_limit(self) -> None:
+        pass
+
     def routed_error(self, description: bytes) -> bool:
         raise AssertionError("no errors")
 

@@ -8,9 +8,9 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
-from clonos.api.two_inputs import two_input_step
 from clonos.core.model.watermark import Watermark
 from clonos.operators.operator import Times, TwoInputOperator
 from clonos.operators.steps.context import Context

@@ -145,6 +145,9 @@ class RoutesErrors:
     def __init__(self) -> None:
         self.errors: list[str] = []
 
+    def reach_limit(self) -> None:
+        pass
+
     def routed_error(self, message: bytes) -> bool:
         return True
 

@@ -297,6 +297,15 @@ def test_a_source_that_pauses_reads_nothing_after_its_barrier() -> None:
     assert not life.task.is_final
 
 
+def test_a_source_that_is_to_end_reads_nothing_after_its_barrier_and_ends() -> None:
+    life = source(Triggered(CheckpointId(1), False, then_end=True), "open", records=4)
+    life.gated = True
+    assert life.run().story == ["b1", "end"]
+    assert life.task.is_final
+    again = source(start=Start(life.log), records=4).run()
+    assert again.story == ["b1", "end"]
+
+
 def test_a_final_source_ignores_triggers() -> None:
     life = source(trigger(7), trigger(8), records=2).run()
     assert life.story == [0, 1, "end"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidDuration, InvalidJob
-from clonos.api.joins import bound_ns
+from clonos.api.joining.joins import bound_ns
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options

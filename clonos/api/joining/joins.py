@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from clonos.api.checks.function_checks import check_function
-from clonos.api.event_time import Duration
 from clonos.api.graph import Exchange, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.two_inputs import two_input_step
-from clonos.api.windows import Tumbling, duration_ns
+from clonos.api.windows import Duration, Tumbling, duration_ns
 from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
 from clonos.operators.joins.lookup import Lookup
@@ -301,6 +300,9 @@ def _rule(step: str, between: Any, closed: str, window: Any, ttl: Duration | Non
     if window is not None:
         if not isinstance(window, Tumbling):
             raise InvalidJob(step, f"gets window={window!r:.80}", 'Give Tumbling("1h"), or between=("-1h", "1h").')
+        if window.offset_ns or window.timezone or window.time == "processing":
+            problem = "joins in windows with an offset, in a time zone or in processing time"
+            raise InvalidJob(step, problem, "Give the size alone: its windows follow event time, in UTC.")
         return SameWindow(window.size_ns), str(window)
     if ttl is not None:
         ttl_ns = duration_ns(ttl)

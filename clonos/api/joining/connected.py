@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from clonos.api.checks.function_checks import check_process, states_of, uses
 from clonos.api.graph import Exchange
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joins import StepOptions, add_step
+from clonos.api.joining.joins import StepOptions, add_step
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.two_input_process import TwoInputContext, TwoInputProcess

@@ -39,11 +39,6 @@ class WindowAggregate:
         """Adds a batch of columns, keyed by ``column``; values are dicts."""
         self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
 
-    def results(self, keys: list[Any], accumulators: list[Any], guard: Guard) -> tuple[list[Any], list[Any]]:
-        """Returns the keys and their results at the end of the window."""
-        values, failed = guard.each(self.aggregation.result, accumulators)
-        return [key for index, key in enumerate(keys) if index not in failed] if failed else keys, values
-
     def _consume(self, records: Iterator[Any], table: Table) -> None:
         create, add = self.aggregation.create, self.aggregation.add
         entries, changed = table.entries, table.changed

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from clonos.api.event_time import Duration
-from clonos.api.joins import (
+from clonos.api.joining.joins import (
     Closed,
     JoinOptions,
     StepOptions,
@@ -17,7 +16,7 @@ from clonos.api.joins import (
     merge_step,
 )
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Tumbling
+from clonos.api.windows import Duration, Tumbling
 from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:

@@ -1,0 +1,44 @@
+"""Mutants of windows: records added twice, late records, the watermark in the snapshot, sessions that merge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.operators.operator import Scope
+from clonos.operators.windows.assigners import SessionAssigner
+from clonos.operators.windows.late_records import LateRecords
+from clonos.operators.windows.pane_windows import PaneWindows
+from clonos_chaos.mutants.mutation import Mutation, mutant
+
+
+@mutant("2")
+def panes_take_a_record_twice(mutation: Mutation) -> None:
+    """A record is added to one pane, once."""
+
+    def add(right: Any, self: PaneWindows, pane: int, rows: list[Any]) -> bool:
+        return bool(right(self, pane, [*rows, rows[-1]]))
+
+    mutation.wrap(PaneWindows, "_add", add)
+
+
+@mutant("2")
+def late_records_are_dropped(mutation: Mutation) -> None:
+    """Late records go to the side output."""
+    mutation.swap(LateRecords, "take", lambda self, values, times, watermark_ns: None)
+
+
+@mutant("5")
+def windows_forget_the_watermark(mutation: Mutation) -> None:
+    """The snapshot of a step of windows holds its watermark."""
+
+    def opened(right: Any, self: PaneWindows, scope: Scope) -> None:
+        scope.state.table(f"{self._step}/watermark", is_small=True).entries.clear()
+        right(self, scope)
+
+    mutation.wrap(PaneWindows, "open", opened)
+
+
+@mutant("2")
+def sessions_do_not_merge(mutation: Mutation) -> None:
+    """Sessions between which a record lies become one."""
+    mutation.swap(SessionAssigner, "joined", lambda self, first, second: None)

@@ -1,0 +1,1 @@
+"""Joins of two streams, and steps with two inputs."""

@@ -1,0 +1,205 @@
+"""Making of an explanation from a graph: compiles it, and says what each step and each vertex is and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.unnamed_steps import unnamed_warning
+from clonos.api.checks.unused_results import is_unread
+from clonos.api.graph import JobGraph, KeyBy, Step, StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.plan import step_texts
+from clonos.api.plan.compiling import Compilation, compile_to_explain
+from clonos.api.plan.explain_mermaid import explanation_mermaid
+from clonos.api.plan.explain_text import explanation_text
+from clonos.api.plan.explanation import (
+    FORMAT,
+    ExchangeInfo,
+    Explanation,
+    InputInfo,
+    KeyInfo,
+    SinkInfo,
+    SourceInfo,
+    StateInfo,
+    StepInfo,
+    TimeInfo,
+    VertexInfo,
+)
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
+from clonos.operators.connector_contract import (
+    ImmediateSink,
+    PushSource,
+    discovery_interval_ns,
+    keyed_sink,
+)
+
+
+def explain_graph(graph: JobGraph, options: Options, parallelism: int) -> Explanation:
+    """Explains a job without running it. Its input need not exist yet.
+
+    Raises: InvalidJob, ColumnsNeeded: the job is not well-formed.
+    """
+    return _Explainer(graph, compile_to_explain(graph, options, parallelism)).explanation(parallelism)
+
+
+def explained(graph: JobGraph, options: Options, parallelism: int, form: str) -> str:
+    """Explains a job as "text", "mermaid" or "json".
+
+    Raises: InvalidJob: there is no such form, or the job is not well-formed. ColumnsNeeded.
+    """
+    if form not in FORMATS:
+        raise InvalidJob("explain", f"gets the format {form!r:.80}", f"Give one of {', '.join(FORMATS)}.")
+    return FORMATS[form](explain_graph(graph, options, parallelism))
+
+
+def _json(plan: Explanation) -> str:
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
+
+
+FORMATS: Final[dict[str, Callable[[Explanation], str]]] = {
+    "text": explanation_text,
+    "mermaid": explanation_mermaid,
+    "json": _json,
+}
+
+
+class _Explainer:
+    def __init__(self, graph: JobGraph, compiled: Compilation) -> None:
+        self._graph, self._compiled = graph, compiled
+        self._plan, self._options = compiled.image.plan, compiled.image.options
+        self._states = {step.name: step for vertex in self._plan.vertices for step in vertex.steps}
+
+    def explanation(self, parallelism: int) -> Explanation:
+        order = self._compiled.image.order
+        return Explanation(
+            FORMAT,
+            self._graph.name,
+            parallelism,
+            self._options.checkpoint_every_ms,
+            tuple(map(self._step, self._graph.steps)),
+            tuple(map(self._vertex, range(len(self._plan.vertices)))),
+            tuple(map(self._exchange, range(len(self._plan.edges)))),
+            _sink_of(self._graph.errors),
+            order.ends,
+            (*order.few_tasks, *self._warnings()),
+        )
+
+    # --- steps
+
+    def _step(self, step: Step) -> StepInfo:
+        inputs = [self._graph.steps[each.step] for each in step.inputs]
+        takes_columns = any(map(self._graph.gives_columns, step.inputs))
+        keys = tuple(each for each in step.inputs if each.key is not None)
+        reason = step_texts.row_reason(step, takes_columns, keys, isinstance(step.sink, ImmediateSink))
+        vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]
+        return StepInfo(
+            step.name,
+            step.kind,
+            step.is_named,
+            tuple(map(self._input, step.inputs)),
+            tuple(map(step_texts.function_text, step.functions)),
+            vertex.name,
+            vertex.parallelism,
+            takes="" if step.source is not None else "columns" if takes_columns else "rows",
+            gives="" if step.sink is not None else "columns" if step.emits_columns else "rows",
+            row_reason=reason,
+            time=_time_of(step, any(upstream.has_times for upstream in inputs)),
+            state=_state_of(self._states.get(step.name)),
+            source=self._source_of(step),
+            sink=_sink_of(step.sink),
+            has_effects=step.has_effects,
+            is_unread=is_unread(step, self._graph),
+        )
+
+    def _input(self, step_input: StepInput) -> InputInfo:
+        name = self._graph.steps[step_input.step].name
+        return InputInfo(name, step_input.tag, step_input.exchange.value, _key_of(step_input.key))
+
+    def _source_of(self, step: Step) -> SourceInfo | None:
+        if step.source is None:
+            return None
+        note = self._compiled.unlisted.get(step.name, "")
+        is_pushed = isinstance(step.source, PushSource)
+        count = None if note or is_pushed else len(self._compiled.image.splits[step.name])
+        is_unbounded = is_pushed or discovery_interval_ns(step.source) > 0
+        return SourceInfo(step_texts.connector_text(step.source), count, is_unbounded, note)
+
+    # --- vertices
+
+    def _vertex(self, number: int) -> VertexInfo:
+        vertex, options = self._plan.vertices[number], self._options
+        steps = [step for step in self._graph.steps if self._compiled.vertex_of[step.number] == number]
+        names = [name for step in steps for name in (step.name, *self._keys_behind(step))]
+        return VertexInfo(
+            vertex.name,
+            vertex.parallelism,
+            tuple(names) or (vertex.name,),
+            self._compiled.begins[number],
+            _standby_of(vertex, options),
+            options.standbys,
+            options.keepers if vertex.has_effects or vertex.is_journalled else 0,
+            takes_errors=not steps,
+        )
+
+    def _keys_behind(self, step: Step) -> list[str]:
+        """Returns the names of the ``key_by`` steps that run in the tasks of ``step``."""
+        inputs = [each for reader in self._graph.steps for each in reader.inputs if each.step == step.number]
+        return list(dict.fromkeys(each.key.name for each in inputs if each.key is not None))
+
+    def _exchange(self, number: int) -> ExchangeInfo:
+        edge, vertices = self._plan.edges[number], self._plan.vertices
+        target = None if edge.target is None else vertices[edge.target].name
+        step_input = self._compiled.inputs.get(number)
+        if step_input is None:
+            return ExchangeInfo(vertices[edge.source].name, target, edge.partitioning.value, edge.giver, None)
+        # A task that the sender chooses is a hash of the core; the user knows it by the name of the exchange.
+        kind = step_input.exchange if edge.partitioning is Partitioning.HASH else edge.partitioning
+        giver = self._graph.steps[step_input.step].name
+        return ExchangeInfo(vertices[edge.source].name, target, kind.value, giver, _key_of(step_input.key))
+
+    def _warnings(self) -> list[str]:
+        unread = [step.name for step in self._graph.steps if is_unread(step, self._graph)]
+        lost = [f"the results of the step {name} go nowhere: no step reads them" for name in unread]
+        missing = [f"the splits of {name} are not known yet: {note}" for name, note in self._compiled.unlisted.items()]
+        unnamed = unnamed_warning(self._graph)
+        code = [text for _, text in warnings_of(self._graph)]
+        return [*missing, *lost, *([unnamed] if unnamed else []), *code]
+
+
+def _key_of(key_by: KeyBy | None) -> KeyInfo | None:
+    return None if key_by is None else KeyInfo(key_by.name, step_texts.key_text(key_by))
+
+
+def _time_of(step: Step, has_input_times: bool) -> TimeInfo:
+    is_lost = has_input_times and not step.has_times and step.sink is None
+    if step.assigner is None:
+        return TimeInfo(step.has_times, "", "", is_lost)
+    place = "split" if step.source is not None else "task"
+    of, watermarks = step_texts.timestamps_text(step.assigner), step_texts.watermarks_text(step.assigner, place)
+    return TimeInfo(step.has_times, of, watermarks, is_lost)
+
+
+def _state_of(stateful: StatefulStep | None) -> StateInfo | None:
+    if stateful is None:
+        return None
+    properties = dict(stateful.properties)
+    return StateInfo(stateful.kind, properties.pop("key", ""), properties)
+
+
+def _sink_of(sink: Any) -> SinkInfo | None:
+    if sink is None:
+        return None
+    keyed = keyed_sink(sink)
+    guarantee = "immediate" if isinstance(sink, ImmediateSink) else "checkpoint"
+    return SinkInfo(step_texts.connector_text(sink), guarantee, () if keyed is None else tuple(keyed.key_columns))
+
+
+def _standby_of(vertex: Vertex, options: Options) -> str:
+    if not options.standbys:
+        return "none"
+    return "hot" if vertex.is_hot else "passive"

@@ -1,0 +1,92 @@
+"""Texts about the parts of a step: functions, keys, connectors, timestamps, and why columns become rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from clonos.api.graph import KeyBy, Step, StepInput
+from clonos.api.windows import duration_text
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
+from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
+from clonos.operators.operator import Operator
+from clonos.operators.windows.window_aggregates import WindowAggregate
+
+CONNECTOR_CHARACTERS_MAX: Final = 200
+LIBRARY: Final = "clonos."
+
+
+def function_text(function: Any) -> str:
+    """Returns the name of a function or a class, and where it is defined: ``parse at word_count.py:12``."""
+    while isinstance(function, partial):
+        function = function.func
+    name = str(getattr(function, "__qualname__", None) or type(function).__qualname__).rpartition("<locals>.")[2]
+    code = getattr(function, "__code__", None)
+    place = "" if code is None else f" at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return ("lambda" if name == "<lambda>" else name) + place
+
+
+def key_text(key_by: KeyBy) -> str:
+    """Returns what gives the key: a field, or a function and its place."""
+    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else function_text(key_by.key)
+
+
+def connector_text(connector: object) -> str:
+    """Returns how a source or a sink was created; for a class of the user, its name."""
+    cls = type(connector)
+    is_known = cls.__module__.startswith(LIBRARY) and cls.__repr__ is not object.__repr__
+    return repr(connector)[:CONNECTOR_CHARACTERS_MAX] if is_known else cls.__qualname__
+
+
+def timestamps_text(assigner: TimestampAssigner) -> str:
+    """Returns where timestamps come from."""
+    if callable(assigner.of):
+        return function_text(assigner.of)
+    return f"the field {assigner.of!r}, numbers in {assigner.unit}"
+
+
+def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
+    """Returns which watermarks follow from timestamps. ``place``: what each of them is of, a split or a task."""
+    strategy = assigner.strategy
+    if isinstance(strategy, BoundedOutOfOrderness):
+        how = f"{duration_text(strategy.bound_ns)} behind the latest" if strategy.bound_ns else "at the latest"
+    else:
+        how = f"by {type(strategy).__qualname__}"
+    idle = f", idle after {duration_text(assigner.idle_after_ns)}" if assigner.idle_after_ns else ""
+    return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
+
+
+def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
+    """Returns why a step turns columns into rows; "" if it gets none or works on them.
+
+    ``keys``: its inputs with a key. ``is_immediate``: it is an immediate sink.
+    """
+    if not takes_columns or step.emits_columns:
+        return ""
+    for each in keys:
+        if each.key is not None and not isinstance(each.key.key, str):
+            return f'{each.key.name} calls {key_text(each.key)} with each row; name a column instead: key_by("...")'
+    if is_immediate:
+        return "its sink writes rows"
+    if step.sink is not None:
+        return ""
+    if step.functions:
+        return f"it calls {function_text(step.functions[0])} with each row"
+    classes = list(_classes(step.make))
+    method = "keyed_columns" if keys else "columns"
+    if all(getattr(cls, method) is getattr(Operator, method) for cls in classes if issubclass(cls, Operator)):
+        return "it works on rows"
+    if any(issubclass(cls, WindowAggregate) and cls.add_columns is WindowAggregate.add_columns for cls in classes):
+        return "its aggregate works on rows"
+    return ""
+
+
+def _classes(make: Callable[[], Operator] | None) -> Iterator[type]:
+    """Yields the class of a step's operator and those of the arguments with which it is created."""
+    while isinstance(make, partial):
+        yield from map(type, make.args)
+        make = make.func
+    if isinstance(make, type):
+        yield make

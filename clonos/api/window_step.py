@@ -1,0 +1,237 @@
+"""Settings of a windowed step: what the user gave to ``window``, checked against the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from clonos.api.emission import Emission
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder
+from clonos.api.windows import (
+    CountSliding,
+    CountTumbling,
+    Duration,
+    Session,
+    Sliding,
+    Tumbling,
+    WindowKind,
+    checked_count,
+    duration_ns,
+)
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.operator import Operator
+from clonos.operators.steps.context import GIVE_TIMESTAMPS
+from clonos.operators.tags import Tag
+from clonos.operators.windows.assigners import AlignedAssigner, Assigner, GlobalAssigner, SessionAssigner
+from clonos.operators.windows.evictors import Evictor, LastValues, NewestValues
+from clonos.operators.windows.gathered import Gathered
+from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
+from clonos.operators.windows.key_windows import KeyWindows
+from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger
+from clonos.operators.windows.window_aggregates import window_aggregate
+from clonos.operators.windows.window_rules import WindowRules
+
+AnyTrigger = Trigger | Emission
+"""Trigger, or ``each(n)``, ``every("5s")`` or ``at_end()``."""
+
+
+ENDING: Final = (Tumbling, Sliding, Session)
+"""Kinds of windows that end at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """Kind of the windows of a step, their rules, and what makes them emit other than at their end."""
+
+    kind: WindowKind
+    rules: WindowRules
+    trigger: Trigger | None
+    evictor: Evictor | None
+
+    @property
+    def ignores_order(self) -> bool:
+        """Whether results do not depend on the order of records, if those of the aggregate do not."""
+        return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
+
+    def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
+        """Returns the properties on which the state depends; a resume compares them."""
+        text = [("window", str(self.kind))]
+        if self.rules.is_event_time:
+            text.append(("time", "event"))
+        if self._is_aligned and not self._has_panes:
+            text.append(("windows", "of each key, for a trigger or an evictor"))
+        if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
+            text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
+        return text
+
+    @property
+    def _is_aligned(self) -> bool:
+        return isinstance(self.kind, Tumbling | Sliding)
+
+    @property
+    def _has_panes(self) -> bool:
+        return self._is_aligned and self.trigger is None and self.evictor is None
+
+    def _formed(self, aggregation: Aggregation[Any, Any]) -> Aggregation[Any, Any]:
+        """Returns the aggregation, or a gathering of all values for it if it cannot merge accumulators."""
+        if self.evictor is not None:
+            return Gathered(aggregation, is_timed=True)
+        merges = isinstance(self.kind, Sliding | Session) if self.trigger is None else isinstance(self.kind, Session)
+        if not aggregation.can_merge and (merges or (self._has_panes and self.rules.lateness_ns)):
+            return Gathered(aggregation)
+        return aggregation
+
+    def checked_parallelism(self, step: str, parallelism: int | None) -> int | None:
+        """Returns the parallelism of the step: 1 without keys.
+
+        Raises: InvalidJob: a stream without keys is to have several tasks.
+        """
+        if self.rules.is_keyed:
+            return parallelism
+        if parallelism not in (None, 1):
+            problem = f"has the parallelism {parallelism!r}, but windows without a key have one task"
+            raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
+        return 1
+
+    def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
+        """Returns for the name of the step the function that makes its operators."""
+        kind, rules, formed = self.kind, self.rules, self._formed(aggregation)
+        if isinstance(kind, Tumbling | Sliding) and self._has_panes:
+            spans, aggregate = _spans_of(kind), window_aggregate(formed)
+            return lambda step: partial(PaneWindows, step, spans, aggregate, rules, apply)
+        assigner = _assigner_of(kind)
+        return lambda step: partial(KeyWindows, step, assigner, formed, rules, self.trigger, self.evictor, apply)
+
+
+def window_settings(
+    stream: GraphBuilder,
+    kind: Any,
+    *,
+    is_keyed: bool,
+    lateness: Duration | None,
+    late: Tag[Any] | None,
+    trigger: AnyTrigger | None,
+    early: AnyTrigger | None,
+    accumulate: bool,
+    evictor: Evictor | None,
+) -> WindowSettings:
+    """Returns the settings for windows of a stream.
+
+    Raises: InvalidJob: an argument cannot be used on this stream. InvalidDuration: ``lateness`` is no length of time.
+    """
+    if not isinstance(kind, WindowKind):
+        raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
+    has_times = stream._graph.have_times(stream._inputs)
+    is_event_time = _is_event_time(kind, has_times)
+    _check_lateness(kind, is_event_time, lateness, late)
+    _check_triggers(kind, trigger, early)
+    if evictor is not None and not isinstance(evictor, Evictor):
+        raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
+    own = early if trigger is None else trigger
+    chosen = None if own is None else _trigger_of(own, has_times)
+    emits_at_end = trigger is None
+    if isinstance(kind, CountTumbling):
+        chosen, accumulate, emits_at_end = OnCount(kind.count), False, False
+    elif isinstance(kind, CountSliding):
+        chosen, evictor, emits_at_end = OnCount(kind.every), LastValues(kind.count), False
+    rules = WindowRules(
+        is_keyed=is_keyed,
+        is_event_time=is_event_time,
+        lateness_ns=0 if lateness is None else duration_ns(lateness),
+        late_tag=None if late is None else late.name,
+        accumulates=accumulate,
+        emits_at_end=emits_at_end,
+        has_times=is_event_time if isinstance(kind, ENDING) else has_times,
+    )
+    return WindowSettings(kind, rules, chosen, evictor)
+
+
+def _is_event_time(kind: WindowKind, has_times: bool) -> bool:
+    time = kind.time if isinstance(kind, ENDING) else "none"
+    if time == "event" and not has_times:
+        raise InvalidJob("window", "has windows in event time on a stream without timestamps", GIVE_TIMESTAMPS)
+    return has_times and time in (None, "event")
+
+
+def _check_lateness(kind: WindowKind, is_event_time: bool, lateness: Duration | None, late: Any) -> None:
+    if late is not None and not isinstance(late, Tag):
+        raise InvalidJob("window", f"gets late={late!r:.80}", 'Give it a tag: late=Tag("late").')
+    if is_event_time or (lateness is None and late is None):
+        return
+    ends = isinstance(kind, ENDING)
+    problem = "has late records in processing time" if ends else f"has late records in {kind}"
+    because = "by the clock of the task no record is late" if ends else "these windows do not end at a time"
+    raise InvalidJob("window", problem, f"Leave late= and lateness= out: {because}.")
+
+
+def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
+    if trigger is not None and early is not None:
+        raise InvalidJob("window", "gets trigger= and early=", "A trigger decides alone: leave early= out.")
+    if trigger is not None and isinstance(kind, CountTumbling | CountSliding):
+        raise InvalidJob("window", f"gets a trigger for {kind}", "Use Global() with trigger=.")
+    if early is not None and not isinstance(kind, ENDING):
+        raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
+
+
+def _trigger_of(given: Any, has_times: bool) -> Trigger:
+    if isinstance(given, Emission):
+        if given.count is not None:
+            return OnCount(given.count)
+        return Trigger() if given.interval_ns is None else ByClock(given.interval_ns)
+    if not isinstance(given, Trigger):
+        advice = 'Give each(n), every("5s"), every_event_time("5s"), at_end(), or an object of a Trigger class.'
+        raise InvalidJob("window", f"gets the trigger {given!r:.80}", advice)
+    if isinstance(given, ByEventTime) and not has_times:
+        raise InvalidJob("window", "gets a trigger in event time on a stream without timestamps", GIVE_TIMESTAMPS)
+    return given
+
+
+def every_event_time(interval: Duration) -> Trigger:
+    """Returns a trigger that emits at every multiple of a length of event time, if there are further records.
+
+    Raises:
+        InvalidDuration: ``interval`` is not a length of time.
+    """
+    return ByEventTime(duration_ns(interval))
+
+
+def last_values(count: int) -> Evictor:
+    """Returns an evictor that leaves the last ``count`` values of a window, by arrival, when it emits.
+
+    Raises:
+        InvalidJob: ``count`` is not an int of at least 1.
+    """
+    return LastValues(checked_count("last_values", count))
+
+
+def newest_values(age: Duration) -> Evictor:
+    """Returns an evictor that leaves the values whose time is less than ``age`` behind the latest one of the window.
+
+    Raises:
+        InvalidDuration: ``age`` is not a length of time.
+    """
+    return NewestValues(duration_ns(age))
+
+
+def _assigner_of(kind: WindowKind) -> Assigner:
+    if isinstance(kind, Tumbling | Sliding):
+        return AlignedAssigner(_spans_of(kind))
+    return SessionAssigner(kind.gap_ns, kind.max_length_ns) if isinstance(kind, Session) else GlobalAssigner()
+
+
+def _spans_of(kind: WindowKind) -> Spans:
+    if isinstance(kind, Sliding):
+        pane_ns = kind.pane_ns
+        return Spans(_grid(kind, pane_ns), kind.size_ns // pane_ns, kind.every_ns // pane_ns)
+    assert isinstance(kind, Tumbling), kind
+    return Spans(_grid(kind, kind.size_ns), 1, 1)
+
+
+def _grid(kind: Tumbling | Sliding, pane_ns: int) -> Grid:
+    if kind.timezone is not None:
+        return ZoneGrid(pane_ns // NANOSECONDS_PER_DAY, kind.offset_ns, kind.timezone)
+    return UtcGrid(pane_ns, kind.offset_ns)

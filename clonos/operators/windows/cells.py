@@ -1,0 +1,32 @@
+"""Cells: the state of one window of a key, as a list of plain values, so that a table of state can have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Cell = list[Any]
+
+START, END, NUMBER, PENDING, ACCUMULATOR, STATE, EVENT_TIMER, CLOCK_TIMER = range(8)
+"""Places in a cell: start and end in nanoseconds since the Unix epoch; number of its first record by arrival; records
+since its last result; accumulator; state of the trigger; timers of the trigger, None without."""
+
+
+def new_cell(span: tuple[int, int], number: int, accumulator: Any) -> Cell:
+    """Creates the cell of a window without records."""
+    return [*span, number, 0, accumulator, None, None, None]
+
+
+def merge_cells(
+    first: Cell,
+    second: Cell,
+    merge: Callable[[Any, Any], Any],
+    merged_state: Callable[[Any, Any], Any],
+) -> None:
+    """Merges the second cell into the first, whose span the caller sets."""
+    first[ACCUMULATOR] = merge(first[ACCUMULATOR], second[ACCUMULATOR])
+    first[NUMBER] = min(first[NUMBER], second[NUMBER])
+    first[PENDING] += second[PENDING]
+    first[STATE] = merged_state(first[STATE], second[STATE])
+    for place in (EVENT_TIMER, CLOCK_TIMER):
+        first[place] = min((each[place] for each in (first, second) if each[place] is not None), default=None)

@@ -1,0 +1,42 @@
+"""Gathering of the values of a window, for functions that need all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.core.values.copying import copied
+from clonos.operators.aggregates.aggregate import Aggregation, Insertion
+
+
+class Gathered(Aggregation[Any, Any]):
+    """List of all values in order of arrival, which ``aggregation`` aggregates when the window emits, if given."""
+
+    insertion = Insertion.IN_PLACE
+
+    def __init__(self, aggregation: Aggregation[Any, Any] | None = None, *, is_timed: bool = False) -> None:
+        """Creates it. ``is_timed``: it gathers (time in nanoseconds, value), and the result is that of the values."""
+        self._aggregation = aggregation
+        self._is_timed = is_timed
+
+    def create(self) -> Any:
+        return []
+
+    def insert(self, accumulator: Any, term: Any) -> Any:
+        accumulator.append(term)
+        return accumulator
+
+    def merge(self, accumulator: Any, other: Any) -> Any:
+        accumulator.extend(other)
+        return accumulator
+
+    def result(self, accumulator: Any) -> Any:
+        values = copied([value for _, value in accumulator] if self._is_timed else accumulator)
+        if self._aggregation is None:
+            return values
+        found = self._aggregation.create()
+        for value in values:
+            found = self._aggregation.add(found, value)
+        return self._aggregation.result(found)
+
+    def __repr__(self) -> str:
+        return "apply(a function)" if self._aggregation is None else repr(self._aggregation)

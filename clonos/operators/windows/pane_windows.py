@@ -1,0 +1,263 @@
+"""Tumbling and sliding windows, in event time or processing time, that emit at their end.
+
+State: a table per pane, ``step/pane/<number>``, with the accumulator of each key. A record is added to one pane, and a
+window merges its panes when it ends. Windows in processing time read the clock once per step; it is in the causal log.
+
+Records that come after the end of a window, within its lateness, are noted in ``step/late/<end>``. Its next result
+leaves at the next watermark, so results do not depend on where batches are cut. A pane is forgotten as a whole when the
+lateness of its last window has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import chain
+from typing import Any, ClassVar, Final
+
+from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.ports.recorder import Recorder
+from clonos.core.values.copying import copied
+from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.late_records import LateRecords
+from clonos.operators.windows.results import window_of
+from clonos.operators.windows.window_aggregates import WindowAggregate
+from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
+
+PANE_NAME: Final = "pane"
+LATE_NAME: Final = "late"
+WATERMARK_NAME: Final = "watermark"
+"""Table with one entry, the watermark of the step; in processing time the end of the last window."""
+
+EMITS, FORGETS = 0, 1
+"""What happens at an instant: a window emits, or a pane is forgotten; in this order."""
+
+
+class PaneWindows(Operator):
+    """Operator of tumbling and sliding windows."""
+
+    has_timers: ClassVar[bool] = True
+    has_event_timers: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        step: str,
+        spans: Spans,
+        aggregate: WindowAggregate,
+        rules: WindowRules,
+        apply: ApplyFunction | None = None,
+    ) -> None:
+        self._step = step
+        self._spans = spans
+        self._aggregate = aggregate
+        self._rules = rules
+        self._results = Results(aggregate.aggregation, apply)
+        self._panes: dict[int, Table] = {}
+        self._late: dict[int, Table] = {}
+        self._agenda: list[tuple[int, int, int]] = []  # (instant, EMITS or FORGETS, end or pane), a heap
+        self._planned: set[tuple[int, int]] = set()  # those of the agenda: (EMITS or FORGETS, end or pane)
+
+    def open(self, scope: Scope) -> None:
+        self._state: StateBackend = scope.state
+        self._recorder: Recorder = scope.context.recorder
+        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self)
+        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        for end in self._restored(LATE_NAME):
+            self._late_table(end)
+        for pane in self._restored(PANE_NAME):
+            self._pane_table(pane)
+
+    # --- records
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        pairs = rows if self._rules.is_keyed else [(None, row) for row in rows]
+        if not self._rules.is_event_time:
+            self._aggregate.add(self._table_now(), pairs, self.guard)
+            return
+        assert times is not None, "windows in event time are on streams with timestamps"
+        self._add_by_time(pairs, times)
+
+    def keys(self, keys: list[Any], times: Times = None) -> None:
+        if self._rules.is_event_time:
+            super().keys(keys, times)
+        else:
+            self._aggregate.add_keys(self._table_now(), keys, self.guard)
+
+    def keyed_columns(self, batch: Any, column: str) -> None:
+        if not self._rules.is_event_time:
+            self._aggregate.add_columns(self._table_now(), batch, column, self.guard)
+            return
+        times = self.times_of(batch)
+        assert times is not None, "windows in event time are on streams with timestamps"
+        pane = self._spans.grid.index_of(min(times))
+        if max(times) < self._spans.grid.start_of(pane + 1) and self._is_ahead(self._spans.ends_of(pane)[0]):
+            self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
+        else:
+            super().keyed_columns(batch, column)
+
+    def _table_now(self) -> Table:
+        return self._pane_table(self._spans.grid.index_of(self._recorder.instant_ns(False)))
+
+    def _add_by_time(self, rows: list[Any], times: list[int]) -> None:
+        """Adds rows to the panes of their timestamps."""
+        grid = self._spans.grid
+        pane = grid.index_of(min(times))
+        if max(times) < grid.start_of(pane + 1):
+            if not self._add(pane, rows):
+                self._pass_late(rows, times)
+            return
+        places: dict[int, list[int]] = {}
+        low_ns = high_ns = 0
+        for place, time_ns in enumerate(times):
+            if not low_ns <= time_ns < high_ns:
+                pane = grid.index_of(time_ns)
+                low_ns, high_ns = grid.start_of(pane), grid.start_of(pane + 1)
+            places.setdefault(pane, []).append(place)
+        late = [found for pane, found in places.items() if not self._add(pane, [rows[place] for place in found])]
+        if late:
+            sorted_late = sorted(chain.from_iterable(late))
+            self._pass_late([rows[place] for place in sorted_late], [times[place] for place in sorted_late])
+
+    def _add(self, pane: int, rows: list[Any]) -> bool:
+        """Adds rows to a pane. Returns False if they are late: the last window that has it is forgotten."""
+        spans, reached_ns = self._spans, self._reached.entries.get(0)
+        ends = spans.ends_of(pane)
+        if reached_ns is not None and self._is_forgotten(ends[-1], reached_ns):
+            return False
+        ended = self._ended(ends)
+        if not ended:
+            self._aggregate.add(self._pane_table(pane), rows, self.guard)
+            return True
+        added = Table({})
+        self._aggregate.add(added, rows, self.guard)
+        self._merge_into(self._pane_table(pane), added)
+        for end in ended:
+            if self._rules.accumulates:
+                self._late_table(end).update(dict.fromkeys(added.entries))
+            else:
+                self._merge_into(self._late_table(end), added)
+        return True
+
+    def _is_ahead(self, end: int) -> bool:
+        """Returns whether a window has not ended."""
+        reached_ns = self._reached.entries.get(0)
+        return reached_ns is None or bool(self._spans.end_ns(end) > reached_ns)
+
+    def _ended(self, ends: Iterable[int]) -> list[int]:
+        """Returns those windows that have ended and still take records."""
+        reached_ns = self._reached.entries.get(0)
+        if reached_ns is None:
+            return []
+        return [
+            end for end in ends if self._spans.end_ns(end) <= reached_ns and not self._is_forgotten(end, reached_ns)
+        ]
+
+    def _is_forgotten(self, end: int, reached_ns: int) -> bool:
+        return self._spans.end_ns(end) + self._rules.lateness_ns <= reached_ns
+
+    def _merge_into(self, table: Table, added: Table) -> None:
+        """Merges accumulators into a table; guarded, since the functions of the user may raise."""
+        entries, merge = table.entries, self._aggregate.aggregation.merge
+
+        def merged(entry: tuple[Any, Any]) -> None:
+            stored, accumulator = entry
+            found = entries.get(stored, entries)
+            table.set(stored, copied(accumulator) if found is entries else merge(found, accumulator))
+
+        self.guard.each(merged, list(added.entries.items()))
+
+    def _pass_late(self, rows: list[Any], times: list[int]) -> None:
+        self._late_records.take([value for _, value in rows], times, self._reached.entries[0])
+
+    # --- results
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if self._rules.is_event_time and not isinstance(watermark, Activity):
+            self._reached.set(0, watermark)
+        self.out.on_watermark(watermark)
+
+    def next_timer_ns(self) -> int | None:
+        return self._agenda[0][0] if self._agenda and not self._rules.is_event_time else None
+
+    def due(self, until_ns: int | None) -> list[DueTimer]:
+        return [] if self._rules.is_event_time else self._due(until_ns)
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        for timer in due:
+            kind, number = timer.token
+            self._planned.discard(timer.token)
+            if kind == EMITS:
+                self._emit(number)
+            else:
+                self._state.drop(self._name(PANE_NAME, number))
+                del self._panes[number]
+
+    def next_event_ns(self) -> int | None:
+        return self._agenda[0][0] if self._agenda and self._rules.is_event_time else None
+
+    def due_events(self, until_ns: int | None) -> list[DueTimer]:
+        return self._due(until_ns) if self._rules.is_event_time else []
+
+    def fire_events(self, due: Sequence[DueTimer]) -> None:
+        self.fire(due)
+
+    def _due(self, until_ns: int | None) -> list[DueTimer]:
+        found: list[DueTimer] = []
+        while self._agenda and (until_ns is None or self._agenda[0][0] <= until_ns):
+            instant_ns, kind, number = heappop(self._agenda)
+            found.append(DueTimer(instant_ns, (kind, number)))
+        return found
+
+    def _emit(self, end: int) -> None:
+        """Emits the results of a window at its end, or later those of keys that got late records."""
+        late = self._late.pop(end, None)
+        tables = [self._panes[pane] for pane in self._spans.panes_of(end) if pane in self._panes]
+        if late is not None:
+            self._state.drop(self._name(LATE_NAME, end))
+        if late is not None and not self._rules.accumulates:
+            tables = [late]
+        found: dict[Any, list[Any]] = {}
+        for entries in [table.contents() for table in tables]:
+            for stored, accumulator in entries.items():
+                found.setdefault(stored, []).append(accumulator)
+        if late is not None:
+            found = {stored: found[stored] for stored in late.contents() if stored in found}
+        end_ns = self._spans.end_ns(end)
+        if not self._rules.is_event_time:
+            self._reached.set(0, end_ns)
+        rows = self._results.of(self.guard, list(found.items()), window_of(self._spans.start_ns(end), end_ns))
+        if rows:
+            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+
+    # --- tables
+
+    def _pane_table(self, pane: int) -> Table:
+        found = self._panes.get(pane)
+        if found is None:
+            found = self._panes[pane] = self._state.table(self._name(PANE_NAME, pane))
+            spans = self._spans
+            for end in filter(self._is_ahead, spans.ends_of(pane)):
+                self._plan(spans.end_ns(end), EMITS, end)
+            self._plan(spans.end_ns(spans.last_end_of(pane)) + self._rules.lateness_ns, FORGETS, pane)
+        return found
+
+    def _late_table(self, end: int) -> Table:
+        found = self._late.get(end)
+        if found is None:
+            found = self._late[end] = self._state.table(self._name(LATE_NAME, end))
+            self._plan(self._spans.end_ns(end), EMITS, end)
+        return found
+
+    def _plan(self, instant_ns: int, kind: int, number: int) -> None:
+        if (kind, number) not in self._planned:
+            self._planned.add((kind, number))
+            heappush(self._agenda, (instant_ns, kind, number))
+
+    def _restored(self, kind: str) -> list[int]:
+        prefix = self._name(kind, "")
+        return sorted(int(name.removeprefix(prefix)) for name in self._state.restored(prefix))
+
+    def _name(self, kind: str, number: int | str) -> str:
+        return f"{self._step}/{kind}/{number}"

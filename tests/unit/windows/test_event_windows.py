@@ -1,0 +1,136 @@
+"""Tumbling and sliding windows in event time against a dumb twin that keeps all records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.api.windows import Sliding, Tumbling, WindowKind
+from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.tags import Tag
+from tests.unit.windows.stepping import Stepping, cut, stepping
+from tests.unit.windows.window_twins import SlidingTwin
+
+MS = 1_000_000
+LATE = Tag[Any]("late")
+
+KINDS: list[tuple[int, int, int]] = [(5, 5, 0), (5, 5, 2), (6, 2, 0), (6, 4, 1), (7, 3, 0)]
+"""Size, slide and offset in ms."""
+
+entries = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["a", "b", True, 1]), st.integers(-20, 60)),  # a record: key and time in ms
+        st.integers(-10, 60),  # a watermark in ms
+        st.just("restore"),
+        st.just("snapshot"),
+    ),
+    max_size=40,
+)
+
+
+def kind_of(size: int, every: int, offset: int) -> WindowKind:
+    moved = offset / 1000 if offset else None
+    if size == every:
+        return Tumbling(size / 1000, offset=moved)
+    return Sliding(size / 1000, every=every / 1000, offset=moved)
+
+
+def shown(results: list[Any]) -> list[Any]:
+    """Results as the twin has them, after a look at their timestamps."""
+    found = []
+    for result, time_ns in results:
+        start, end = (round(each.timestamp() * 1000) for each in (result.start, result.end))
+        assert time_ns == end * MS - 1
+        found.append((repr(result.key), start, end, result.value))
+    return found
+
+
+def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int]) -> None:
+    """Gives both the same: records in batches that end at a watermark, and restores that the twin does not need."""
+    batch: list[Any] = []
+
+    def flush() -> None:
+        for part in cut(batch, widths):
+            step.rows(part)
+        batch.clear()
+
+    reached = None
+    for number, entry in enumerate(given_entries):
+        if isinstance(entry, tuple):
+            key, time = entry
+            batch.append(((key, number), time * MS))
+            twin.record(repr(key), number, time)  # True and 1 are two keys
+        elif isinstance(entry, int):
+            if reached is None or entry > reached:
+                flush()
+                reached = entry
+                step.watermark(entry * MS)
+                twin.reach(entry)
+        else:
+            flush()
+            (step.restore if entry == "restore" else lambda: step.snapshot(full=False))()
+    flush()
+    step.end()
+    twin.reach(None)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from([0, 3, 10]),
+    st.booleans(),
+    entries,
+    st.lists(st.integers(1, 5), max_size=3),
+    st.booleans(),
+)
+def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_are_cut(
+    lengths: tuple[int, int, int],
+    lateness: int,
+    accumulates: bool,
+    given_entries: list[Any],
+    widths: list[int],
+    merges: bool,
+) -> None:
+    size, every, offset = lengths
+    twin = SlidingTwin(size, every, offset, lateness, accumulates)
+
+    def build(keyed: Any) -> Any:
+        windows = keyed.window(
+            kind_of(size, every, offset),
+            lateness=lateness / 1000 if lateness else None,
+            late=LATE,
+            accumulate=accumulates,
+        )
+        return windows.aggregate(list, list.append, merge=list.extend if merges else None)
+
+    step = stepping(build)
+    play(step, twin, given_entries, widths)
+    assert shown(step.results) == twin.results
+    assert step.late == [(value, time * MS) for value, time in twin.late]
+    assert not [name for name in step.state() if "watermark" not in name], "state is left after the end"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), entries, st.lists(st.integers(1, 5), max_size=3))
+def test_on_time_and_late_records_are_the_input(
+    lengths: tuple[int, int, int], given_entries: list[Any], widths: list[int]
+) -> None:
+    step = stepping(lambda keyed: keyed.window(kind_of(*lengths), late=LATE).aggregate(list, list.append))
+    play(step, SlidingTwin(*lengths), given_entries, widths)
+    on_time = {value for result, _ in step.results for value in result.value}
+    late = [value for value, _ in step.late]
+    wanted = [number for number, entry in enumerate(given_entries) if isinstance(entry, tuple)]
+    assert sorted([*on_time, *late]) == wanted
+
+
+def test_a_window_includes_its_start_and_excludes_its_end() -> None:
+    step = stepping(lambda keyed: keyed.window(Tumbling("10ms")).count())
+    step.rows([(("a", 1), 0), (("a", 2), 10 * MS - 1), (("a", 3), 10 * MS)])
+    step.watermark(10 * MS - 1)
+    assert step.results == []
+    step.watermark(10 * MS)
+    ((result, time_ns),) = step.results
+    assert (result.start, result.end, result.value) == (from_timestamp_ns(0), from_timestamp_ns(10 * MS), 2)
+    assert time_ns == 10 * MS - 1
