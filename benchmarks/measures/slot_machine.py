@@ -1,6 +1,7 @@
 """Benchmark: processor time of the machine of a slot, for a batch that arrives and for a step that its task emits.
 
-One process, one thread, no sockets and no user code: the rest of a step depends on the job. The least of several rounds
+Also of what the runtime does to a batch of columns between two steps: keys, partition, encoding, decoding, counts. One
+process, one thread, no sockets and no user code: the rest of a step depends on the job. The least of several rounds
 counts, because other processes can only add to it. To compare two versions, run it in both checkouts in turn.
 """
 
@@ -9,9 +10,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+import pyarrow
 
 from benchmarks.harness.ab_session import Session
+from benchmarks.workloads.word_job import split_words
+from benchmarks.workloads.words import pool
 from clonos.core.channel.credit import cost_bytes
 from clonos.core.log import determinants
 from clonos.core.model.element_kind import ElementKind
@@ -23,6 +28,9 @@ from clonos.core.ports.slot_effects import PutCommand, SendMessage
 from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import Event, LogEndReached, MessageReceived, StepEmitted
+from clonos.core.values import decode_columns, encode_columns
+from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts, split_columns
+from clonos.core.values.keys import Router
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
@@ -33,6 +41,11 @@ EVENTS: Final = 10_000
 RECORDS: Final = 10
 PAYLOAD: Final = bytes(100)
 CREDIT_BYTES: Final = 1 << 50
+COLUMN_LINES: Final = 1_800
+"""Lines of ten words in a batch of columns, half of which each of two tasks receives."""
+
+COLUMN_ROUNDS: Final = 5
+"""Rounds over the batch of columns for each round of the machine, which takes longer."""
 
 VIEW: Final = view_number(1, 1)
 LIFE: Final = Incarnation(VIEW)
@@ -100,6 +113,31 @@ def run(session: Session) -> None:
     batches_us, steps_us = zip(*[_round() for _ in range(rounds)], strict=True)
     session.figure("a batch that arrives", min(batches_us), "us, least")
     session.figure("a step that is emitted", min(steps_us), "us, least")
+    batch = split_words(pyarrow.record_batch({"line": pool()[:COLUMN_LINES]}))
+    rounds_ns = [_columns_ns(batch) for _ in range(COLUMN_ROUNDS * rounds)]
+    for stage in rounds_ns[0]:
+        session.figure(f"a batch of columns: {stage}", min(each[stage] for each in rounds_ns), "ns a word, least")
+
+
+def _columns_ns(batch: Any) -> dict[str, float]:
+    """Measures each stage of a batch of words that travels by key to one of two tasks and is counted there."""
+    router, found = Router(2, PLAN.max_parallelism), {}
+
+    def timed(stage: str, work: Callable[[], Any], words: int) -> Any:
+        begun_ns = time.thread_time_ns()
+        result = work()
+        found[stage] = (time.thread_time_ns() - begun_ns) / words
+        return result
+
+    keys = timed("keys", lambda: keys_of(batch.column("word")), batch.num_rows)
+    split_columns(router, batch, keys, 2)  # fills the cache of the router
+    parts = timed("partition", lambda: split_columns(router, batch, keys, 2), batch.num_rows)
+    encoded = timed("encode", lambda: [encode_columns(part) for part in parts], batch.num_rows)
+    decoded = timed("decode", lambda: [decode_columns(data) for data in encoded], batch.num_rows)
+    received = keys_of(decoded[0].column("word"))
+    assert isinstance(received, ColumnKeys)
+    timed("running counts", lambda: running_counts(received, [0] * len(received.distinct)), len(received))
+    return found
 
 
 def _round() -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
@@ -39,6 +39,10 @@ AnyTrigger = Trigger | Emission
 """Trigger, or ``each(n)``, ``every("5s")`` or ``at_end()``."""
 
 
+ENDING: Final = (Tumbling, Sliding, Session)
+"""Kinds of windows that end at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
     """Kind of the windows of a step, their rules, and what makes them emit other than at their end."""
@@ -51,7 +55,7 @@ class WindowSettings:
     @property
     def ignores_order(self) -> bool:
         """Whether results do not depend on the order of records, if those of the aggregate do not."""
-        return isinstance(self.kind, Tumbling | Sliding | Session) and self.trigger is None and self.evictor is None
+        return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
         """Returns the properties on which the state depends; a resume compares them."""
@@ -73,7 +77,7 @@ class WindowSettings:
         return self._is_aligned and self.trigger is None and self.evictor is None
 
     def _formed(self, aggregation: Aggregation[Any, Any]) -> Aggregation[Any, Any]:
-        """Returns the aggregation, or one that gathers all values for it if it has to."""
+        """Returns the aggregation, or a gathering of all values for it if it cannot merge accumulators."""
         if self.evictor is not None:
             return Gathered(aggregation, is_timed=True)
         merges = isinstance(self.kind, Sliding | Session) if self.trigger is None else isinstance(self.kind, Session)
@@ -122,27 +126,13 @@ def window_settings(
     if not isinstance(kind, WindowKind):
         raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
     has_times = stream._graph.have_times(stream._inputs)
-    ends = isinstance(kind, Tumbling | Sliding | Session)
-    time = kind.time if isinstance(kind, Tumbling | Sliding | Session) else None
-    if time == "event" and not has_times:
-        raise InvalidJob("window", "has windows in event time on a stream without timestamps", GIVE_TIMESTAMPS)
-    is_event_time = ends and has_times and time != "processing"
-    if late is not None and not isinstance(late, Tag):
-        raise InvalidJob("window", f"gets late={late!r:.80}", 'Give it a tag: late=Tag("late").')
-    if not is_event_time and (lateness is not None or late is not None):
-        problem = "has late records in processing time" if ends else f"has late records in {kind}"
-        because = "by the clock of the task no record is late" if ends else "these windows do not end at a time"
-        raise InvalidJob("window", problem, f"Leave late= and lateness= out: {because}.")
-    if trigger is not None and (early is not None or isinstance(kind, CountTumbling | CountSliding)):
-        problem = "gets trigger= and early=" if early is not None else f"gets a trigger for {kind}"
-        advice = "A trigger decides alone: leave early= out." if early is not None else "Use Global() with trigger=."
-        raise InvalidJob("window", problem, advice)
-    if early is not None and not ends:
-        raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
-    own = early if trigger is None else trigger
-    chosen = None if own is None else _trigger_of(own, has_times)
+    is_event_time = _is_event_time(kind, has_times)
+    _check_lateness(kind, is_event_time, lateness, late)
+    _check_triggers(kind, trigger, early)
     if evictor is not None and not isinstance(evictor, Evictor):
         raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
+    own = early if trigger is None else trigger
+    chosen = None if own is None else _trigger_of(own, has_times)
     emits_at_end = trigger is None
     if isinstance(kind, CountTumbling):
         chosen, accumulate, emits_at_end = OnCount(kind.count), False, False
@@ -155,9 +145,36 @@ def window_settings(
         late_tag=None if late is None else late.name,
         accumulates=accumulate,
         emits_at_end=emits_at_end,
-        has_times=has_times if not ends else is_event_time,
+        has_times=is_event_time if isinstance(kind, ENDING) else has_times,
     )
     return WindowSettings(kind, rules, chosen, evictor)
+
+
+def _is_event_time(kind: WindowKind, has_times: bool) -> bool:
+    time = kind.time if isinstance(kind, ENDING) else "none"
+    if time == "event" and not has_times:
+        raise InvalidJob("window", "has windows in event time on a stream without timestamps", GIVE_TIMESTAMPS)
+    return has_times and time in (None, "event")
+
+
+def _check_lateness(kind: WindowKind, is_event_time: bool, lateness: Duration | None, late: Any) -> None:
+    if late is not None and not isinstance(late, Tag):
+        raise InvalidJob("window", f"gets late={late!r:.80}", 'Give it a tag: late=Tag("late").')
+    if is_event_time or (lateness is None and late is None):
+        return
+    ends = isinstance(kind, ENDING)
+    problem = "has late records in processing time" if ends else f"has late records in {kind}"
+    because = "by the clock of the task no record is late" if ends else "these windows do not end at a time"
+    raise InvalidJob("window", problem, f"Leave late= and lateness= out: {because}.")
+
+
+def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
+    if trigger is not None and early is not None:
+        raise InvalidJob("window", "gets trigger= and early=", "A trigger decides alone: leave early= out.")
+    if trigger is not None and isinstance(kind, CountTumbling | CountSliding):
+        raise InvalidJob("window", f"gets a trigger for {kind}", "Use Global() with trigger=.")
+    if early is not None and not isinstance(kind, ENDING):
+        raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
 
 
 def _trigger_of(given: Any, has_times: bool) -> Trigger:

@@ -41,6 +41,5 @@ def field_missing(field: str, record: Any) -> FieldMissing:
         has = ", ".join([*names[:FIELDS_MAX], *more]) or "none"
         what = f"record has no field {field!r}" if schema is None else f"batch has no column {field!r}"
         return FieldMissing(field, f"the {what}; it has {has}", "Correct the name, or give a function of the record.")
-    problem = f"the record is a {type(record).__name__}, and only a dict has the field {field!r}"
-    example = f", such as lambda record: record.{field}" if hasattr(record, field) else ""
-    return FieldMissing(field, problem, f"Give a function of the record{example}.")
+    problem = f"the record is a {type(record).__name__}, which has no field {field!r}"
+    return FieldMissing(field, problem, "Give a function of the record.")

@@ -161,6 +161,8 @@ def _is_routable(error: BaseException) -> bool:
 
 
 def _lacks(record: Any, field: str) -> bool:
+    if isinstance(record, tuple) or not hasattr(type(record), "__getitem__"):
+        return not hasattr(record, field)
     try:
         record[field]
     except (KeyError, TypeError, IndexError, AttributeError):

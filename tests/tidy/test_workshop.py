@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,16 @@ def test_the_readme_lists_every_harness() -> None:
 def test_the_readme_states_the_budget_and_limit_of_each_stage() -> None:
     rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \|", README, re.MULTILINE)
     assert rows == [(stage.name, str(stage.budget_s), str(stage.timeout_s)) for stage in STAGES]
+
+
+def test_the_stage_of_a_test_is_that_of_its_folder() -> None:
+    """``make check`` collects the stages by their folders."""
+    stages = {"tests/worlds": {"worlds", "controls"}, "tests/fuzz": {"fuzz"}, "tests/unit": set[str]()}
+    found = []
+    for source in sources():
+        for folder, names in stages.items():
+            if source.is_under(folder) and Path(source.path).name.startswith("test_"):
+                marked = set(re.findall(r"pytest\.mark\.(static|worlds|controls|fuzz)\b", source.text))
+                if not marked <= names or (names and "pytestmark = pytest.mark." not in source.text):
+                    found.append(f"{source.path}: {', '.join(sorted(marked)) or 'no stage'}")
+    assert found == []

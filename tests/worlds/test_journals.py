@@ -178,13 +178,16 @@ WRONG: dict[Callable[[Mutation], None], JournalTest] = {
 }
 """Each with a scene that shows it."""
 
+WRONG_SEEDS = (19, *range(10))
+"""In most worlds the two that read or acknowledge at once do no harm; 19 shows them."""
+
 
 @pytest.mark.parametrize("apply", WRONG, ids=lambda apply: apply.__name__.removeprefix("_"))
 def test_a_mutated_rule_of_journals_is_caught(apply: Callable[[Mutation], None]) -> None:
     mutation = Mutation()
     apply(mutation)
     try:
-        assert any(_shows(WRONG[apply](seed, goes_back)) for seed in range(20) for goes_back in (False, True))
+        assert any(_shows(WRONG[apply](seed, goes_back)) for seed in WRONG_SEEDS for goes_back in (False, True))
     finally:
         mutation.undo()
 

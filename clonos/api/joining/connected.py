@@ -68,7 +68,7 @@ class ConnectedStreams(Generic[A, B]):
         if is_keyed and exchanges != {Exchange.HASH} and not self._is_broadcast:
             raise InvalidJob(
                 "process",
-                "connects a keyed stream with one that is neither keyed nor broadcast",
+                "connects a keyed stream with a stream that is neither keyed nor broadcast",
                 "Call key_by on both, or connect(other.broadcast()).",
             )
         self._first, self._second, self._is_keyed = first, second, is_keyed

@@ -300,10 +300,10 @@ def _rule(step: str, between: Any, closed: str, window: Any, ttl: Duration | Non
     if window is not None:
         if not isinstance(window, Tumbling):
             raise InvalidJob(step, f"gets window={window!r:.80}", 'Give Tumbling("1h"), or between=("-1h", "1h").')
-        if window.offset_ns or window.timezone or window.time == "processing":
-            problem = "joins in windows with an offset, in a time zone or in processing time"
-            raise InvalidJob(step, problem, "Give the size alone: its windows follow event time, in UTC.")
-        return SameWindow(window.size_ns), str(window)
+        if window.timezone or window.time == "processing":
+            problem = "joins in windows of a time zone or of processing time"
+            raise InvalidJob(step, problem, "Give size and offset: its windows follow event time, in UTC.")
+        return SameWindow(window.size_ns, window.offset_ns), str(window)
     if ttl is not None:
         ttl_ns = duration_ns(ttl)
         return Between(-ttl_ns, ttl_ns), f"within {ttl_ns} ns"

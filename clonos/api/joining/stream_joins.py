@@ -193,7 +193,7 @@ class StreamJoins(GraphBuilder, Generic[T]):
 
         Args:
             on: as for ``join``.
-            direction: "backward" for the last one that is not later, "forward" for the first one that is not earlier,
+            direction: "backward" for the last one not later, "forward" for the first one not earlier,
                 "nearest" for the nearer of both, or the earlier one at the same distance.
             tolerance: the greatest distance between both timestamps; needed unless the direction is "backward".
             how: "left" to emit a record without a match with None, "inner" to leave it out.

@@ -93,6 +93,7 @@ def _is_ascii(column: pyarrow.Array) -> bool:
 
     Raises: ValueError, if an offset is invalid.
     """
+    import numpy
     import pyarrow
 
     is_large = pyarrow.types.is_large_string(column.type)
@@ -103,7 +104,7 @@ def _is_ascii(column: pyarrow.Array) -> bool:
     offset = LARGE_OFFSET if is_large else OFFSET
     (first,) = offset.unpack_from(offsets, column.offset * offset.size)
     (end,) = offset.unpack_from(offsets, (column.offset + len(column)) * offset.size)
-    return bytes(memoryview(characters)[first:end]).isascii()
+    return first == end or bool(numpy.frombuffer(characters, numpy.int8, end - first, first).min() >= 0)
 
 
 def _decode_names(fields: Iterable[pyarrow.Field]) -> None:

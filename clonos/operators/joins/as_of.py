@@ -25,7 +25,7 @@ Waiting = tuple[int, int, Any, Buffered]
 
 
 class Direction(StrEnum):
-    """Where the version of a left record lies."""
+    """Side of a left record on which its version lies."""
 
     BACKWARD = "backward"
     FORWARD = "forward"
@@ -151,9 +151,9 @@ class AsOfJoin(TwoInputOperator):
         if self._direction is Direction.BACKWARD:
             heappush(self._checks, (version.timestamp_ns, version.number, stored))
         if self._tolerance_ns is not None:
-            heappush(self._checks, (version.timestamp_ns + self._kept_ns() + 1, version.number, stored))
+            heappush(self._checks, (version.timestamp_ns + self._tolerated_ns() + 1, version.number, stored))
 
-    def _kept_ns(self) -> int:
+    def _tolerated_ns(self) -> int:
         return 0 if self._direction is Direction.FORWARD else self._tolerance_ns or 0
 
     def _forget(self, earliest_ns: int) -> None:
@@ -165,4 +165,4 @@ class AsOfJoin(TwoInputOperator):
             if self._direction is Direction.BACKWARD:
                 self._versions.remove_replaced(stored, earliest_ns)
             if self._tolerance_ns is not None:
-                self._versions.remove_before(stored, earliest_ns - self._kept_ns())
+                self._versions.remove_before(stored, earliest_ns - self._tolerated_ns())

@@ -30,7 +30,7 @@ WATERMARK_NAME: Final = "watermark"
 Select = Callable[[Any, Any], Any]
 
 
-class Kept(NamedTuple):
+class Expiring(NamedTuple):
     """Entry of the queue of buffered records, by the last timestamp that may match."""
 
     last_ns: int
@@ -57,12 +57,12 @@ class BufferedJoin(TwoInputOperator):
         self._numbers = state.table(f"{step}/{NUMBERS_NAME}", is_small=True)
         self._next_number: int = self._numbers.entries.get(0, 0)
         self._key_types = KeyTypes(step, self._recorder)
-        self._kept = [
-            Kept(self._rule.partners(is_left, each.timestamp_ns)[1], each.number, is_left, key, each)
+        self._expiring = [
+            Expiring(self._rule.partners(is_left, each.timestamp_ns)[1], each.number, is_left, key, each)
             for is_left, buffer in self._buffers.items()
             for key, each in buffer.all()
         ]
-        heapify(self._kept)
+        heapify(self._expiring)
         self._pairs: list[tuple[Any, Any]] = []
         self._times: list[int] = []
 
@@ -82,7 +82,7 @@ class BufferedJoin(TwoInputOperator):
                 return  # one match decides
         if reached_ns is None or last_ns >= reached_ns:
             self._buffers[is_left].add(stored, key, buffered)
-            heappush(self._kept, Kept(last_ns, buffered.number, is_left, stored, buffered))
+            heappush(self._expiring, Expiring(last_ns, buffered.number, is_left, stored, buffered))
             if not found and self._how.keeps(is_left) and self._how.gives_pairs:
                 self._unmatched.set(buffered.number, None)
         elif not found and self._how.keeps(is_left):
@@ -116,14 +116,14 @@ class BufferedJoin(TwoInputOperator):
         They leave in the order of the last timestamp that could have matched, then of arrival.
         """
         ended: dict[tuple[bool, Any], int] = {}
-        while self._kept and (reached_ns is None or self._kept[0].last_ns < reached_ns):
-            kept = heappop(self._kept)
-            buffer = self._buffers[kept.is_left]
-            if kept.number not in buffer:
+        while self._expiring and (reached_ns is None or self._expiring[0].last_ns < reached_ns):
+            expiring = heappop(self._expiring)
+            buffer = self._buffers[expiring.is_left]
+            if expiring.number not in buffer:
                 continue  # a match has decided
-            if self._how.keeps(kept.is_left) and self._is_unmatched(kept.number):
-                self._emit_alone(kept.is_left, kept.buffered)
-            timestamp_ns, of = kept.buffered.timestamp_ns, (kept.is_left, kept.key)
+            if self._how.keeps(expiring.is_left) and self._is_unmatched(expiring.number):
+                self._emit_alone(expiring.is_left, expiring.buffered)
+            timestamp_ns, of = expiring.buffered.timestamp_ns, (expiring.is_left, expiring.key)
             ended[of] = max(timestamp_ns, ended.get(of, timestamp_ns))
         for (is_left, key), timestamp_ns in ended.items():
             self._buffers[is_left].remove_before(key, timestamp_ns + 1)
@@ -231,7 +231,7 @@ class ClockJoin(BufferedJoin):
         self._emit(False)
 
     def next_timer_ns(self) -> int | None:
-        return self._kept[0].last_ns + 1 if self._kept else None
+        return self._expiring[0].last_ns + 1 if self._expiring else None
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
         next_ns = self.next_timer_ns()

@@ -91,7 +91,7 @@ class SideBuffer:
         self._remove_first(stored, records, end)
 
     def remove_replaced(self, stored: Any, timestamp_ns: int) -> None:
-        """Removes the records of a key before the last one that is not later than ``timestamp_ns``."""
+        """Removes the records of a key before the last one not later than ``timestamp_ns``."""
         records = self._of_key.get(stored, [])
         self._remove_first(stored, records, bisect_left(records, (timestamp_ns + 1,)) - 1)
 

@@ -59,7 +59,11 @@ class ReadOnlyValue:
         raise BroadcastStateMisused(self._step, READ_ONLY)
 
     def clear(self) -> None:
-        """Refuses to delete the value."""
+        """Refuses to delete the value.
+
+        Raises:
+            BroadcastStateMisused: always.
+        """
         raise BroadcastStateMisused(self._step, READ_ONLY)
 
 

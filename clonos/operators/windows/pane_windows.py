@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import repeat
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
@@ -115,10 +115,16 @@ class PaneWindows(Operator):
                 pane = grid.index_of(time_ns)
                 low_ns, high_ns = grid.start_of(pane), grid.start_of(pane + 1)
             places.setdefault(pane, []).append(place)
-        late = [found for pane, found in places.items() if not self._add(pane, [rows[place] for place in found])]
+        behind: list[tuple[int, int]] = []
+        for pane, found in places.items():
+            if self._is_ahead(self._spans.ends_of(pane)[0]):
+                self._add(pane, [rows[place] for place in found])
+            else:
+                behind += zip(found, repeat(pane))
+        behind.sort()  # one by one, so that the order of further results does not depend on where batches are cut
+        late = [place for place, pane in behind if not self._add(pane, [rows[place]])]
         if late:
-            sorted_late = sorted(chain.from_iterable(late))
-            self._pass_late([rows[place] for place in sorted_late], [times[place] for place in sorted_late])
+            self._pass_late([rows[place] for place in late], [times[place] for place in late])
 
     def _add(self, pane: int, rows: list[Any]) -> bool:
         """Adds rows to a pane. Returns False if they are late: the last window that has it is forgotten."""

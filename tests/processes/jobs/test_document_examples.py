@@ -55,6 +55,14 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     assert {row["drink"] for row in drinks} <= {"tea", "coffee"}
 
 
+def test_the_aggregates_of_own_functions_are_the_rows_on_the_page(tmp_path: Path) -> None:
+    output, reported = _run_job(tmp_path, "docs/aggregates.md", "own_aggregates.py")
+    page = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
+    shown = page.partition("$ clonos run own_aggregates.py --slots process\n")[2].partition("```")[0]
+    assert output.splitlines() == shown.splitlines()
+    assert f"longest_words {ENDED}" in reported
+
+
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(_example("docs/quick-start.md", "coins.py"), "utf-8")
     output, reported = run_program(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,17 +160,16 @@ def test_a_graph_without_a_job_has_no_first_rows() -> None:
 
 @pytest.mark.processes
 def test_a_peek_shows_the_next_rows_of_a_step_of_a_running_job(tmp_path: Path) -> None:
-    def pause(number: int) -> dict[str, int]:
-        time.sleep(0.002)  # clonos: ok the job runs until the test stops it
-        return {"n": number}
+    def work(number: int) -> dict[str, int]:
+        return {"n": number, "sum": sum(range(20_000))}  # so that the job runs until the test stops it
 
     job = Job("watched", slots="process", store=str(tmp_path / "store"))
-    slow = job.source(values(range(1_000_000), ordered=False), name="numbers").map(pause, name="slow")
+    slow = job.source(values(range(1_000_000), ordered=False), name="numbers").map(work, name="slow")
     slow.key_by(lambda row: row["n"] % 2).count(name="count").sink(blackhole(), name="out")
     with job.start() as handle:
         rows = handle.peek("slow", 3, timeout=60.0)
         assert 1 <= len(rows) <= 3
-        assert all(set(row) == {"n"} for row in rows)
+        assert all(set(row) == {"n", "sum"} for row in rows)
         assert all(key in (0, 1) for key, _ in handle.peek("count", timeout=60.0))
         with pytest.raises(JobError, match="no step 'out' that emits rows; it has numbers, slow, count"):
             handle.peek("out")

@@ -19,15 +19,32 @@ LATE = Tag[Any]("late")
 KINDS: list[tuple[int, int, int]] = [(5, 5, 0), (5, 5, 2), (6, 2, 0), (6, 4, 1), (7, 3, 0)]
 """Size, slide and offset in ms."""
 
+
+def absolute(steps: list[Any]) -> list[Any]:
+    """Turns records by their distance from the watermark, and rises of it, into times in ms."""
+    found: list[Any] = []
+    reached = 0
+    for step in steps:
+        if isinstance(step, tuple):
+            found.append((step[0], reached + step[1]))
+        elif isinstance(step, int):
+            reached += step
+            found.append(reached)
+        else:
+            found.append(step)
+    return found
+
+
 entries = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["a", "b", True, 1]), st.integers(-20, 60)),  # a record: key and time in ms
-        st.integers(-10, 60),  # a watermark in ms
-        st.just("restore"),
-        st.just("snapshot"),
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(-15, 15)),  # a record: key, and time behind the watermark
+        st.tuples(st.sampled_from(["a", True, 1]), st.integers(-6, 4)),
+        st.integers(1, 9),  # a rise of the watermark
+        st.sampled_from(["restore", "snapshot"]),
     ),
+    min_size=10,
     max_size=40,
-)
+).map(absolute)
 
 
 def kind_of(size: int, every: int, offset: int) -> WindowKind:
@@ -68,6 +85,7 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
                 reached = entry
                 step.watermark(entry * MS)
                 twin.reach(entry)
+                assert len(step.results) == len(twin.results), "a result leaves at another watermark"
         else:
             flush()
             (step.restore if entry == "restore" else lambda: step.snapshot(full=False))()
@@ -134,3 +152,18 @@ def test_a_window_includes_its_start_and_excludes_its_end() -> None:
     ((result, time_ns),) = step.results
     assert (result.start, result.end, result.value) == (from_timestamp_ns(0), from_timestamp_ns(10 * MS), 2)
     assert time_ns == 10 * MS - 1
+
+
+def test_further_results_are_in_the_order_of_arrival_wherever_batches_are_cut() -> None:
+    records = [(("a", 1), MS), (("b", 2), -MS), (("a", 3), -MS), (("a", 4), MS), (("c", 5), MS)]
+    for width in (1, 2, 5):
+        kind = Sliding("6ms", every="2ms")
+        step = stepping(
+            lambda keyed: keyed.window(kind, lateness="9ms", accumulate=False).aggregate(list, list.append)  # noqa: B023
+        )
+        step.watermark(2 * MS)
+        for batch in cut(records, [width]):
+            step.rows(batch)
+        step.watermark(3 * MS)
+        found = [(result.key, result.value) for result, _ in step.results if result.end == from_timestamp_ns(2 * MS)]
+        assert found == [("a", [1, 3, 4]), ("b", [2]), ("c", [5])], width

@@ -1,4 +1,4 @@
-"""Sessions against dumb twins: one that takes the same records and watermarks, and one that looks at all records."""
+"""Sessions against dumb twins: the first takes the same records and watermarks, the second looks at all records."""
 
 from __future__ import annotations
 
@@ -126,3 +126,15 @@ def test_sessions_in_processing_time_end_a_gap_after_the_last_record() -> None:
     assert [(result.value, (result.end - result.start).total_seconds(), time) for result, time in step.results] == [
         (3, 13.0, None)
     ]
+
+
+def test_a_late_record_that_lengthens_an_ended_session_gives_its_result_at_the_new_end() -> None:
+    step = stepping(lambda keyed: keyed.window(Session("3ms"), lateness="10ms").aggregate(list, list.append))
+    found = []
+    for number, (time, watermark) in enumerate([(0, 3), (2, 5), (3, 7)]):
+        step.rows([(("a", number), time * MS)])
+        step.restore()
+        step.watermark(watermark * MS)
+        found.append(len(step.results))
+    assert found == [1, 2, 3]
+    assert [result.value for result, _ in step.results] == [[0], [0, 1], [0, 1, 2]]

@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a join in days of a time zone": (
         lambda: joined(window=Tumbling("1d", timezone="Europe/Berlin")),
         InvalidJob,
-        "joins in windows with an offset, in a time zone or in processing time. Give the size alone",
+        "joins in windows of a time zone or of processing time. Give size and offset",
     ),
     "several tasks without a key": (
         lambda: timed().window(Tumbling("5s")).count(parallelism=2),

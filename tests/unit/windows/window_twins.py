@@ -52,26 +52,26 @@ class SlidingTwin:
         for window in sorted({window for window, _ in self._again}, key=lambda each: each[1]):
             keys = [key for each, key in self._again if each == window]
             for key in keys:
-                first = 0 if self.accumulates else self._again[window, key]
+                first = None if self.accumulates else self._again[window, key]
                 self._emit(window, key, first)
         self._again = {}
         windows = {window for _, _, time in self._records for window in self.windows_of(time)}
         for window in sorted(windows, key=lambda each: each[1]):
             if not self._is_behind(window[1]) and (watermark is None or window[1] <= watermark):
-                ordered = self._in_order(window, 0)
+                ordered = self._in_order(window, None)
                 for key in dict.fromkeys(key for key, _, _ in ordered):
-                    self._emit(window, key, 0)
+                    self._emit(window, key, None)
         if watermark is not None:
             self.watermark = watermark
 
-    def _emit(self, window: Span, key: Any, first: int) -> None:
+    def _emit(self, window: Span, key: Any, first: int | None) -> None:
         values = [value for each, value, _ in self._in_order(window, first) if each == key]
         self.results.append((key, *window, values))
 
-    def _in_order(self, window: Span, first: int) -> list[tuple[Any, Any, int]]:
+    def _in_order(self, window: Span, first: int | None) -> list[tuple[Any, Any, int]]:
         pane = gcd(self.size, self.every)
-        found = [each for each in self._records[first:] if window in self.windows_of(each[2])]
-        return sorted(found, key=lambda each: (each[2] - self.offset) // pane) if first == 0 else found
+        found = [each for each in self._records[first or 0 :] if window in self.windows_of(each[2])]
+        return sorted(found, key=lambda each: (each[2] - self.offset) // pane) if first is None else found
 
     def _is_behind(self, time: int) -> bool:
         return self.watermark is not None and time <= self.watermark

@@ -10,6 +10,7 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.model.errors import Blame, ClonosError
+from clonos_chaos.user.harness import HarnessMisused
 from tests.tidy.error_classes import error_classes
 
 SAMPLES: dict[str, object] = {
@@ -42,7 +43,7 @@ def _made(cls: type[ClonosError], by_keyword: bool) -> ClonosError:
 
 
 def test_the_error_classes_of_the_library_are_found() -> None:
-    assert {"ReplayDiverged", "SegmentUnreadable", "TableRefused", "JobCrashed"} <= set(MADE)
+    assert {"ReplayDiverged", "SegmentUnreadable", "TableRefused", "JobCrashed", HarnessMisused.__name__} <= set(MADE)
 
 
 @pytest.mark.parametrize("by_keyword", [False, True], ids=["by position", "by keyword"])

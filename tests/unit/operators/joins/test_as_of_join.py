@@ -97,9 +97,10 @@ def test_versions_that_no_record_can_meet_are_forgotten() -> None:
     running = Run(graph.compile(Options(), parallelism=1))
     while running.read(5):
         running.drain()
-    chain = next(chain for chain in running.chains if any(node.step == "as_of" for node in chain._image.nodes))
-    assert chain._state is not None
-    versions = chain._state.table("as_of/right").contents()
+    image = running.image.new_mirror(running.plan.vertex_of[len(running.chains) - 1])
+    for changes in running.barrier(1)[-1][0]:
+        image.apply(changes)
+    versions = image.tables["as_of/right"]
     assert sorted((key, row.at) for key, _, row in versions.values()) == [("a", 89), ("b", 100)]
 
 

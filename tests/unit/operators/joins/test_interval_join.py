@@ -47,9 +47,9 @@ def within(lower: int, upper: int, closed: str = "both") -> Matches:
     return matches
 
 
-def same_window(size: int) -> Matches:
+def same_window(size: int, offset: int) -> Matches:
     """The rule of ``window``."""
-    return lambda left, right: (START + left.at) // size == (START + right.at) // size
+    return lambda left, right: (START + left.at - offset) // size == (START + right.at - offset) // size
 
 
 def twin(lefts: Iterable[Given], rights: Iterable[Given], how: str, matches: Matches) -> list[Any]:
@@ -79,7 +79,8 @@ RULES = st.one_of(
 def arguments(rule: Any) -> tuple[dict[str, Any], Matches]:
     """The keywords of a rule, and its twin."""
     if isinstance(rule, int):
-        return {"window": Tumbling(rule)}, same_window(rule)
+        offset = rule % 3 and 1
+        return {"window": Tumbling(rule, offset=offset or None)}, same_window(rule, offset)
     lower, width, closed = rule
     return {"between": (lower, lower + width), "closed": closed}, within(lower, lower + width, closed)
 

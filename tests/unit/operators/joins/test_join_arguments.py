@@ -118,7 +118,7 @@ def test_sides_with_keys_of_different_types_are_warned_of_once(caplog: pytest.Lo
     ]
 
 
-def test_late_records_that_nobody_reads_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_late_records_without_a_reader_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert joined([("a", 20), ("a", 20), ("a", 20), ("a", 1), ("a", 2)], [("a", 20)]).keys() == {"out"}
         joined([("a", 20), ("a", 20), ("a", 20), ("a", 1), ("a", 2)], [("a", 20)], late=LATE)
