@@ -1,7 +1,7 @@
 """Oracle of causal logs and in-flight logs.
 
 Every replica is a byte prefix of the log of its owner, whose later incarnations continue where the earlier one was last
-seen. No log reaches back beyond the last completed checkpoint that a slot and the senders of its messages knew.
+seen. No log and no replica reaches back beyond the last completed checkpoint that its slot knows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,7 @@ class LogWatch:
         self.world = world
         self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
         self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
-        self._known_completed: dict[SlotId, CheckpointId] = {}  # checkpoint that a slot knew at the last check
-        self._floors: dict[SlotId, CheckpointId] = {}  # checkpoint that all slots knew before a slot truncated last
-        self._floors_before: dict[SlotId, CheckpointId] = {}  # and before the truncation before that: a backup of
-        # a task may get its copy from a slot with an older checkpoint, or begin at an earlier barrier; a successor of
-        # the task gathers what its backups hold
         self._links: dict[str, tuple[CheckpointId, CheckpointId | None]] = {}  # per object of the store
-        self._floor = CheckpointId(0)
-        self._floor_before = CheckpointId(0)  # the previous floor: a forwarded copy may be one checkpoint older
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
         self._must_know = CheckpointId(0)  # checkpoint that every slot must know by now
         self._present_ns: dict[SlotId, int] = {}  # since when a slot has been in all views
@@ -69,11 +62,8 @@ class LogWatch:
             return
         self._check_completions_known(view)
         owners = self._owners(view)
-        floor = self._next_floor(view)
         for slot in self.world.living():
             self._look_at_slot(slot, view, owners)
-        if floor != self._floor:
-            self._floor_before, self._floor = self._floor, floor
 
     def _check_completions_known(self, view: View) -> None:
         """Checks that slots learn of completed checkpoints in time; otherwise they would keep logs for ever."""
@@ -108,11 +98,7 @@ class LogWatch:
         if not installed.number:
             return
         known = owners if installed.number == view.number else self._known(installed, view, owners)
-        if self._known_completed.get(slot.id, -1) != machine.completed:
-            self._known_completed[slot.id] = machine.completed
-            self._floors_before[slot.id] = self._floors.get(slot.id, CheckpointId(0))
-            self._floors[slot.id] = self._floor_before
-        floors = self._offsets[self._floors_before[slot.id]]
+        floors = self._offsets[machine.completed]
         for hosted in machine.hosted.values():
             if hosted.incarnation != view.placements[hosted.task].incarnation:
                 continue
@@ -165,15 +151,6 @@ class LogWatch:
                     f"channel {channel}: {who} keeps elements from {sender.log.start_seq} on, but those below"
                     f" {positions[channel]} belong to a completed checkpoint that it knows"
                 )
-
-    def _next_floor(self, view: View) -> CheckpointId:
-        """Returns the lowest checkpoint that a slot of the view knows: messages may carry logs that old."""
-        lowest = max(self._offsets)
-        for placement in view.placements:
-            for slot_id in (placement.slot, *placement.keepers):
-                slot = self.world.slot_at(slot_id)
-                lowest = min(lowest, slot.slot.completed if slot is not None else self._floor)
-        return lowest
 
 
 def _has_gathered(hosted: HostedTask) -> bool:

@@ -33,7 +33,7 @@ class TransformedJob(ApiJob):
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         self.limit = rng.randint(1, self.records) if self.ends_late or rng.random() < 0.5 else None
-        if self.limit and self.ends_late:
+        if self.limit and (self.ends_late or rng.random() < 0.5):
             endless: Stream[Row] = graph.source(Offsets(self.records * UNREAD), parallelism=1).shuffle()
             rows = endless.map(partial(self._observed, rng), parallelism=1).limit(self.limit)
         else:

@@ -10,10 +10,11 @@ from clonos.core.channel.output_channels import OutputChannels
 from clonos.core.channel.receiver import ChannelReceiver
 from clonos.core.channel.sender import ChannelSender
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
-from clonos.core.log.causal_log import CausalLogs
+from clonos.core.log.causal_log import NOTHING_COMPLETED, CausalLogs
 from clonos.core.ports.slot_effects import SendMessage
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.slot.hosted_task import HostedTask
+from clonos.core.wire.log_delta import Delta
 from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
@@ -231,6 +232,20 @@ def inflight_logs_are_never_truncated(mutation: Mutation) -> None:
 def causal_logs_are_never_truncated(mutation: Mutation) -> None:
     """Causal logs are truncated when a checkpoint completes."""
     mutation.swap(CausalLogs, "truncate", lambda self, task, offset_bytes: None)
+
+
+@mutant("3.1")
+def late_copies_keep_what_is_completed(mutation: Mutation) -> None:
+    """A copy of a log that begins in a slot begins at the last completed checkpoint that the slot knows."""
+
+    def receive(right: Any, self: CausalLogs, delta: Delta) -> bool:
+        known, self.completed = self.completed, NOTHING_COMPLETED
+        try:
+            return bool(right(self, delta))
+        finally:
+            self.completed = known
+
+    mutation.wrap(CausalLogs, "receive", receive)
 
 
 @mutant("5")

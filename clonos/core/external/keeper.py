@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from clonos.core.log.causal_log import CausalLogs
-from clonos.core.model.ids import Incarnation, SlotId, TaskId, journal_of
+from collections.abc import Mapping
+
+from clonos.core.log.causal_log import NOTHING_COMPLETED, CausalLogs
+from clonos.core.model.ids import Incarnation, LogId, SlotId, TaskId, journal_of
 from clonos.core.model.plan import Plan
 from clonos.core.wire.log_delta import Delta, Length
 from clonos.core.wire.replication_messages import AppendAck, AppendLog
@@ -14,13 +16,16 @@ class Keeper:
 
     __slots__ = ("incarnation", "is_ready", "logs", "next_ordinal", "task")
 
-    def __init__(self, task: TaskId, incarnation: Incarnation) -> None:
+    def __init__(
+        self, task: TaskId, incarnation: Incarnation, completed: Mapping[LogId, int] = NOTHING_COMPLETED
+    ) -> None:
+        """``completed``: as ``CausalLogs`` has it."""
         self.task = task
         self.incarnation = incarnation
         self.is_ready = False
         self.next_ordinal = 0  # of the next message of the task
         #: Invariant: next_ordinal > 0 if it is ready
-        self.logs = CausalLogs()
+        self.logs = CausalLogs(completed)
 
     def apply_view(self, incarnation: Incarnation) -> None:
         """Takes over the task's incarnation that a view names; only it is acknowledged from now on."""
@@ -31,7 +36,7 @@ class Keeper:
     def begin_generation(self) -> None:
         """Empties all logs but the journal: what a source took in will be read again."""
         journal = self.logs.replicas.get(journal_of(self.task))
-        self.logs = CausalLogs()
+        self.logs = CausalLogs(self.logs.completed)
         if journal is not None:
             self.logs.begin(journal_of(self.task), journal.start_bytes, bytes(journal.data))
 

@@ -6,11 +6,15 @@ of a log are prefixes of it, so a difference in overlapping bytes is a divergenc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from clonos.core.model.errors import LogDiverged
 from clonos.core.model.ids import LogId, log_name
 from clonos.core.wire.log_delta import Delta, Length
+
+NOTHING_COMPLETED: Mapping[LogId, int] = MappingProxyType({})
+"""Offsets of a slot that knows no completed checkpoint."""
 
 
 class Replica:
@@ -56,9 +60,11 @@ def check_overlap(
 class CausalLogs:
     """Logs that a task or a keeper holds: its own log, its journal, and replicas of other tasks' logs."""
 
-    __slots__ = ("replicas", "size_bytes")
+    __slots__ = ("completed", "replicas", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, completed: Mapping[LogId, int] = NOTHING_COMPLETED) -> None:
+        """``completed``: the offset of each log, in bytes, at the last completed checkpoint that the slot knows."""
+        self.completed = completed
         self.replicas: dict[LogId, Replica] = {}
         self.size_bytes = 0
         #: Invariant: size_bytes is the sum of the lengths of all copies
@@ -87,10 +93,14 @@ class CausalLogs:
         return replica is None or delta.offset_bytes > replica.start_bytes + len(replica.data)
 
     def receive(self, delta: Delta) -> bool:
-        """Appends the new bytes of ``delta`` and returns whether there were any. The caller has checked ``has_gap``."""
+        """Appends the new bytes of ``delta`` and returns whether there were any. The caller has checked ``has_gap``.
+
+        A copy that begins here drops what its sender holds only because it knows an earlier completed checkpoint.
+        """
         replica = self.replicas.get(delta.log)
         if replica is None:
             self.begin(delta.log, delta.offset_bytes, delta.data)
+            self.truncate(delta.log, self.completed.get(delta.log, 0))
             return bool(delta.data)
         end = replica.start_bytes + len(replica.data)
         if delta.offset_bytes > end:
@@ -115,6 +125,11 @@ class CausalLogs:
         if replica is None or offset_bytes <= replica.start_bytes:
             return
         self.size_bytes -= replica.drop_before(offset_bytes)
+
+    def drop_completed(self) -> None:
+        """Drops the bytes that the last completed checkpoint covers."""
+        for log, offset_bytes in self.completed.items():
+            self.truncate(log, offset_bytes)
 
     def delta(self, log: LogId, from_bytes: int) -> Delta:
         """Returns what a peer lacks that holds the log up to ``from_bytes``."""

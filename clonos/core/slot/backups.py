@@ -8,7 +8,7 @@ from itertools import count
 from clonos.core.checkpoint.snapshot import RestoredState
 from clonos.core.external.keeper import Keeper
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, log_of
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.ports.slot_effects import ShadowRead, StandbyRead
 from clonos.core.standby.shadow import Shadow
 from clonos.core.standby.slot_context import SlotContext
@@ -99,12 +99,15 @@ class Backups:
         named = [p for p in view.placements if self.slot in p.keepers]
         # A keeper that a skipped view did not name lacks what came since, and may have more than exists.
         old = {p.task: self.keepers.get(p.task) for p in named if p.is_keeper_since(self.slot) <= installed.number}
-        self.keepers = {p.task: old.get(p.task) or Keeper(p.task, p.incarnation) for p in named}
+        self.keepers = {p.task: old.get(p.task) or self._new_keeper(p) for p in named}
         if view.generation != installed.generation:
             for keeper in self.keepers.values():
                 keeper.begin_generation()
         for placement in named:
             self.keepers[placement.task].apply_view(placement.incarnation)
+
+    def _new_keeper(self, placement: Placement) -> Keeper:
+        return Keeper(placement.task, placement.incarnation, self.context.log_offsets)
 
     def _install_standbys(self, view: View, hosted: Collection[TaskId]) -> None:
         # A standby that is activated now is no standby any more, but its mirror is what the task starts from.
@@ -183,8 +186,7 @@ class Backups:
         """Truncates logs up to a completed checkpoint, and brings standbys up to it."""
         self.completed = completed.checkpoint
         for keeper in self.keepers.values():
-            for task, _, offset_bytes in completed.tasks:
-                keeper.logs.truncate(log_of(task), offset_bytes)
+            keeper.logs.drop_completed()
         for standby in self.standbys.values():
             missing = standby.complete(completed.checkpoint)
             if missing:

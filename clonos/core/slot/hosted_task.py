@@ -55,7 +55,7 @@ class HostedTask:
         self.task, self.incarnation = placement.task, placement.incarnation
         self.own_log = log_of(self.task)
         self.promoted_shadow: Shadow | None = None  # that it goes on from
-        self.logs = CausalLogs()
+        self.logs = CausalLogs(context.log_offsets)
         self.coverage = Coverage.wanted(self.plan, self.task, context.slot)
         self.found_bytes = 0  # how far the furthest copy of the own log reached
         self.running = HostedThread(self.task, next(context.threads), self.shell)
@@ -142,17 +142,15 @@ class HostedTask:
         base = self.placement.log_offset_bytes
         own = found.pop(self.own_log, None)
         assert own is None or own.offset_bytes <= base, (self.task, own, base)
-        self._begin_log(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
+        self.logs.begin(self.own_log, base, own.data[base - own.offset_bytes :] if own is not None else b"")
         copies = found.pop(journal_of(self.task), None), self._left_journal
         lost_since = None if self.placement.is_first else self.view.generation
         self.output_gate.adopt_journal(self.snapshot, *copies, lost_since)
-        for log, delta in found.items():
-            self._begin_log(log, delta.offset_bytes, delta.data)
-
-    def _begin_log(self, log: LogId, offset_bytes: int, data: bytes) -> None:
-        self.logs.begin(log, offset_bytes, data)
+        for delta in found.values():
+            self.logs.receive(delta)
         if self.coverage is not None:
-            self.coverage.grew(log)
+            for log in (self.own_log, *found):
+                self.coverage.grew(log)
 
     def _open_channels(self) -> None:
         self.inputs.open(self.plan.inputs[self.task], self.snapshot, self.logs.replicas[self.own_log])
@@ -350,8 +348,7 @@ class HostedTask:
 
     def on_completed(self, completed: Completed) -> None:
         """Truncates logs, replicas and in-flight logs up to a completed checkpoint."""
-        for task, _, offset_bytes in completed.tasks:
-            self.logs.truncate(log_of(task), offset_bytes)
+        self.logs.drop_completed()
         if (snapshot := self.pending.complete(completed.checkpoint)) is not None:
             self.outputs.truncate(snapshot.outputs)
             self.output_gate.on_completed(snapshot)

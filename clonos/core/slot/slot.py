@@ -14,7 +14,7 @@ from typing import Any
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
-from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber
+from clonos.core.model.ids import COORDINATOR, CheckpointId, SlotId, TaskId, ThreadId, ViewNumber, log_of
 from clonos.core.model.machine import Machine
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
@@ -269,8 +269,8 @@ class Slot(StorageEvents, LocalEvents):
         """Truncates logs up to a durable checkpoint and brings standbys up to it."""
         if completed.checkpoint <= self.completed or completed.generation != self.view.generation:
             return
-        self.completed = completed.checkpoint
-        self.status_is_due = True
+        self.completed, self.status_is_due = completed.checkpoint, True
+        self.context.log_offsets.update({log_of(task): offset_bytes for task, _, offset_bytes in completed.tasks})
         for hosted in self.hosted.values():
             hosted.on_completed(completed)
         self.backups.on_completed(completed)

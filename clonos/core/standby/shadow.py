@@ -58,7 +58,7 @@ class Shadow:
         self.next_ordinal = 0
         self.base = CheckpointId(0)
         self.is_reading = False
-        self.logs = CausalLogs()
+        self.logs = CausalLogs(self.context.log_offsets)
         self.waiting: list[tuple[FeedShadow, bytes | memoryview]] = []  # elements, until there is a thread for them
         self.skipped_bytes = 0  # of what came and was not needed
         self.thread: ThreadId | None = None  # until it has a thread
@@ -229,8 +229,7 @@ class Shadow:
     def on_completed(self, completed: Completed) -> None:
         """Drops what lies before a completed checkpoint."""
         self.completed = completed.checkpoint
-        for task, _, offset_bytes in completed.tasks:
-            self.logs.truncate(log_of(task), offset_bytes)
+        self.logs.drop_completed()
         self._truncate()
 
     def _truncate(self) -> None:

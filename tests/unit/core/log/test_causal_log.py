@@ -156,6 +156,26 @@ def test_a_late_delta_with_bytes_before_a_completed_checkpoint_is_cut() -> None:
     assert (data_of(logs), logs.replicas[OWNER].start_bytes) == (b"efgh", 4)
 
 
+def test_a_copy_that_begins_late_is_cut_at_the_completed_checkpoint_that_the_slot_knows() -> None:
+    """Its sender, or the holder that answered its sender, did not know of the checkpoint yet."""
+    completed: dict[LogId, int] = {}
+    logs = CausalLogs(completed)
+    completed[OWNER] = 4
+    assert logs.receive(Delta(OWNER, 0, True, b"abcdef"))
+    assert (data_of(logs), logs.replicas[OWNER].start_bytes, logs.size_bytes) == (b"ef", 4, 2)
+    completed[OWNER] = 5
+    logs.drop_completed()
+    assert (data_of(logs), logs.replicas[OWNER].start_bytes, logs.size_bytes) == (b"f", 5, 1)
+
+
+def test_a_copy_that_begins_late_and_ends_before_the_completed_checkpoint_is_continued_behind_it() -> None:
+    logs = CausalLogs({OWNER: 4})
+    assert logs.receive(Delta(OWNER, 0, True, b"abc"))
+    assert (data_of(logs), logs.end_bytes(OWNER)) == (b"", 4)
+    assert logs.receive(Delta(OWNER, 3, False, b"def"))
+    assert (data_of(logs), logs.replicas[OWNER].start_bytes) == (b"ef", 4)
+
+
 def test_truncating_beyond_the_end_leaves_an_empty_copy_at_that_offset() -> None:
     logs = CausalLogs()
     logs.begin(OWNER, 0, b"abc")
