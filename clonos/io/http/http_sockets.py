@@ -23,6 +23,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.response import HTTPResponse
 from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_ import create_urllib3_context
 
@@ -63,6 +64,11 @@ class Budget:
             raise TimeoutError("the time for the call has elapsed")
         return left_s
 
+    def begin_sending(self) -> None:
+        """Notes that the server may have received the request from now on."""
+        self.was_sent = True
+        self.phase = "sending the request"
+
     def take(self, count_bytes: int) -> None:
         """Counts bytes of the reply. Raises: ReplyTooLong when the budget is exceeded."""
         self.bytes_left -= count_bytes
@@ -88,13 +94,13 @@ class BoundedSocket(socket.socket):
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Sends a part; ``sendall`` of a TLS socket calls this."""
-        self.budget.was_sent = True
+        self.budget.begin_sending()
         self.settimeout(self.budget.wait_s())
         return super().send(data, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Sends all data within the time that is left."""
-        self.budget.was_sent = True
+        self.budget.begin_sending()
         self.settimeout(self.budget.wait_s())
         super().sendall(data, flags)
 
@@ -123,6 +129,11 @@ class _Connection(HTTPConnection):
         if isinstance(self.sock, BoundedSocket):
             self.sock.budget = current_budget.get()
         super().request(*arguments, **options)
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3 has it
+        """Reads the head of the reply."""
+        current_budget.get().phase = "waiting for the reply"
+        return super().getresponse()
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
