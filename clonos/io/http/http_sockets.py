@@ -28,7 +28,8 @@ from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_ import create_urllib3_context
 
 POOLED_HOSTS_MAX: Final = 32
-POOLED_CONNECTIONS_PER_HOST_MAX: Final = 8
+UNLIMITED: Final = 0
+"""A pool keeps the connections of all calls that were open at once; the capacities of steps limit those."""
 LOOKUPS_MAX: Final = 64
 """Name lookups that run at once. A further lookup waits for one of them, within the time of its call."""
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
@@ -161,7 +162,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 def pool_manager() -> urllib3.PoolManager:
     """Returns connection pools with bounded sockets. Each request needs a ``current_budget``."""
-    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=POOLED_CONNECTIONS_PER_HOST_MAX)
+    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=UNLIMITED)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager
 
