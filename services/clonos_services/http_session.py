@@ -177,9 +177,8 @@ class Session:
         of 400 or above raises only by ``raise_for_status``.
         """
         method = method.upper()
-        common = common_settings()
-        effective = changed(changed(common, self._changes), settings)
-        headers_common = {**(common.headers or {}), **(self._changes.get("headers") or {})}
+        effective = changed(changed(common_settings(), self._changes), settings)
+        headers_common = {**(common_settings().headers or {}), **(self._changes.get("headers") or {})}
         request = HttpRequest(
             method,
             _full_url(effective.base_url, url, params),

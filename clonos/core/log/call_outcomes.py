@@ -22,7 +22,7 @@ from clonos.core.values import decode_value, encode_value
 
 OUTCOME_BYTES_MAX: Final = 16 << 20
 TEXT_CHARACTERS_MAX: Final = 4_096
-NOTED_FRAMES_MAX: Final = 3
+NOTE_FRAMES_MAX: Final = 3
 FRAME_CHARACTERS_MAX: Final = 200
 """Of each text of a frame: a limit for a long path, and for a long line."""
 
@@ -262,7 +262,7 @@ def _innermost_frames(traceback: TracebackType | None) -> str:
     while traceback is not None:
         frames.append(place_of(traceback))
         traceback = traceback.tb_next
-    return ", called from ".join(reversed(frames[-NOTED_FRAMES_MAX:]))
+    return ", called from ".join(reversed(frames[-NOTE_FRAMES_MAX:]))
 
 
 def _completed(exception: Exception, notes: list[str], frames: list[tuple[str, str, int, str, str]]) -> Exception:

@@ -65,7 +65,7 @@ class Budget:
             raise TimeoutError("the time for the call has elapsed")
         return left_s
 
-    def begin_sending(self) -> None:
+    def mark_sent(self) -> None:
         """Notes that the server may have received the request from now on."""
         self.was_sent = True
         self.phase = "sending the request"
@@ -95,13 +95,13 @@ class BoundedSocket(socket.socket):
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Sends a part; ``sendall`` of a TLS socket calls this."""
-        self.budget.begin_sending()
+        self.budget.mark_sent()
         self.settimeout(self.budget.wait_s())
         return super().send(data, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Sends all data within the time that is left."""
-        self.budget.begin_sending()
+        self.budget.mark_sent()
         self.settimeout(self.budget.wait_s())
         super().sendall(data, flags)
 
