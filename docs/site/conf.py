@@ -31,6 +31,9 @@ NAVIGATION = {
     "Concepts": [
         "docs/order",
         "docs/determinism",
+        "docs/event-time",
+        "docs/windows",
+        "docs/joins",
         "docs/state",
         "docs/aggregates",
         "Failure model <docs/failure-model>",
