@@ -18,6 +18,7 @@ from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.state.keyed_state import StateImage
+from clonos_services.http_settings import SessionConfig, common_settings
 
 logger = logging.getLogger("clonos.slot")
 
@@ -46,6 +47,7 @@ class JobImage:
     - ``classes``: classes registered by the modules of the job, by the name under which their values are encoded.
     - ``has_columns``: whether some step gives columns.
     - ``order``: sentences for users about the order of records.
+    - ``http``: settings of ``http.configure`` when the job was compiled, which a slot uses.
     """
 
     plan: Plan
@@ -57,6 +59,7 @@ class JobImage:
     pushed: Mapping[int, PushSource[Any]] = field(default_factory=dict)
     has_columns: bool = False
     order: OrderDescription = NO_ORDER
+    http: SessionConfig = field(default_factory=common_settings)
 
     def new_chain(self, vertex: int) -> OperatorChain:
         """Creates the chain of one incarnation of a task of the vertex."""

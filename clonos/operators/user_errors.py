@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from clonos.core.model.code_location import place_of, user_entries
+from clonos.core.model.code_location import FRAMES_MAX, user_frames_of
 from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
@@ -19,7 +19,6 @@ from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.row_errors import FieldMissing, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
-FRAMES_MAX: Final = 20
 
 RAISED: Final = (Exception, SystemExit, KeyboardInterrupt)
 """Exceptions that user code may raise; ``sys.exit()`` in it is an error and does not end the process."""
@@ -186,8 +185,8 @@ def _error_text(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> str:
-    """Formats the frames of user code in an exception's traceback, innermost last."""
-    return "\n".join(place_of(entry) for entry in user_entries(error)[-FRAMES_MAX:])
+    """Formats the frames of user code that an exception passed, innermost last."""
+    return "\n".join(frame.place for frame in user_frames_of(error)[-FRAMES_MAX:])
 
 
 def _cleaned(text: str) -> str:

@@ -30,15 +30,8 @@ from clonos.io.http.http_errors import (
     HttpTimeout,
 )
 from clonos_services.http_response import Headers, Response
-from clonos_services.http_session import (
-    Session,
-    SessionConfig,
-    SessionSettings,
-    changed,
-    common_settings,
-    transported_by,
-    use_common_settings,
-)
+from clonos_services.http_session import Session, SessionSettings, transported_by
+from clonos_services.http_settings import SessionConfig, changed, common_settings, use_common_settings
 
 __all__ = [
     "get",
@@ -93,7 +86,9 @@ def session(**settings: Unpack[SessionSettings]) -> Session:
 
 
 def configure(**settings: Unpack[SessionSettings]) -> None:
-    """Changes the default settings of all requests of this job. Call it where the job is built.
+    """Changes the default settings of all requests of this process, and of the jobs that start in it from now on.
+
+    A job has the settings of its start. Call this where the job is built, not in the function of a step.
 
     Raises: SettingUnknown when a setting is not a field of ``SessionConfig``.
     """

@@ -6,7 +6,7 @@ import json as json_codec
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any, Final, TypedDict, Unpack, cast
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -16,9 +16,9 @@ from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
 from clonos.io.http.http_requests import SAFE_METHODS
 from clonos_services.calls import reconciled, recorded_call
 from clonos_services.http_response import Headers, Response
+from clonos_services.http_settings import SessionConfig, changed, common_settings
 
 IDEMPOTENT_METHODS: Final = SAFE_METHODS | {"PUT", "DELETE"}
-RECORDED_HEADERS: Final = ("content-type", "etag", "last-modified", "link", "location", "retry-after")
 KEY_HEADER: Final = "idempotency-key"
 
 Body = bytes | str | Mapping[str, Any] | None
@@ -29,21 +29,6 @@ Reconcile = Callable[[str, HttpRequest], Response]
 Recorded = tuple[
     int, str, str, tuple[tuple[str, str], ...], bytes
 ]  # status, reason, final URL if it differs, headers, body
-
-
-@dataclass(frozen=True, slots=True)
-class SessionConfig:
-    """Settings of requests. Times in seconds, sizes in bytes."""
-
-    base_url: str = ""
-    headers: Mapping[str, str] | None = None
-    timeout: float = 10.0  # seconds for the whole call, including retries and pauses
-    connect_timeout: float = 3.0  # seconds for one attempt to connect
-    retries: int = 2  # after the first attempt; only if the request was not sent, or may be sent twice
-    redirects: int = 5  # redirects that are followed
-    body_bytes_max: int = 1 << 20  # limit for the response; every process downstream keeps a copy
-    keep_headers: tuple[str, ...] = RECORDED_HEADERS  # recorded headers of the response
-    redact: Redact | None = None  # returns the response to record and to pass to user code
 
 
 class CallSettings(TypedDict, total=False):
@@ -78,16 +63,6 @@ class CallOptions(CallSettings, total=False):
     reconcile: Reconcile | None
 
 
-class SettingUnknown(JobError):
-    """A setting is not a field of ``SessionConfig``."""
-
-    names: tuple[str, ...]
-
-    def __str__(self) -> str:
-        known = ", ".join(field.name for field in fields(SessionConfig))
-        return f"HTTP requests have no setting {', '.join(self.names)}. The settings are: {known}."
-
-
 class RedactionInvalid(JobError):
     """A redaction hook returned something other than a ``Response``."""
 
@@ -112,29 +87,7 @@ class ReconciliationInvalid(JobError):
         )
 
 
-def changed(settings: SessionConfig, changes: Mapping[str, Any]) -> SessionConfig:
-    """Returns the settings with these changes. Raises: SettingUnknown when a change is not a field."""
-    known = {field.name for field in fields(SessionConfig)}
-    if unknown := tuple(sorted(set(changes) - known)):
-        raise SettingUnknown(unknown)
-    if "keep_headers" in changes:
-        changes = {**changes, "keep_headers": tuple(name.lower() for name in changes["keep_headers"])}
-    return replace(settings, **changes)
-
-
-_common = SessionConfig()
 _send: Callable[[HttpRequest, HttpLimits], HttpReply] | None = None
-
-
-def common_settings() -> SessionConfig:
-    """Returns the default settings of all requests of this process; they are sent to the slots with the job."""
-    return _common
-
-
-def use_common_settings(settings: SessionConfig) -> None:
-    """Sets the default settings; called in a slot with the driver's ``common_settings``."""
-    global _common
-    _common = settings
 
 
 @contextmanager
@@ -157,7 +110,7 @@ class Session:
     """
 
     def __init__(self, **settings: Unpack[SessionSettings]) -> None:
-        changed(_common, settings)  # an unknown setting is an error here, not at the first request
+        changed(common_settings(), settings)  # an unknown setting is an error here, not at the first request
         self._changes: Mapping[str, Any] = dict(settings)
 
     def get(self, url: str, **options: Unpack[CallOptions]) -> Response:
@@ -224,8 +177,8 @@ class Session:
         of 400 or above raises only by ``raise_for_status``.
         """
         method = method.upper()
-        effective = changed(changed(_common, self._changes), settings)
-        headers_common = {**(_common.headers or {}), **(self._changes.get("headers") or {})}
+        effective = changed(changed(common_settings(), self._changes), settings)
+        headers_common = {**(common_settings().headers or {}), **(self._changes.get("headers") or {})}
         request = HttpRequest(
             method,
             _full_url(effective.base_url, url, params),

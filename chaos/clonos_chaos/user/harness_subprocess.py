@@ -21,6 +21,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.harness_life import HarnessContext, Life
+from clonos_services.http_settings import use_common_settings
 
 HASH_SEEDS = ("1", "2")
 
@@ -78,6 +79,7 @@ def replayed_elsewhere(case: Case) -> list[tuple[ElementKind, bytes]]:
 
 def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | None]:
     image: JobImage = pickle.loads(case.packed)  # noqa: S301  from the process that has started this one
+    use_common_settings(image.http)
     plan = image.plan
     task = next(task for task in plan.tasks if plan.vertex_of[task] == case.vertex)
     options = Options(step_records_first=case.step_records, step_records_max=case.step_records, calls_ahead_max=1)

@@ -6,6 +6,7 @@ Rules:
 - The form of an exception is decided when it is recorded. It is rebuilt as its own class if that class is declared
   (``declare_exception``), Python's or this library's, and plain arguments make an equal exception; otherwise it becomes
   a ``RecordedError``. Decoding imports nothing, and bytes of a peer cannot call any other class.
+- The innermost frames of user code are recorded with an exception, at most 20, and reports of its error show them.
 - Every outcome can be recorded: a value without an encoding, or beyond the limit, becomes an exception.
 """
 
@@ -15,19 +16,24 @@ import sys
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
-from clonos.core.model.code_location import place_of
+from clonos.core.model.code_location import FRAMES_MAX, UserFrame, keep_frames, place_of, user_frames_of
 from clonos.core.model.errors import EnvironmentFault, JobError, PeerError
 from clonos.core.values import decode_value, encode_value
 
 OUTCOME_BYTES_MAX: Final = 16 << 20
 TEXT_CHARACTERS_MAX: Final = 4_096
-FRAMES_MAX: Final = 3
+NOTE_FRAMES_MAX: Final = 3
+FRAME_CHARACTERS_MAX: Final = 200
+"""Of each text of a frame: a limit for a long path, and for a long line."""
 
 _VALUE: Final = b"\x00"
-_REBUILT: Final = b"\x01"  # (service, module, qualified name, arguments, text, notes)
-_DESCRIBED: Final = b"\x02"  # (service, type name, text, notes)
+_REBUILT: Final = b"\x01"  # (service, module, qualified name, arguments, text, notes, frames)
+_DESCRIBED: Final = b"\x02"  # (service, type name, text, notes, frames)
 
 _LIBRARIES: Final = sys.stdlib_module_names | {"clonos", "clonos_chaos", "clonos_services", "clonos_standby"}
+
+_FRAME: Final = (str, str, int, str, str)
+"""Types of the fields of a ``UserFrame``."""
 
 _declared: dict[tuple[str, str], type[Exception]] = {}
 
@@ -151,20 +157,20 @@ def decode_outcome(encoded: bytes) -> object:
     if kind == _REBUILT:
         raise _decode_rebuilt(rest)
     if kind == _DESCRIBED:
-        service, type_name, text, notes = _fields(rest, (str, str, str, list))
-        raise _with_notes(RecordedError(service, type_name, text), notes)
+        service, type_name, text, notes, frames = _fields(rest, (str, str, str, list, list))
+        raise _completed(RecordedError(service, type_name, text), notes, frames)
     raise OutcomeMalformed(f"it begins with {kind!r}")
 
 
 def _encode_exception(service: str, exception: Exception, bytes_max: int) -> bytes:
     module, name = type(exception).__module__, type(exception).__qualname__
-    text, notes = _shortened(_text_of(exception)), _notes_of(exception)
+    text, notes, frames = _shortened(_text_of(exception)), _notes_of(exception), _frames_of(exception)
     arguments = _rebuilding_arguments(exception)
     if arguments is not None:
-        encoded = _REBUILT + encode_value((service, module, name, arguments, text, notes))
+        encoded = _REBUILT + encode_value((service, module, name, arguments, text, notes, frames))
         if len(encoded) <= bytes_max:
             return encoded
-    return _DESCRIBED + encode_value((service, f"{module}.{name}", text, notes))
+    return _DESCRIBED + encode_value((service, f"{module}.{name}", text, notes, frames))
 
 
 def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
@@ -186,7 +192,7 @@ def _rebuilding_arguments(exception: Exception) -> tuple[object, ...] | None:
 
 
 def _decode_rebuilt(rest: bytes) -> Exception:
-    service, module, name, arguments, _text, notes = _fields(rest, (str, str, str, tuple, str, list))
+    service, module, name, arguments, _text, notes, frames = _fields(rest, (str, str, str, tuple, str, list, list))
     found = _class_called(module, name)
     if found is None:
         return OutcomeUnreadable(service, f"{module}.{name}")
@@ -194,7 +200,7 @@ def _decode_rebuilt(rest: bytes) -> Exception:
         rebuilt = found(*arguments)
     except Exception as problem:  # noqa: BLE001  code of the class, which took these arguments when it was recorded
         return OutcomeMalformed(f"{module}.{name} takes other arguments ({type(problem).__name__})")
-    return _with_notes(rebuilt, notes)
+    return _completed(rebuilt, notes, frames)
 
 
 def _class_called(module: str, qualified_name: str) -> type[Exception] | None:
@@ -218,13 +224,16 @@ def _fields(rest: bytes, types: tuple[type, ...]) -> tuple[Any, ...]:
     fields = decode_value(rest)
     if not isinstance(fields, tuple) or tuple(type(field) for field in fields) != types:
         raise OutcomeMalformed("its fields are not those of an exception")
-    if not all(type(note) is str for note in fields[-1]):
+    *_, notes, frames = fields
+    if not all(type(note) is str for note in notes):
         raise OutcomeMalformed("its notes are no text")
+    if not all(type(frame) is tuple and tuple(map(type, frame)) == _FRAME for frame in frames):
+        raise OutcomeMalformed("its frames are none of a traceback")
     return fields
 
 
 def _attributes(exception: Exception) -> dict[str, object]:
-    return {name: value for name, value in vars(exception).items() if name != "__notes__"}
+    return {name: value for name, value in vars(exception).items() if not name.startswith("__")}
 
 
 def _text_of(exception: Exception) -> str:
@@ -237,8 +246,15 @@ def _text_of(exception: Exception) -> str:
 def _notes_of(exception: Exception) -> list[str]:
     notes = [_shortened(note) for note in getattr(exception, "__notes__", ()) if isinstance(note, str)]
     if frames := _innermost_frames(exception.__traceback__):
-        notes.append(f"raised in a recorded call, at {frames}")
+        notes.append(_shortened(f"raised in a recorded call, at {frames}"))
     return notes
+
+
+def _frames_of(exception: Exception) -> list[tuple[str, str, int, str, str]]:
+    return [
+        (_clipped(place), _clipped(file), line, _clipped(function), _clipped(source))
+        for place, file, line, function, source in user_frames_of(exception)[-FRAMES_MAX:]
+    ]
 
 
 def _innermost_frames(traceback: TracebackType | None) -> str:
@@ -246,17 +262,26 @@ def _innermost_frames(traceback: TracebackType | None) -> str:
     while traceback is not None:
         frames.append(place_of(traceback))
         traceback = traceback.tb_next
-    return ", called from ".join(reversed(frames[-FRAMES_MAX:]))
+    return ", called from ".join(reversed(frames[-NOTE_FRAMES_MAX:]))
 
 
-def _with_notes(exception: Exception, notes: list[str]) -> Exception:
-    for note in notes:
-        exception.add_note(note)
+def _completed(exception: Exception, notes: list[str], frames: list[tuple[str, str, int, str, str]]) -> Exception:
+    if notes:
+        vars(exception)["__notes__"] = notes  # no add_note, which sets an attribute: a class may refuse that
+    keep_frames(exception, [UserFrame(*frame) for frame in frames])
     return exception
 
 
+def _clipped(text: str) -> str:
+    return _encodable(text)[:FRAME_CHARACTERS_MAX]
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()  # the codec refuses lone surrogates
+
+
 def _shortened(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()  # the codec refuses lone surrogates
+    text = _encodable(text)
     if len(text) <= TEXT_CHARACTERS_MAX:
         return text
     return f"{text[:TEXT_CHARACTERS_MAX]}... ({len(text)} characters)"

@@ -23,11 +23,13 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.response import HTTPResponse
 from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_ import create_urllib3_context
 
 POOLED_HOSTS_MAX: Final = 32
-POOLED_CONNECTIONS_PER_HOST_MAX: Final = 8
+UNLIMITED: Final = 0
+"""A pool keeps the connections of all calls that were open at once; the capacities of steps limit those."""
 LOOKUPS_MAX: Final = 64
 """Name lookups that run at once. A further lookup waits for one of them, within the time of its call."""
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
@@ -63,6 +65,11 @@ class Budget:
             raise TimeoutError("the time for the call has elapsed")
         return left_s
 
+    def mark_sent(self) -> None:
+        """Notes that the server may have received the request from now on."""
+        self.was_sent = True
+        self.phase = "sending the request"
+
     def take(self, count_bytes: int) -> None:
         """Counts bytes of the reply. Raises: ReplyTooLong when the budget is exceeded."""
         self.bytes_left -= count_bytes
@@ -88,13 +95,13 @@ class BoundedSocket(socket.socket):
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Sends a part; ``sendall`` of a TLS socket calls this."""
-        self.budget.was_sent = True
+        self.budget.mark_sent()
         self.settimeout(self.budget.wait_s())
         return super().send(data, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Sends all data within the time that is left."""
-        self.budget.was_sent = True
+        self.budget.mark_sent()
         self.settimeout(self.budget.wait_s())
         super().sendall(data, flags)
 
@@ -124,6 +131,11 @@ class _Connection(HTTPConnection):
             self.sock.budget = current_budget.get()
         super().request(*arguments, **options)
 
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3 has it
+        """Reads the head of the reply."""
+        current_budget.get().phase = "waiting for the reply"
+        return super().getresponse()
+
 
 class _TlsConnection(_Connection, HTTPSConnection):
     """Connection with a bounded TLS socket."""
@@ -150,7 +162,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 def pool_manager() -> urllib3.PoolManager:
     """Returns connection pools with bounded sockets. Each request needs a ``current_budget``."""
-    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=POOLED_CONNECTIONS_PER_HOST_MAX)
+    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=UNLIMITED)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager
 

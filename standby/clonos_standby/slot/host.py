@@ -42,6 +42,7 @@ from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.job_image import JobImage
+from clonos_services.http_settings import use_common_settings
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, versions
 from clonos_standby.slot.effect_executor import EffectExecutor
@@ -65,6 +66,7 @@ class SlotHost:
         self._launch_spec, self._domain, self.id, self._folder = launch_spec, domain, slot_id, folder
         self._faults = armed(launch_spec.fault_points)
         self._image: JobImage = pickle.loads(launch_spec.image)  # noqa: S301 from the driver, which is trusted
+        use_common_settings(self._image.http)  # after the modules of the job, which may have set others
         if self._image.has_columns:
             get_ready_for_columns()
         self._options = self._image.options

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clonos import http
-from clonos.connectors import files
+from clonos.connectors import collect, files, values
 from clonos.core.coordinator.coordinator_effects import Ending
 from clonos.job import Job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
@@ -27,6 +27,12 @@ def drip(conversation: Conversation) -> None:
     conversation.read()
     conversation.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
     conversation.drip()
+
+
+def hold(conversation: Conversation) -> None:
+    """A request without an answer until the server ends."""
+    conversation.read()
+    conversation.hold()
 
 
 class Stopper:
@@ -101,3 +107,25 @@ def test_a_job_checkpoints_and_stops_while_a_service_never_finishes_its_answer(t
     rows = list(files.read_committed(output))
     assert rows[0] == {"number": 0, "answer": "late"}
     assert [row["number"] for row in rows[1:]] in ([[1]] if step == "map" else [[], [1]])  # or left open, to be resumed
+
+
+def test_a_slot_uses_the_settings_of_the_file_of_the_job(tmp_path: Path) -> None:
+    before = http.common_settings()
+    http.configure(timeout=0.2)
+    try:
+        with hostile(hold) as server:
+            url = server.url
+
+            def timeout_of(number: int) -> float:
+                try:
+                    http.get(url)
+                except http.HttpTimeout as late:
+                    return late.timeout_s
+                raise AssertionError("the server does not answer")
+
+            job = Job("configured", slots="process", store=tmp_path / "store")
+            job.source(values([1])).map(timeout_of).sink(output := collect())
+            job.run()
+    finally:
+        http.use_common_settings(before)
+    assert output.rows == [0.2]

@@ -233,3 +233,32 @@ def test_wrong_arguments_get_one_sentence() -> None:
         stream.map(str, par=0)
     with pytest.raises(InvalidJob, match="has effects and par="):
         stream.filter(str, par=2, effects=True)
+
+
+def odd_only(number: int) -> int:
+    if number % 2 == 0:
+        raise ValueError(f"{number} is even")
+    return number
+
+
+async def odd_only_async(number: int) -> int:
+    return odd_only(number)
+
+
+@pytest.mark.parametrize("step", ["map", "map_async", "map_async of async def"])
+def test_the_row_of_a_call_that_raises_has_the_frames_of_user_code(step: str) -> None:
+    graph = JobGraph("job", errors=Outbox())
+    numbers = graph.source(Given([1, 2]), parallelism=1)
+    function = odd_only_async if step.endswith("def") else odd_only
+    (numbers.map(odd_only, name="ask") if step == "map" else numbers.map_async(function, name="ask")).sink(Outbox())
+    calls = Calls()
+    going = Run(graph.compile(Options(), parallelism=1), clock=calls)
+    while going.read(5):
+        pass
+    completed(going, 0, [*calls.open], calls)
+    going.drain()
+    going.close()
+    (routed,) = going.written["errors"]
+    functions = [place.rpartition(" in ")[2] for place in routed.traceback.splitlines()]
+    functions = [function for function in functions if function != "completed"]  # which stands for the task
+    assert functions == (["odd_only_async", "odd_only"] if step.endswith("def") else ["odd_only"])

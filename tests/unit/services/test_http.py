@@ -13,7 +13,8 @@ from clonos.core.ports.recorder import running
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest
 from clonos_services import http
 from clonos_services.http import CallInDoubt, Headers, Response
-from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid, SettingUnknown
+from clonos_services.http_session import ReconciliationInvalid, RedactionInvalid
+from clonos_services.http_settings import SettingUnknown
 from tests.harnesses.fake_recorder import FakeRecorder
 from tests.unit.services.loopback import Loopback, loopback
 

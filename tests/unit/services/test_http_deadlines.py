@@ -108,6 +108,35 @@ def test_a_slow_answer_ends_at_the_deadline(client: HttpClient, name: str) -> No
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("nothing", "waiting for the reply"),
+        ("a header line", "waiting for the reply"),
+        ("a body of known length", "reading the body"),
+    ],
+)
+def test_a_timeout_names_what_the_server_was_slow_at(client: HttpClient, name: str, phase: str) -> None:
+    def script(conversation: Conversation) -> None:
+        if conversation.number == 0:
+            conversation.read()
+            conversation.send(answer(b"first"))
+        SLOW_ANSWERS[name](conversation)
+
+    with hostile(SLOW_ANSWERS[name]) as server:
+        assert assert_times_out(client, HttpRequest("GET", server.url)).phase == phase
+    with hostile(script) as server:  # on a connection that another request opened
+        request = HttpRequest("GET", server.url)
+        client.send(request, replace(LIMITS, timeout_s=30.0))
+        assert assert_times_out(client, request).phase == phase
+
+
+def test_a_request_that_is_read_slowly_ends_at_the_deadline(client: HttpClient) -> None:
+    with hostile(Conversation.sip, receive_bytes=4_096) as server:
+        error = assert_times_out(client, HttpRequest("POST", server.url, body=bytes(64 << 20)))
+    assert error.phase == "sending the request"
+
+
 @pytest.mark.parametrize("name", ["a status line", "a header line", "a chunk's size", "a chunk", "trailers"])
 def test_a_slow_answer_on_a_reused_connection_ends_at_the_deadline(client: HttpClient, name: str) -> None:
     def script(conversation: Conversation) -> None:
@@ -126,12 +155,6 @@ def test_a_flood_of_100_continue_ends_at_the_deadline(client: HttpClient) -> Non
     with hostile(flooding(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)) as server:
         limits = replace(LIMITS, body_bytes_max=1 << 40)
         assert_times_out(client, HttpRequest("GET", server.url), limits)
-
-
-def test_a_request_that_is_read_slowly_ends_at_the_deadline(client: HttpClient) -> None:
-    with hostile(Conversation.sip, receive_bytes=4_096) as server:
-        request = HttpRequest("POST", server.url, body=bytes(64 << 20))
-        assert_times_out(client, request)
 
 
 def test_endless_redirects_end_at_the_deadline(client: HttpClient) -> None:

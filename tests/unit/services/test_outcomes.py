@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -21,7 +23,10 @@ from clonos.core.log.call_outcomes import (
     decode_outcome,
     encode_outcome,
 )
+from clonos.core.model.code_location import FRAMES_MAX, user_frames, user_frames_of
 from clonos.core.model.errors import ReplayDiverged
+from clonos.core.model.ids import Incarnation, TaskId
+from clonos.core.ports.task_failure import failure_of
 from clonos.core.values import encode_value
 
 
@@ -88,7 +93,7 @@ def test_an_exception_with_plain_arguments_is_raised_unchanged(error: Exception)
     assert type(again) is type(error)
     assert again.args == error.args
     assert str(again) == str(error)
-    assert {**vars(again), "__notes__": None} == {**vars(error), "__notes__": None}
+    assert {name: value for name, value in vars(again).items() if not name.startswith("__")} == vars(error)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +139,13 @@ def test_a_class_that_only_the_first_incarnation_had_is_an_error_with_a_remedy(
 
 @pytest.mark.parametrize("name", ["path", "getcwd", "sep.upper", "no.such.name", ""])
 def test_only_an_exception_class_is_ever_called(name: str) -> None:
-    encoded = b"\x01" + encode_value(("ask", "os", name, (), "", []))
+    encoded = b"\x01" + encode_value(("ask", "os", name, (), "", [], []))
     with pytest.raises(OutcomeUnreadable):
         decode_outcome(encoded)
 
 
 def rebuilding(module: str, name: str, arguments: tuple[object, ...], notes: list[object]) -> bytes:
-    return b"\x01" + encode_value(("ask", module, name, arguments, "", notes))
+    return b"\x01" + encode_value(("ask", module, name, arguments, "", notes, []))
 
 
 def test_bytes_of_a_peer_call_only_declared_or_library_classes() -> None:
@@ -172,7 +177,7 @@ def test_notes_that_are_not_text_are_malformed() -> None:
     with pytest.raises(OutcomeMalformed, match="notes"):
         decode_outcome(rebuilding("builtins", "ValueError", (), ["text", 1]))
     with pytest.raises(OutcomeMalformed, match="notes"):
-        decode_outcome(b"\x02" + encode_value(("ask", "x.Y", "text", [b""])))
+        decode_outcome(b"\x02" + encode_value(("ask", "x.Y", "text", [b""], [])))
 
 
 def test_a_result_that_cannot_be_encoded_is_recorded_as_an_error() -> None:
@@ -207,6 +212,62 @@ def test_a_recorded_exception_names_where_it_was_raised_and_keeps_its_notes() ->
     assert first == "asked for spam"
     assert "tests.unit.services.test_outcomes:" in second
     assert "in ask" in second
+
+
+def nested(depth: int) -> None:
+    if depth == 0:
+        raise ValueError("no")
+    nested(depth - 1)
+
+
+def test_a_recorded_exception_keeps_its_frames_of_user_code_for_the_report_of_a_failure() -> None:
+    with pytest.raises(ValueError, match="no") as original:
+        nested(1)
+    frames = failure_of(TaskId(0), Incarnation(1), outcome_of(original.value)).frames
+    assert frames.splitlines()[-4:] == user_frames(original.value).splitlines()[-4:]
+    assert frames.endswith(', in nested\n    raise ValueError("no")')
+
+
+def test_the_recorded_frames_are_limited() -> None:
+    with pytest.raises(ValueError, match="no") as original:
+        nested(500)
+    encoded = encode_outcome("ask", original.value)
+    assert len(encoded) < 20_000
+    with pytest.raises(ValueError, match="no") as decoded:
+        decode_outcome(encoded)
+    again = [frame.function for frame in user_frames_of(decoded.value)]
+    assert again == [again[0], *["nested"] * FRAMES_MAX]
+
+
+def test_the_frames_of_generated_code_with_odd_names_are_recorded() -> None:
+    named: dict[str, Any] = {"__name__": "odd\udcff"}
+    exec(compile("def ask(): raise ValueError('no')", "of\udcff" + "x" * 10_000, "exec"), named)  # noqa: S102  no file has these names
+    with pytest.raises(ValueError, match="no") as original:
+        named["ask"]()
+    encoded = encode_outcome("ask", original.value)
+    assert len(encoded) < 20_000
+    with pytest.raises(ValueError, match="no") as decoded:
+        decode_outcome(encoded)
+    assert user_frames_of(decoded.value)[-1].place == "odd\\udcff:1 in ask"
+
+
+def test_an_exception_that_refuses_attributes_is_recorded_with_its_frames() -> None:
+    @dataclass(frozen=True)
+    class Frozen(Exception):
+        word: str
+
+    declare_exception(Frozen)
+    with pytest.raises(Frozen) as raised:
+        raise Frozen("spam")
+    again = outcome_of(raised.value)
+    assert again == Frozen("spam")
+    assert user_frames_of(again)[-1].source == 'raise Frozen("spam")'
+
+
+@pytest.mark.parametrize("frame", [None, (), ("m:1 in f", "m.py", "1", "f", ""), ("m:1 in f", "m.py", 1, "f")])
+def test_frames_of_another_form_are_malformed(frame: object) -> None:
+    with pytest.raises(OutcomeMalformed, match="frames"):
+        decode_outcome(b"\x01" + encode_value(("ask", "builtins", "ValueError", (), "", [], [frame])))
 
 
 @pytest.mark.parametrize("encoded", [b"", b"\x07", b"\x01" + encode_value(3), b"\x02" + encode_value(("a", "b"))])
