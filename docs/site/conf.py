@@ -29,6 +29,9 @@ NAVIGATION = {
         "CHANGELOG",
     ],
     "Concepts": [
+        "docs/event-time",
+        "docs/windows",
+        "docs/joins",
         "docs/order",
         "docs/determinism",
         "docs/state",
