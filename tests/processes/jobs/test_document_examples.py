@@ -63,6 +63,17 @@ def test_the_aggregates_of_own_functions_are_the_rows_on_the_page(tmp_path: Path
     assert f"longest_words {ENDED}" in reported
 
 
+def test_the_csv_recipe_reads_the_cells_without_the_headers(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "1.csv").write_text('customer,item,cents\nann,"tea, green",1200\nbob,milk,90\n', "utf-8")
+    (tmp_path / "orders" / "2.csv").write_text("customer,item,cents\r\neve,jam,1000\r\n", "utf-8")
+    output, _ = _run_job(tmp_path, "docs/connectors.md", "read_csv.py")
+    assert sorted(output.splitlines()) == [
+        '{"customer":"ann","item":"tea, green","cents":"1200"}',
+        '{"customer":"eve","item":"jam","cents":"1000"}',
+    ]
+
+
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(_example("docs/quick-start.md", "coins.py"), "utf-8")
     output, reported = run_program(tmp_path, "coins.py", CLONOS_METRICS="metrics.jsonl")
