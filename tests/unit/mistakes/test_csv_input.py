@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harnesses.mistakes import check, describe
 
 
-def test_csv_as_a_source_says_how_csv_is_read() -> None:
+def test_csv_as_a_source_is_answered_by_how_csv_is_read() -> None:
     text = describe("Job('orders').source(files.csv('orders/*.csv'))")
     check(
         text,
