@@ -56,7 +56,12 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
 
 
 @pytest.mark.parametrize(
-    ("document", "name"), [("docs/aggregates.md", "own_aggregates.py"), ("docs/event-time.md", "silent_sensors.py")]
+    ("document", "name"),
+    [
+        ("docs/aggregates.md", "own_aggregates.py"),
+        ("docs/event-time.md", "silent_sensors.py"),
+        ("docs/transformations.md", "leaders.py"),
+    ],
 )
 def test_an_example_gives_the_rows_on_its_page(tmp_path: Path, document: str, name: str) -> None:
     output, reported = _run_job(tmp_path, document, name)
