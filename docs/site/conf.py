@@ -29,11 +29,11 @@ NAVIGATION = {
         "CHANGELOG",
     ],
     "Concepts": [
+        "docs/order",
+        "docs/determinism",
         "docs/event-time",
         "docs/windows",
         "docs/joins",
-        "docs/order",
-        "docs/determinism",
         "docs/state",
         "docs/aggregates",
         "Failure model <docs/failure-model>",

@@ -15,6 +15,7 @@ from clonos.api.graph import JobGraph, StepInput
 from clonos.api.joining.joins import StepOptions, add_step, keyed_sides
 from clonos.api.steps import GraphBuilder
 from clonos.api.stream import Stream
+from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.joins.buffered_join import EventJoin
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.operator import Operator, Times
@@ -77,11 +78,16 @@ class Ruled:
 class Stamp(Operator):
     """Gives rows the timestamps that the watermarks of the source are for."""
 
-    def __init__(self, disorder_ns: int) -> None:
-        self._disorder_ns = disorder_ns
+    def __init__(self, job: TimedJob) -> None:
+        self._job = job
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self.out.rows(rows, [timestamp_of(offset, self._disorder_ns) for offset, _ in rows])
+        self.out.rows(rows, [timestamp_of(offset, self._job.disorder_ns) for offset, _ in rows])
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if not isinstance(watermark, Activity):
+            self._job.reach(0, watermark)
+        self.out.on_watermark(watermark)
 
 
 class JoinedJob(TimedJob):
@@ -89,7 +95,7 @@ class JoinedJob(TimedJob):
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
         source = self._timed_rows(graph, rng)._inputs
-        stamped = graph.add("stamp", None, source, make=lambda _: partial(Stamp, self.disorder_ns), has_times=True)
+        stamped = graph.add("stamp", None, source, make=lambda _: partial(Stamp, self), has_times=True)
         rows: Stream[Row] = Stream(graph, (StepInput(stamped.number),))
         self._every = rng.choice((1, 2, 3))
         self._shift = rng.choice((0, 0, 3))
