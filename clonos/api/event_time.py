@@ -41,7 +41,7 @@ class Timestamps:
                 with a UTC offset, or a number.
             unit: unit of timestamps that are numbers: "s", "ms", "us" or "ns" since the Unix epoch.
             out_of_order: how far a timestamp may lie behind the latest one of its split before the record is late.
-                None: timestamps of a split never fall.
+                None: timestamps of a split never fall, so every record behind the latest one is late.
             watermarks: a strategy, such as ``PunctuatedWatermarks``, in place of ``out_of_order``.
             watermark_every: the least rise of event time between two watermarks.
             idle_after: time after which a split without records does not hold event time back any more; it may take

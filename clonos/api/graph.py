@@ -355,7 +355,7 @@ def _parallelism_of_source(source: object, step: str, parallelism: int | None, *
         raise InvalidJob(
             step,
             f"gets a {type(source).__qualname__}, which is not a source",
-            "A source has splits() and reader(), such as files.lines('texts/*.txt').",
+            getattr(source, "how_to_read", "A source has splits() and reader(), such as files.lines('texts/*.txt')."),
         )
     if has_limit and parallelism not in (None, 1):
         raise InvalidJob(

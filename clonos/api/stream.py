@@ -40,7 +40,8 @@ class ProcessFunction(Protocol[T_contra, U]):
 
     Give the class or an instance of it; each incarnation of a task has its own copy. Optional methods are
     ``open(context)``, called before the first record, ``on_timer(timestamp, context)`` and
-    ``on_event_timer(timestamp, context)``, called when a timer of the clock or of event time fires, and ``close()``.
+    ``on_event_timer(timestamp, context)``, called when a timer of the clock or of event time fires, with its time as an
+    aware datetime, and ``close()``.
     Set attributes in ``__init__`` or ``open`` only: declared state survives a failure, and setting an attribute later
     raises ``AttributeSetLate`` because it would not.
 
@@ -225,7 +226,8 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
         """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
 
-        ``timestamps``: a ``Timestamps``, or only its first argument. The watermark is that of all records of a task. At
+        ``timestamps``: a ``Timestamps``, or only its first argument, with which a record behind the latest timestamp is
+        late. The watermark is that of all records of a task. At
         a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
 
         Raises:

@@ -178,7 +178,8 @@ def csv(path: Path, *, columns: Sequence[str] | None = None, single: bool = Fals
 
     Rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each part file
     defines the columns. A field without a column is an error; a column without a field is left empty. With ``single``
-    the sink writes one file of this path when all sources have ended.
+    the sink writes one file of this path when all sources have ended. It cannot be read: for CSV as input use ``lines``
+    and the standard library's ``csv.reader``.
 
     Raises:
         InvalidConnector: ``columns`` is empty or repeats a name.

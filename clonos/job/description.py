@@ -98,7 +98,8 @@ class Job:
             parallelism: number of tasks that read; None for that of the job. A ``PushSource`` has one task.
             standby: "hot" or "passive"; None for the setting of the job.
             timestamps: the name of the field or column with the timestamp of a record, a function of the record, or a
-                ``Timestamps`` with the unit and the watermarks; None for a stream without event time.
+                ``Timestamps`` with the unit and the watermarks; None for a stream without event time. With a name or a
+                function alone, a record behind the latest timestamp of its split is late: see ``out_of_order``.
             limit: ends the source after this number of records, which makes any input bounded. The source then has one
                 task. None for that of the job, or all records.
 

@@ -106,7 +106,7 @@ class Start:
         if self._run.overwrite:
             return None
         if self._found is not None:
-            self._replaces = self._id_to_replace(self._found, image.plan)
+            self._replaces = self._id_to_replace(self._found, image)
         for number, sink in enumerate(self._sinks):
             check: Callable[[str], bool] | None = getattr(sink, "check_output", None)
             if check is not None and check(self._replaces):
@@ -135,16 +135,16 @@ class Start:
         if found.file and own.file and found.file != own.file and found.plan not in ("", plan_fingerprint(plan)):
             raise StoreOfAnotherJob(self.store.url, f"{found.name!r} of {found.file}", f"{own.name!r} of {own.file}")
 
-    def _id_to_replace(self, found: JobRecord, plan: Plan) -> str:
+    def _id_to_replace(self, found: JobRecord, image: JobImage) -> str:
         """Returns the identity of the earlier run whose state and output a fresh start replaces."""
         checkpoints = self.store.checkpoints()
         if checkpoints and metadata_of(self.store, found).is_final and self.store.is_finished(found):
             logger.warning(
-                "%s has finished earlier (checkpoint %d): it starts afresh and replaces the output of that run",
-                *(found.name, checkpoints[-1]),
+                "%s has finished earlier (checkpoint %d): it starts afresh%s",
+                *(found.name, checkpoints[-1], _replaced_text(image)),
             )
             return found.job_id
-        if checkpoints or any(vertex.has_effects or vertex.is_journalled for vertex in plan.vertices):
+        if checkpoints or any(vertex.has_effects or vertex.is_journalled for vertex in image.plan.vertices):
             raise StoreInUse(self.store.url, found.job_id, checkpoints[-1] if checkpoints else 0)
         logger.warning("%s ended before its first checkpoint and has no output: it starts afresh", found.name)
         return found.job_id
@@ -184,9 +184,7 @@ class Start:
                 sink.prepare_output(job_id, self.is_resume, is_replaced)
                 number += 1
             elif self._run.overwrite or self._replaces:
-                logger.warning(
-                    "the output of %s cannot be overwritten: its rows stay, and this start adds its own", name
-                )
+                logger.warning("%s", _rows_that_stay(name, sink))
             if self.is_resume:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
 
@@ -305,6 +303,28 @@ def _sinks(image: JobImage) -> Iterator[tuple[str, Any]]:
 
 def _transactional_sinks(image: JobImage) -> Iterator[Any]:
     return (sink for _, sink in _sinks(image) if isinstance(sink, TransactionalSink))
+
+
+def _replaced_text(image: JobImage) -> str:
+    """Returns which output of the earlier run a fresh start replaces, as the end of a sentence."""
+    immediate = dict.fromkeys(name for name, sink in _sinks(image) if not isinstance(sink, TransactionalSink))
+    if not immediate:
+        return " and replaces the output of that run"
+    if not any(_transactional_sinks(image)):
+        return ""
+    return f" and replaces the output of that run, except that of {', '.join(immediate)}"
+
+
+def _rows_that_stay(name: str, sink: Any) -> str:
+    """Returns what becomes of the rows that an earlier start has written to an immediate sink."""
+    table = getattr(sink, "table", "")
+    where = f"table {table}" if table else f"the output of {name}"
+    if key := getattr(sink, "key_columns", ()):
+        return (
+            f"the rows of earlier starts stay in {where}, except those whose {', '.join(key)} this start writes again:"
+            " these are replaced"
+        )
+    return f"the rows of earlier starts stay in {where}, and this start adds its own"
 
 
 def _roll_back(name: str, sink: Any, job_id: str, checkpoint: CheckpointId, is_going_back: bool) -> None:

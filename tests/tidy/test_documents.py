@@ -49,6 +49,13 @@ def _rows(text: str) -> Iterator[list[str]]:
             yield [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
+def test_examples_give_a_list_or_dict_of_state_its_type() -> None:
+    texts = {_named(path): path.read_text("utf-8") for path in DOCUMENTS}
+    texts |= {source.path: source.text for source in sources() if source.path.startswith(("clonos/", "examples/"))}
+    untyped = [name for name, text in texts.items() if re.search(r"\b(?:ListState|MapState)\(\"", text)]
+    assert untyped == [], "mypy --strict asks for the type: ListState[datetime](...)"
+
+
 # ---------------------------------------------------------------------- options
 
 

@@ -18,6 +18,8 @@ ON_KEYED: Final = (
 )
 JOIN: Final = "Use join(other, on=..., how='full', between=...), or connect(other).process(...)."
 
+TIMESTAMPS: Final = "Use job.source(..., timestamps=...), or with_timestamps(...)."
+
 CYCLE: Final = (
     "A stream cannot feed a step before it. Use iterate(function, times_max=...), which repeats a function on a record"
     " in one task."
@@ -32,8 +34,7 @@ STREAM_HINTS: Final = {
     "concat": "Use union(other).",
     "count": f"{UNKEYED} key_by(lambda record: None) has a single key.",
     "reduce": UNKEYED,
-    "sum": "Write stream.key_by(...).window(Tumbling('5s')).sum(), or key_by(...).reduce(...).",
-    "aggregate": "Write stream.key_by(...).window(Tumbling('5s')).aggregate(create, add).",
+    "sum": "Write aggregate(total=sum_('field')) with clonos.agg (per key after key_by), or window(...).sum().",
     "stateful_map": UNKEYED,
     "group_by": "Use key_by(...).",
     "groupby": "Use key_by(...).",
@@ -56,7 +57,10 @@ STREAM_HINTS: Final = {
     "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
     "execute": "Call run() of the job.",
     "run": "Call run() of the job.",
-    "assign_timestamps_and_watermarks": "Use with_timestamps(...), or job.source(..., timestamps=...).",
+    **dict.fromkeys(("assign_timestamps_and_watermarks", "with_watermark", "withWatermark"), TIMESTAMPS),
+    **dict.fromkeys(("drop_duplicates", "dropDuplicates"), "Use distinct(key), or deduplicate(key, within='10min')."),
+    **dict.fromkeys(("get_side_output", "getSideOutput"), "Use side_output(tag)."),
+    **dict.fromkeys(("foreachBatch", "for_each_batch", "foreach_batch"), "End the stream with .sink(...) of a table."),
 }
 
 KEYED_HINTS: Final = {
@@ -71,8 +75,7 @@ KEYED_HINTS: Final = {
     ),
     "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
-    "sum": "Write .reduce(lambda total, value: total + value), or .window(Tumbling('5s')).sum().",
-    "aggregate": "Write .window(Tumbling('5s')).aggregate(create, add), or .stateful_map(function).",
+    "sum": "Write .aggregate(total=sum_('field')) with clonos.agg, or .window(Tumbling('5s')).sum().",
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
 }
@@ -84,7 +87,7 @@ WINDOWED_HINTS: Final = {
     ),
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
-    "mean": "Use aggregate(create, add, result) with a sum and a count.",
+    "mean": "Use aggregate(mean=mean('field')) with clonos.agg.",
 }
 
 JOB_HINTS: Final = {

@@ -31,6 +31,10 @@ class CsvFiles(FileSink):
     """Sink that writes rows as CSV."""
 
     routes_refused = True
+    how_to_read = (
+        "files.csv writes only: read CSV with files.lines(...) and csv.reader"
+        ' (docs/connectors.md, "CSV to read"), or convert it to Parquet.'
+    )
 
     def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, single: bool = False) -> None:
         super().__init__(CONNECTOR, paths, single=single)

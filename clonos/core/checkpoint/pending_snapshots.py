@@ -94,6 +94,10 @@ class PendingSnapshots:
             if entry.confirmed_seq <= confirmed_seq and self.unwritten.keys().isdisjoint(entry.objects)
         ]
 
+    def become_confirmed(self, before_seq: int, confirmed_seq: int) -> bool:
+        """Returns whether a snapshot that waited for output from ``before_seq`` on waits for none any more."""
+        return any(before_seq < entry.confirmed_seq <= confirmed_seq for entry in self.entries)
+
     def validate(self) -> None:
         """Asserts what holds between two events."""
         numbers = [entry.snapshot.checkpoint for entry in self.entries]

@@ -166,5 +166,9 @@ class LocalEvents(ABC):
         """Forgets output that the external system has."""
         hosted = self.life(event.task, event.incarnation)
         if hosted is not None:
+            before_seq = hosted.output_gate.confirmed_seq
             hosted.output_gate.on_confirmed(event.next_number)
+            if hosted.pending.become_confirmed(before_seq, hosted.output_gate.confirmed_seq):
+                self.mark_status()  # so that the rows are counted before the acknowledgement, which may end the job
+                self.send_status_if_due()
             hosted.acknowledge_snapshots()

@@ -155,7 +155,8 @@ class ListState(State, Generic[T]):
 
     Example::
 
-        context.state(ListState("orders")).append(order)
+        pending = ListState[datetime]("pending")
+        context.state(pending).append(clock.now())
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
@@ -169,7 +170,8 @@ class MapState(State, Generic[K, V]):
 
     Example::
 
-        context.state(MapState("prices"))["tea"] = 3
+        prices = MapState[str, int]("prices")
+        context.state(prices)["tea"] = 3
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:

@@ -55,12 +55,32 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     assert {row["drink"] for row in drinks} <= {"tea", "coffee"}
 
 
-def test_the_aggregates_of_own_functions_are_the_rows_on_the_page(tmp_path: Path) -> None:
-    output, reported = _run_job(tmp_path, "docs/aggregates.md", "own_aggregates.py")
-    page = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
-    shown = page.partition("$ clonos run own_aggregates.py --slots process\n")[2].partition("```")[0]
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ("docs/aggregates.md", "own_aggregates.py"),
+        ("docs/event-time.md", "silent_sensors.py"),
+        ("docs/transformations.md", "leaders.py"),
+    ],
+)
+def test_an_example_gives_the_rows_on_its_page(tmp_path: Path, document: str, name: str) -> None:
+    output, reported = _run_job(tmp_path, document, name)
+    shown = (
+        (ROOT / document).read_text("utf-8").partition(f"$ clonos run {name} --slots process\n")[2].partition("```")[0]
+    )
     assert output.splitlines() == shown.splitlines()
-    assert f"longest_words {ENDED}" in reported
+    assert ENDED in reported
+
+
+def test_the_csv_recipe_reads_the_cells_without_the_headers(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "1.csv").write_text('customer,item,cents\nann,"tea, green",1200\nbob,milk,90\n', "utf-8")
+    (tmp_path / "orders" / "2.csv").write_text("customer,item,cents\r\neve,jam,1000\r\n", "utf-8")
+    output, _ = _run_job(tmp_path, "docs/connectors.md", "read_csv.py")
+    assert sorted(output.splitlines()) == [
+        '{"customer":"ann","item":"tea, green","cents":"1200"}',
+        '{"customer":"eve","item":"jam","cents":"1000"}',
+    ]
 
 
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:

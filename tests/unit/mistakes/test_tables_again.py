@@ -1,0 +1,59 @@
+"""Tables as outputs: how many rows the summary says, and what a second run says about the rows of the first."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.harnesses.mistakes import run_file
+
+CODE = """
+from clonos import Job, files, sqlite, values
+
+job = Job("top", store="store")
+rows = job.source(values([{"k": number, "n": number * 2} for number in range(5)])).key_by("k")
+"""
+UPSERT = 'rows.sink(sqlite("out.db", "top5", ["k", "n"], upsert="k"), name="table")\n'
+APPEND = 'rows.sink(sqlite("out.db", "log", ["k", "n"]), name="table")\n'
+FILES = 'rows.sink(files.jsonl("out"), name="files")\n'
+FINISHED = re.compile(r"top has finished earlier \(checkpoint \d+\): it starts afresh(.*)")
+
+
+def run_twice(folder: Path, sinks: str) -> None:
+    for _ in range(2):
+        ended = run_file(folder, CODE + sinks)
+        assert ended.code == 0, ended.errors
+
+
+def rows(folder: Path, table: str) -> int:
+    with closing(sqlite3.connect(folder / "out.db")) as connection:
+        return int(connection.execute(f"select count(*) from {table}").fetchone()[0])
+
+
+def test_the_summary_of_a_short_job_counts_every_row_that_a_table_was_given(tmp_path: Path) -> None:
+    for _ in range(2):  # the second run replaces the rows of the first
+        assert "output: table top5 (5 rows)" in run_file(tmp_path, CODE + UPSERT).errors
+    assert rows(tmp_path, "top5") == 5
+
+
+def test_a_second_run_reports_that_rows_under_a_key_are_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_twice(tmp_path, UPSERT)
+    assert FINISHED.findall(caplog.text) == [""]
+    assert (
+        "the rows of earlier starts stay in table top5, except those whose k this start writes again: these are"
+        " replaced" in caplog.text
+    )
+    assert "adds its own" not in caplog.text
+
+
+def test_a_second_run_reports_that_appended_rows_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run_twice(tmp_path, APPEND + FILES)
+    assert FINISHED.findall(caplog.text) == [" and replaces the output of that run, except that of table"]
+    assert "the rows of earlier starts stay in table log, and this start adds its own" in caplog.text
+    assert rows(tmp_path, "log") == 10
