@@ -65,8 +65,8 @@ def is_quiescent(coordinator: Coordinator) -> bool:
 
 def wait_for_checkpoint(job: RunningJob) -> None:
     """Waits until a checkpoint that has not begun yet completes, and the job is quiescent."""
-    now = job.driver.ask(lambda coordinator: coordinator.checkpoint)
-    job.wait_for(lambda coordinator: coordinator.checkpoint > now + 1 and is_quiescent(coordinator))
+    begun = job.driver.ask(lambda coordinator: max((coordinator.checkpoint, *coordinator.pending)))
+    job.wait_for(lambda coordinator: coordinator.checkpoint > begun and is_quiescent(coordinator))
 
 
 def kill(job: RunningJob, *tasks: int) -> None:
