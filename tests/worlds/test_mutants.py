@@ -37,7 +37,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "inflight_logs_go_with_the_snapshot": ("49 poison record whose inputs merge differently", 0),
     "inflight_logs_are_never_truncated": ("37 all but the keeper die", 0),
     "causal_logs_are_never_truncated": ("37 all but the keeper die", 0),
-    "late_copies_keep_what_is_completed": ("33 complete is lost on its way to the next standby", 0),
+    "late_copies_keep_what_is_completed": ("33 complete is lost on its way to the next standby", 24),
     "snapshots_are_settled_one_checkpoint_early": ("45 sink dies before its last commit", 0),
     "whole_states_count_before_they_are_stored": ("38 more triggers are lost than may be pending", 0),
     "acknowledgements_of_the_dead_count": ("35 acknowledgement of a dead sink", 4),
