@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import Scope
 from clonos.operators.windows.assigners import SessionAssigner
-from clonos.operators.windows.late_records import LateRecords
 from clonos.operators.windows.pane_windows import PaneWindows
 from clonos_chaos.mutants.mutation import Mutation, mutant
 

@@ -16,7 +16,7 @@ from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.joins.buffered_join import LEFT_NAME, NUMBERS_NAME, RIGHT_NAME, WATERMARK_NAME, Select
 from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.late_records import LateRecords
+from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import Scope, Times, TwoInputOperator, without
 
@@ -69,7 +69,7 @@ class AsOfJoin(TwoInputOperator):
         for stored, version in self._versions.all():
             self._plan_checks(stored, version)
         self._key_types = KeyTypes(step, recorder)
-        self._late = LateRecords(step, self._late_tag, self, scope)
+        self._late = LateBatch(step, self._late_tag, self, scope)
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:

@@ -15,7 +15,7 @@ from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.joins.key_types import KeyTypes
-from clonos.operators.joins.late_records import LateRecords
+from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import DueTimer, Scope, Times, TwoInputOperator, without
@@ -165,7 +165,7 @@ class EventJoin(BufferedJoin):
     def open(self, scope: Scope) -> None:
         super().open(scope)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
-        self._late = LateRecords(self._step, self._late_tag, self, scope)
+        self._late = LateBatch(self._step, self._late_tag, self, scope)
 
     def first(self, rows: list[Any], times: Times = None) -> None:
         self._take(True, rows, times)

@@ -1,27 +1,23 @@
-"""Late records of a step: those behind the watermark, which the step cannot take any more."""
+"""Late records of a join: those of a batch leave together, after its results."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-from clonos.core.ports.recorder import Recorder
-from clonos.core.wire.control_messages import ONCE_PER_STEP
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import Operator, Scope
 
 
-class LateRecords:
-    """Way of late records to a side output; without a reader of it, the first one of a task is warned of."""
+class LateBatch:
+    """Late records of the present batch, on their way to a side output or to the warning."""
 
-    __slots__ = ("_operator", "_recorder", "_step", "_tag", "_times", "_rows", "_has_warned")
+    __slots__ = ("_late", "_times", "_rows")
 
     def __init__(self, step: str, tag: str | None, operator: Operator, scope: Scope) -> None:
-        self._step, self._tag, self._operator = step, tag, operator
-        self._recorder: Recorder = scope.context.recorder
+        self._late = LateRecords(step, tag, scope.context.recorder, operator, _text)
         self._rows: list[Any] = []
         self._times: list[int] = []
-        self._has_warned = False
 
     def add(self, row: Any, timestamp_ns: int) -> None:
         """Adds a late record of the present batch."""
@@ -34,13 +30,7 @@ class LateRecords:
             return
         assert watermark_ns is not None, "a record is late behind a watermark"
         rows, times, self._rows, self._times = self._rows, self._times, [], []
-        if self._tag is not None and self._tag in self._operator.side_outputs:
-            self._operator.side_outputs[self._tag].rows(rows, times)
-        elif not self._has_warned and self._recorder.live:
-            self._has_warned = True
-            logging.getLogger(f"{ONCE_PER_STEP}{self._step}").warning(
-                "%s", _text(self._step, self._tag, times[0], watermark_ns)
-            )
+        self._late.take(rows, times, watermark_ns)
 
 
 def _text(step: str, tag: str | None, timestamp_ns: int, watermark_ns: int) -> str:

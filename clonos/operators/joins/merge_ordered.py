@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.copying import copied
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
-from clonos.operators.joins.late_records import LateRecords
+from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.operator import Operator, Scope, Times
 
 ROWS_NAME: Final = "rows"
@@ -45,7 +45,7 @@ class MergeOrdered(Operator):
             (timestamp_ns, place, number, row) for number, (timestamp_ns, place, row) in self._table.contents().items()
         ]
         heapify(self._waiting)
-        self._late = LateRecords(step, self._late_tag, self, scope)
+        self._late = LateBatch(step, self._late_tag, self, scope)
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:

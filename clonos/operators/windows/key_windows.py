@@ -18,6 +18,7 @@ from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of, state_key, state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
 from clonos.operators.user_errors import RAISED
@@ -35,7 +36,7 @@ from clonos.operators.windows.cells import (
     new_cell,
 )
 from clonos.operators.windows.evictors import Evictor
-from clonos.operators.windows.late_records import LateRecords
+from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
@@ -76,7 +77,7 @@ class KeyWindows(Operator):
 
     def open(self, scope: Scope) -> None:
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
         self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)

@@ -18,10 +18,11 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
+from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.windows.grid import Spans
-from clonos.operators.windows.late_records import LateRecords
+from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.window_aggregates import WindowAggregate
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
@@ -62,7 +63,7 @@ class PaneWindows(Operator):
     def open(self, scope: Scope) -> None:
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         for end in self._restored(LATE_NAME):
             self._late_table(end)
