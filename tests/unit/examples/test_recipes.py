@@ -229,6 +229,7 @@ def test_every_recipe_has_a_test() -> None:
     assert files == {*PROMISES, *WITH_OTHER_INPUT, *WITH_OTHER_TESTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMISES)
 def test_a_recipe_keeps_its_promise_although_its_processes_die(name: str) -> None:
     report = crash_test(_recipe(name).job, seeds=SEEDS, check=PROMISES[name], http=_shop, compare=False)
@@ -283,6 +284,7 @@ def test_an_outbox_source_that_follows_reads_rows_that_are_inserted_later(tmp_pa
         assert reader.read(5) == [{"order": 2}, {}]
 
 
+@pytest.mark.slow
 def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path: Path) -> None:
     recipe = _recipe("gzip_sink")
     folders: list[Path] = []
