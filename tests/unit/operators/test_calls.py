@@ -262,3 +262,47 @@ def test_the_row_of_a_call_that_raises_has_the_frames_of_user_code(step: str) ->
     functions = [place.rpartition(" in ")[2] for place in routed.traceback.splitlines()]
     functions = [function for function in functions if function != "completed"]  # which stands for the task
     assert functions == (["odd_only_async", "odd_only"] if step.endswith("def") else ["odd_only"])
+
+
+def counted(record: dict[str, int]) -> dict[str, int]:
+    record["n"] += 1
+    return record
+
+
+STEPS_WITH_PAR: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], int]] = {
+    "map": (lambda stream: stream.map(counted, par=2), 1),
+    "filter": (lambda stream: stream.filter(counted, par=2), 0),  # the record, not what the predicate made of it
+}
+
+
+@pytest.mark.parametrize("step", STEPS_WITH_PAR)
+def test_a_call_that_changes_its_record_changes_a_copy(step: str) -> None:
+    """The record is state until the call is complete: a restored task makes the call with the record as it came."""
+    graph = JobGraph("job")
+    add, result = STEPS_WITH_PAR[step]
+    add(graph.source(Given([{"n": 0}]), parallelism=1)).sink(Outbox())
+    image = graph.compile(Options(), parallelism=1)
+    calls = Calls()
+    before = Run(image, clock=calls)
+    before.read(1)
+    calls.open[0]("key")  # its process dies before the outcome is recorded
+    taken = before.barrier(1)
+    before.close()
+    again = Calls()
+    after = Run(image, taken, again)
+    completed(after, 0, [0], again)
+    assert [row for rows in after.written.values() for row in rows] == [{"n": result}]
+    after.close()
+
+
+def test_each_attempt_gets_the_record_as_it_came() -> None:
+    seen = []
+
+    def call(record: dict[str, int]) -> None:
+        seen.append(counted(record)["n"])
+        raise OSError("busy")
+
+    caller = Caller("step", call, CallPolicy(retries=2, retry_after_ns=1))
+    with pytest.raises(OSError, match="busy"):
+        caller.call({"n": 0}, "key")
+    assert seen == [1, 1, 1]
