@@ -257,25 +257,6 @@ def test_a_checkpoint_acknowledged_during_a_commit_is_written_next() -> None:
     assert written_metadata(harness.durable(1)).checkpoint == 2
 
 
-def test_commits_back_off_when_they_take_longer() -> None:
-    """A checkpoint that is due during a commit begins when the commit has ended, so commits never queue up."""
-    harness = formed(checkpoint_every_ms=1_000)
-    harness.tick(1_000)
-    harness.acknowledge(1, parts=[(1, b"part")])
-    harness.tick(3_500)  # the metadata takes longer than the interval
-    assert harness.pending() == [1]
-    harness.durable(1)
-    harness.tick(3_500)  # the output takes longer than the interval
-    assert harness.pending() == []
-    harness.do(OutputCommitted(CheckpointId(1)))
-    harness.tick(100)
-    assert harness.pending() == [2]
-    harness.tick(900)
-    assert harness.pending() == [2]  # the interval counts from the beginning of the last one
-    harness.tick(100)
-    assert harness.pending() == [2, 3]
-
-
 def test_the_last_checkpoint_of_a_drain_begins_during_a_commit() -> None:
     harness = formed()
     harness.tick(5_000)
