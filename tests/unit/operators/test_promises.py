@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.api.emission import at_end, each, every
+from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.core.coordinator.coordinator_events import OutputCommitted
@@ -98,6 +98,59 @@ def test_the_final_commit_is_precise_under_a_limit() -> None:
     going.close()
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 7), max_size=20), st.booleans())
+def test_sinks_with_timed_triggers_flush(pauses: list[int], is_file: bool) -> None:
+    """Every multiple of 5 s at which rows wait; a file sink prepares them at the next barrier."""
+    graph = JobGraph("job")
+    graph.source(Given(range(len(pauses))), parallelism=1).sink(Files() if is_file else Outbox(), flush=every("5s"))
+    going = Run(graph.compile(Options(), parallelism=1))
+    twin: list[Any] = []
+    waiting: list[Any] = []
+    second = START_NS // SECOND_NS
+    for record, pause in enumerate(pauses):
+        for _ in range(pause):
+            going.pass_time(1)
+            second += 1
+            if second % 5 == 0:
+                twin, waiting = twin + waiting, []
+        going.read(1)
+        waiting.append(repr(record) if is_file else record)
+        assert found(going) == twin
+    going.finish()
+    assert found(going) == twin + waiting
+    going.close()
+
+
+@pytest.mark.parametrize("flush", [each(100), at_end()])
+def test_sinks_without_timed_triggers_still_checkpoint_and_under_a_limit_flush_once_at_the_end(flush: Emission) -> None:
+    """A checkpoint has the rows that wait, and a task restored from it flushes them with the others."""
+    graph = JobGraph("job")
+    graph.source(Endless(), limit=50).sink(Files(), flush=flush)
+    image = graph.compile(Options(), parallelism=1)
+    before = Run(image)
+    before.read(20)
+    taken = before.barrier(1)
+    assert before.prepared == {}
+    before.close()
+    after = Run(image, taken)
+    after.read(20)
+    after.barrier(2)
+    assert after.prepared == {}
+    after.finish()
+    after.barrier(3)
+    assert after.prepared == {0: ["\n".join(map(str, range(50))).encode()]}
+    after.close()
+
+
+def test_sinks_without_a_trigger_fire_once_at_the_end() -> None:
+    """Without flush= and without a checkpoint in between, the last one makes all rows visible in one part."""
+    graph = JobGraph("job")
+    graph.source(Given(range(50)), parallelism=1).sink(Files())
+    going = run(graph, 1)  # its only barrier is behind the end of the input
+    assert going.prepared == {0: ["\n".join(map(str, range(50))).encode()]}
+
+
 def test_bounded_input_always_terminates_with_the_correct_result() -> None:
     """A fold behind a limit emits its total when the limit has ended an endless source."""
     graph = JobGraph("job", limit=10)
@@ -177,7 +230,7 @@ SHAPES: dict[str, tuple[Callable[[Stream[Any], int], Stream[Any]], Callable[[int
 @pytest.mark.parametrize("is_sink", [False, True])
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1 << 30))
-def test_order_is_kept_with_par_in_filters_maps_flat_maps_and_sinks(shape: str, is_sink: bool, seed: int) -> None:
+def test_order_is_preserved_with_par_in_filters_maps_flat_maps_and_sinks(shape: str, is_sink: bool, seed: int) -> None:
     """Whatever the order in which the calls end, results have the order of the records."""
     step, twin = SHAPES[shape]
     graph = JobGraph("job")
