@@ -204,9 +204,7 @@ class Task:
                 self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
-        elif isinstance(command, Triggered) and self.reading is not None:
-            if not self.log.live or self.reading.has_read_all:
-                return
+        elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
@@ -328,6 +326,8 @@ class Task:
         self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
+        if self.reading is not None:
+            self.reading.has_read_all = False  # it ends again, in each epoch with open calls
 
     def end_or_emit(self) -> None:
         """Ends the stream after the last asynchronous outcome, since the last timers may request further calls."""
