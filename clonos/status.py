@@ -37,6 +37,8 @@ class TaskState:
     standbys: int  # that hold a state and could take over now
     keepers: int  # that hold the whole log of the task
     hot_standbys: int = 0  # that replay each step as it happens
+    hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
+    hot_key_share: float = 0.0  # of its latest records
 
 
 def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:

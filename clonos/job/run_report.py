@@ -110,7 +110,7 @@ def summary_lines(
         lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
         lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
     ):
-        lines.append(f"  {hot}: its keys have more records than others")
+        lines.append(f"  {hot}")
     if failed:
         lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]
