@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from clonos.core.values.keys import key_of, state_keys
-from clonos.operators.connector_contract import RecordBatch
 
 STRIDE: Final = 61
 """Every 61st record is sampled: a prime, because input may repeat after a round number of records."""
@@ -49,7 +48,7 @@ class KeySample:
             self._add(keys[self._next :: STRIDE])
         self._pass(len(keys))
 
-    def see_columns(self, batch: RecordBatch, column: str) -> None:
+    def see_columns(self, batch: Any, column: str) -> None:
         """Samples the keys of a batch of columns."""
         if self._next < batch.num_rows:
             keys = batch.column(column)
