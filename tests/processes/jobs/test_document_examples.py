@@ -60,6 +60,7 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     [
         ("docs/aggregates.md", "own_aggregates.py"),
         ("docs/event-time.md", "silent_sensors.py"),
+        ("docs/event-time.md", "late_test.py"),
         ("docs/transformations.md", "leaders.py"),
     ],
 )
