@@ -327,7 +327,7 @@ class Task:
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
         if self.reading is not None:
-            self.reading.has_read_all = False  # it ends again, in each epoch with open calls
+            self.reading.begin_epoch()
 
     def end_or_emit(self) -> None:
         """Ends the stream after the last asynchronous outcome, since the last timers may request further calls."""
