@@ -10,6 +10,7 @@ from clonos.api.aggregating import KeyedAggregating
 from clonos.api.emission import Emission
 from clonos.api.graph import AnySink
 from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.keyed_joins import KeyedJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding
@@ -29,7 +30,9 @@ K = TypeVar("K")
 State = TypeVar("State")
 
 
-class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
+class KeyedStream(
+    KeyedJoins[K, T], KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]
+):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload

@@ -227,9 +227,9 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
         """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
 
-        ``timestamps``: a ``Timestamps``, or only its first argument, with which a record behind the latest timestamp is
-        late. The watermark is that of all records of a task. At
-        a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
+        ``timestamps``: a ``Timestamps``, or only its first argument, with which a record behind the latest timestamp
+        may be late. The watermark is that of all records of a task. At a source, use
+        ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
 
         Raises:
             InvalidJob: the timestamps cannot be used.

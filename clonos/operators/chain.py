@@ -17,6 +17,7 @@ from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror
 from clonos.operators.event_time.regions import regions_of
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
+from clonos.operators.key_sample import KeySample
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -112,6 +113,7 @@ class OperatorChain:
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
+        self._key_sample = KeySample()
 
     # --- lifecycle
 
@@ -158,6 +160,11 @@ class OperatorChain:
         nodes = [i for i, node in enumerate(self._image.nodes) if node.step == step and node.followers]
         if nodes and hasattr(self._operators[nodes[-1]], "out"):
             tap(self._operators[nodes[-1]], rows_max, show)
+
+    def hottest_key(self) -> tuple[str, int] | None:
+        """Returns the key of which most of the latest input is, as text, and its share of it in percent; None if no
+        key stands out. Any thread may call this."""
+        return self._key_sample.hottest()
 
     # --- data
 
@@ -294,8 +301,12 @@ class OperatorChain:
         return Fork(followers) if followers else Drop()
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
-        operator = self._operators[image.node]
-        process = operator.keys if image.form is InputShape.KEYS else operator.rows
+        operator, sample = self._operators[image.node], self._key_sample
+        process: Callable[..., None] = operator.rows
+        if image.form is InputShape.KEYS:
+            process = _sampling(sample.see_keys, operator.keys)
+        elif image.form is InputShape.PAIRS:
+            process = _sampling(sample.see_pairs, operator.rows)
         if not image.is_timed:
             return process
 
@@ -308,5 +319,18 @@ class OperatorChain:
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]
         if image.form is InputShape.COLUMNS:
-            return lambda batch: operator.keyed_columns(batch, image.column)
+            return _sampling(
+                lambda batch: self._key_sample.see_columns(batch, image.column),
+                lambda batch: operator.keyed_columns(batch, image.column),
+            )
         return operator.columns
+
+
+def _sampling(see: Callable[[Any], None], process: Callable[..., None]) -> Callable[..., None]:
+    """Returns ``process`` with a sample of the keys of each batch taken first."""
+
+    def process_sampled(batch: Any, *times: Any) -> None:
+        see(batch)
+        process(batch, *times)
+
+    return process_sampled
