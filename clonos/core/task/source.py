@@ -59,10 +59,6 @@ class SourceReader:
         self.is_paused = self.is_paused or trigger.then_pause
         self._is_to_end = self._is_to_end or trigger.then_end
 
-    def begin_epoch(self) -> None:
-        """Begins an epoch: the log of each one in which calls stay open behind the last record has an END."""
-        self.has_read_all = False
-
     @property
     def journal_end_bytes(self) -> int:
         """End of the part of the journal that the chain was fed, 0 without a journal."""
