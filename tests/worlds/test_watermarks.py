@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
 from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World
@@ -17,6 +18,9 @@ from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 pytestmark = pytest.mark.worlds
 
 IDLE_SCENE = "51 task of the source is idle"
+DRIFTING = "51 source waits for another one far behind"
+UNALIGNED = "51 source does not wait without the option"
+FAULTLESS = (IDLE_SCENE, DRIFTING, UNALIGNED, "51 source waits for another one until it is idle")
 
 
 def rows_of(world: World) -> list[Any]:
@@ -32,7 +36,7 @@ def test_random_worlds_of_windows_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("windows")).checkpoints > 0
 
 
-@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene != IDLE_SCENE])
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene not in FAULTLESS])
 def test_windows_are_the_same_when_their_task_dies(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
@@ -48,6 +52,25 @@ def test_windows_fire_while_a_task_of_the_source_is_idle() -> None:
         assert not world.job.was_held_back
         kinds = Counter(entry[3][0] for row in rows_of(world) for entry in row[1])
         assert kinds[LATE] > 0, "nothing came behind the watermark, so nobody was ahead of the idle task"
+
+
+def held_max(scene: str, seed: int) -> int:
+    """Runs a world and returns the maximum number of rows that the windows of a task have held."""
+    world = DIRECTED_TESTS[scene](seed)
+    world.run()
+    assert is_done(world)
+    assert isinstance(world.job, DriftingJob)
+    return world.job.held_max
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_hold_little_of_a_source_that_is_far_ahead_with_the_option_only(seed: int) -> None:
+    assert held_max(DRIFTING, seed) <= HELD_MAX < held_max(UNALIGNED, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_becomes_idle_holds_no_other_back(seed: int) -> None:
+    assert held_max("51 source waits for another one until it is idle", seed) <= HELD_MAX
 
 
 def test_the_twin_sees_a_row_that_left_another_window_or_too_early() -> None:
