@@ -47,6 +47,7 @@ TIMED_TOPOLOGIES = frozenset({"timed", "joined", "windows"})
 
 def draw_drift(options: Options, seed: int, topology: str) -> Options:
     """Draws a limit for the drift between sources in every second world in event time; a separate stream."""
+    options = draw_calls_ahead(options, seed)
     if topology not in TIMED_TOPOLOGIES:
         return options
     drift_ns = Random(f"drift of {seed}").choice((0, 0, 0, 20, 200, 5_000_000))
