@@ -45,8 +45,8 @@ TIMED_TOPOLOGIES = frozenset({"timed", "joined", "windows"})
 """Topologies whose sources make watermarks."""
 
 
-def draw_drift(options: Options, seed: int, topology: str) -> Options:
-    """Draws a limit for the drift between sources in every second world in event time; a separate stream."""
+def draw_separately(options: Options, seed: int, topology: str) -> Options:
+    """Draws options that have come later, from streams of their own: other draws do not depend on them."""
     options = draw_calls_ahead(options, seed)
     if topology not in TIMED_TOPOLOGIES:
         return options
