@@ -15,6 +15,7 @@ from typing import Any, Final
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.operators.event_time.regions import regions_of
+from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
@@ -218,6 +219,14 @@ class OperatorChain:
         """Adds splits that ``discover_splits`` has returned."""
         self._watch().add_splits(splits)
 
+    def reached_ns(self) -> int:
+        """Returns the lowest watermark of the source's splits."""
+        return self._timed_head().reached_ns()
+
+    def hold_back(self) -> None:
+        """Notes that the source reads nothing although there may be records."""
+        self._timed_head().hold_back()
+
     def feed(self, data: bytes) -> bool:
         """Appends bytes of the journal of a source that cannot be replayed."""
         return self._journal().feed(data)
@@ -308,6 +317,10 @@ class OperatorChain:
 
     def _watch(self) -> SourceHead:
         assert isinstance(self._source, SourceHead), "only a source with splits can watch its input"
+        return self._source
+
+    def _timed_head(self) -> TimedHead:
+        assert isinstance(self._source, TimedHead), "only a source with timestamps makes watermarks"
         return self._source
 
     def _journal(self) -> JournalHead:
