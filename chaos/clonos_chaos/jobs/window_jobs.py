@@ -129,12 +129,14 @@ class WindowJob(ApiJob):
 
     late_share: ClassVar[float] = 0.3
     """Share of the jobs in which rows may be late."""
+    disorders_ms: ClassVar[Sequence[int]] = (1, 25, 60)
+    latenesses: ClassVar[Sequence[float | None]] = (None, 0.02, 0.2)
 
     is_patient: ClassVar[bool] = False
     """Whether windows take all rows, however late, and emit again."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
-        self.disorder_ms = rng.choice((1, 25, 60))
+        self.disorder_ms = rng.choice(self.disorders_ms)
         self.is_late = rng.random() < self.late_share
         lag_ms = rng.choice((0, 5)) if self.is_late or self.is_patient else self.disorder_ms
         stamps = Timestamps(
@@ -183,7 +185,7 @@ class WindowJob(ApiJob):
             options["early"] = each(rng.choice((1, 2, 5)))
         has_late = (self.is_late or self.is_patient) and spec.name != "count"
         if has_late:
-            options |= {"late": LATE, "lateness": "1h" if self.is_patient else rng.choice((None, 0.02, 0.2))}
+            options |= {"late": LATE, "lateness": rng.choice(self.latenesses)}
         emit: Callable[..., list[Row]] = partial(_left, stage, spec)
         parallelism = rng.choice((1, 2))
         keyed = rows.key_by(key_of_row).window(spec.kind(), **options)
@@ -267,6 +269,8 @@ class PatientJob(WindowJob):
     """Job of windows whose lateness is longer than any row is late."""
 
     late_share: ClassVar[float] = 0
+    disorders_ms: ClassVar[Sequence[int]] = (25, 60)
+    latenesses: ClassVar[Sequence[float | None]] = (3600,)
     is_patient: ClassVar[bool] = True
 
     def _drawn_specs(self, rng: Random) -> list[Spec]:

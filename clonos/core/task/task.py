@@ -58,7 +58,7 @@ class Task:
         if self.is_source:
             self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
         self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
-        self.collected = StepCollector(self.outputs, self.log)
+        self.collected = StepCollector(self.outputs, self.log, snapshot)
         self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
@@ -204,9 +204,7 @@ class Task:
                 self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
-        elif isinstance(command, Triggered) and self.reading is not None:
-            if not self.log.live or self.reading.has_read_all:
-                return
+        elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
@@ -326,6 +324,8 @@ class Task:
         self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
+        if self.reading is not None:
+            self.reading.begin_epoch()
 
     def end_or_emit(self) -> None:
         """Ends the stream after the last asynchronous outcome, since the last timers may request further calls."""
@@ -374,6 +374,7 @@ class Task:
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
+            late_records=self.collected.late_records,
         )
 
     # ------------------------------------------------------------------ emission
@@ -390,8 +391,7 @@ class Task:
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
         read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
-        parts, limit = self.collected.parts(), self.collected.has_reached_limit
-        self.port.emit(
-            Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost, more, whole, limit)
-        )
+        found = self.collected
+        counted = self.records_in, read_bytes, cost, more, whole, found.has_reached_limit, found.late_records
+        self.port.emit(Emission(log, outputs, consumed, snapshot, found.parts(), *counted))
         return cost

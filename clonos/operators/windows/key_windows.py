@@ -89,7 +89,7 @@ class KeyWindows(Operator):
 
     def open(self, scope: Scope) -> None:
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
         self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)

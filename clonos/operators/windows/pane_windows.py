@@ -62,7 +62,7 @@ class PaneWindows(Operator):
     def open(self, scope: Scope) -> None:
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         for end in self._restored(LATE_NAME):
             self._late_table(end)
