@@ -155,6 +155,8 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "late_records_are_dropped": ("51 task of windows with late records dies in the middle of a step", 0),
     "windows_forget_the_watermark": ("51 task of sliding windows dies just behind a barrier", 0),
     "sessions_do_not_merge": ("51 task of sliding windows dies just behind a barrier", 0),
+    "lateness_is_ignored": ("51 task of windows that take late records dies in the middle of a step", 0),
+    "ended_windows_are_retained": ("51 task of sliding windows dies just behind a barrier", 0),
 }
 
 NAMED = frozenset(

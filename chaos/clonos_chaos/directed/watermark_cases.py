@@ -16,7 +16,7 @@ from clonos_chaos.directed.building_blocks import (
 )
 from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
 from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
-from clonos_chaos.jobs.window_jobs import LateJob, SlidingJob, WindowJob
+from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
 from clonos_chaos.swarm.world import World
 
@@ -72,6 +72,11 @@ def _sliding(seed: int) -> World:
 @directed_test("51 task of windows with late records dies in the middle of a step")
 def _late(seed: int) -> World:
     return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160, 260)], LateJob)
+
+
+@directed_test("51 task of windows that take late records dies in the middle of a step")
+def _patient(seed: int) -> World:
+    return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160, 260)], PatientJob)
 
 
 @directed_test("51 source waits for another one far behind")
