@@ -82,6 +82,14 @@ class VertexImage:
     inputs: tuple[Input, ...] = ()
     error_port: int | None = None
 
+    def before(self, index: int) -> tuple[int, ...]:
+        """Returns the indexes of all nodes in front of a node."""
+        found = {index}
+        for place in range(index - 1, -1, -1):
+            if found.intersection(self.nodes[place].followers):
+                found.add(place)
+        return tuple(sorted(found - {index}))
+
     def new_chain(self) -> OperatorChain:
         """Creates the chain of one incarnation."""
         return OperatorChain(self)
@@ -95,7 +103,11 @@ class OperatorChain:
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
         self._calling = [operator for operator in self._operators if operator.has_calls]
-        self._limits = [operator for operator in self._operators if isinstance(operator, Limit)]
+        self._limits = [
+            (operator, [self._operators[before] for before in image.before(index) if self._operators[before].has_calls])
+            for index, operator in enumerate(self._operators)
+            if isinstance(operator, Limit)
+        ]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
@@ -169,10 +181,16 @@ class OperatorChain:
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached."""
-        for limit in self._limits:
-            records_max = min(records_max, limit.room)
-        return self._head().poll(records_max) if records_max else NothingToRead.ALL_READ
+        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached.
+
+        The open calls in front of a limit may fill it.
+        """
+        for limit, calling in self._limits:
+            room = limit.room
+            if not room:
+                return NothingToRead.ALL_READ
+            records_max = min(records_max, room - sum(operator.open_calls for operator in calling))
+        return self._head().poll(records_max) if records_max > 0 else NothingToRead.NOW
 
     def read(self, split: int, count: int) -> None:
         """Reads records of a split and processes them."""
@@ -234,7 +252,7 @@ class OperatorChain:
         for operator in self._operators:
             if operator.has_timers:
                 operator.fire(operator.due(None))
-            if operator.awaits_calls():
+            if operator.open_calls:
                 return
             if operator.has_event_timers:
                 operator.fire_events(operator.due_events(None))

@@ -36,6 +36,7 @@ def test_random_worlds_of_windows_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("windows")).checkpoints > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene != IDLE_SCENE])
 def test_windows_are_the_same_when_their_task_dies(scene: str) -> None:
     for world in played_scene(scene):

@@ -60,7 +60,9 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     [
         ("docs/aggregates.md", "own_aggregates.py"),
         ("docs/event-time.md", "silent_sensors.py"),
+        ("docs/event-time.md", "late_test.py"),
         ("docs/transformations.md", "leaders.py"),
+        ("docs/transformations.md", "leaders_of_hours.py"),
     ],
 )
 def test_an_example_gives_the_rows_on_its_page(tmp_path: Path, document: str, name: str) -> None:
