@@ -95,7 +95,8 @@ class Step:
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
     - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
-      inputs; its inputs from this index on belong to the second one.
+      inputs; its inputs from this index on belong to the second one. ``emits_at_end``: it emits when its input has
+      ended, and not before.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
     - ``flush``: when it passes rows on to the sink behind it.
@@ -126,6 +127,7 @@ class Step:
     state: tuple[tuple[str, str], ...] | None = None
     second_from: int | None = None
     has_side_outputs: bool = False
+    emits_at_end: bool = False
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None

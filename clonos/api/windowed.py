@@ -242,4 +242,5 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             ignores_order=aggregation.ignores_order and settings.ignores_order,
             has_times=settings.rules.has_times,
             has_side_outputs=settings.rules.late_tag is not None,
+            emits_at_end=settings.emits_at_end,
         )
