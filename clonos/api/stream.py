@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
+from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.joining.connected import ConnectedStreams
@@ -281,12 +282,25 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
         """
         return self._take(count)
 
-    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
+    def sink(
+        self,
+        sink: AnySink,
+        *,
+        flush: Emission | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+    ) -> None:
         """Writes the records to a sink.
 
         A sink object is used once: to write several streams to one sink, join them by ``union``.
 
+        Args:
+            flush: when rows leave for the sink: ``each(n)`` for every n rows of a task, ``every("5s")`` at full 5 s of
+                its clock, ``at_end()`` when the input has ended. Until then they wait in the state of the task; what is
+                left goes at the end. By default they go at once. A sink that shows rows with a checkpoint shows them
+                with the next one.
+
         Raises:
-            InvalidJob: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, another step uses it, or ``flush`` means nothing to it.
         """
-        self._sink(sink, name, parallelism)
+        self._sink(sink, flush, name, parallelism)

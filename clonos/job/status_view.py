@@ -11,6 +11,7 @@ from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
+from clonos.core.wire.printable import escaped
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {
@@ -52,10 +53,11 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
     if view is None:
         return ()
     registers = {register.slot: register for register in coordinator.slots}
-    phases = coordinator.phases
+    phases, hot_keys = coordinator.phases, coordinator.hot_keys
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
+        hot = hot_keys.get(task)
         register = None if placement.slot is None else registers.get(placement.slot)
         found.append(
             TaskState(
@@ -69,6 +71,8 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 standbys=coordinator.standbys_ready(task),
                 keepers=coordinator.keepers_ready(task),
                 hot_standbys=coordinator.standbys_hot(task),
+                hot_key="" if hot is None else escaped(hot.key),
+                hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
             )
         )
     return tuple(found)

@@ -187,13 +187,13 @@ def _encode_emitted(event: StepEmitted) -> Values:
     done = event.emission
     outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
     parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
-    rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes, done.has_reached_limit
-    return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest
+    counted = done.records_in, done.journal_read_bytes, done.cost_bytes, done.has_reached_limit, done.late_records
+    return event.task, event.thread, done.log, outputs, done.consumed, *parts, done.prepared, *counted
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, has_reached_limit = rest
+    records, journal, cost, has_reached_limit, late_records = rest
     made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
     emission = Emission(
         log,
@@ -207,6 +207,7 @@ def _decode_emitted(values: list[Any]) -> StepEmitted:
         ReadyPieces() if has_more else None,
         ReadyPieces() if has_whole else None,
         has_reached_limit,
+        late_records,
     )
     return StepEmitted(task, thread, emission)
 
