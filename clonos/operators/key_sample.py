@@ -36,6 +36,10 @@ class KeySample:
         self._total = 0
         self._next = STRIDE - 1  # index of the next record to sample, in the batch that comes
 
+    def __len__(self) -> int:
+        """Returns the number of keys that it counts."""
+        return len(self._counts)
+
     def see_pairs(self, pairs: list[Any]) -> None:
         """Samples the keys of rows (key, value)."""
         if self._next < len(pairs):

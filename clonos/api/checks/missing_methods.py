@@ -54,6 +54,7 @@ STREAM_HINTS: Final = {
     "write": "Use .sink(files.jsonl('out')) or another sink.",
     "name": "Give the step its name where it is added: map(function, name='parse').",
     "uid": "Give the step its name where it is added: map(function, name='parse').",
+    "par": "Give the step itself par=: map(function, par=4), filter or flat_map.",
     "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
     "execute": "Call run() of the job.",
     "run": "Call run() of the job.",

@@ -118,7 +118,7 @@ def test_a_flush_without_a_meaning_is_refused(sentence: str) -> None:
     assert sentence in str(refused.value)
 
 
-def test_a_flush_that_waits_for_checkpoints_is_none_where_rows_leave_at_once() -> None:
+def test_rows_that_leave_at_once_need_no_checkpoint_to_be_flushed() -> None:
     graph = JobGraph("job")
     graph.source(Given([1])).sink(Outbox(), flush=every("1s"))
     graph.source(Given([1])).sink(Files(), flush=every("5s"))

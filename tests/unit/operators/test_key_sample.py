@@ -55,7 +55,7 @@ def test_the_sample_is_of_the_recent_past_and_does_not_grow() -> None:
     assert found[1] > 60
     for start in range(0, 1_000_000, 1_000):
         sample.see_keys(list(range(start, start + 1_000)))
-    assert len(sample._counts) < 1_100
+    assert len(sample) < 1_100
 
 
 def test_keys_that_are_equal_in_python_are_two_and_any_key_is_shown() -> None:
