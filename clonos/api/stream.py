@@ -228,8 +228,8 @@ class Stream(
         )
         return WindowedStream(self._graph, self._inputs, settings)
 
-    def union(self, *others: Stream[T]) -> Stream[T]:
-        """Merges this stream with others of the same job.
+    def union(self, *others: Stream[U]) -> Stream[T | U]:
+        """Merges this stream with others of the same job; their records may be of other types.
 
         The order within each stream is kept, that between streams is not.
         """

@@ -88,7 +88,14 @@ WINDOWED_HINTS: Final = {
     ),
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
-    "mean": "Use aggregate(mean=mean('field')) with clonos.agg.",
+    **{
+        name: f"Use aggregate({name}={name}('field')) with clonos.agg."
+        for name in ("mean", "stddev", "variance", "first", "last", "collect", "distinct", "approx_distinct")
+    },
+    "quantile": "Use aggregate(quantile=quantile('field', 0.95)) with clonos.agg.",
+    "top_k": "Use aggregate(top=top_k(3, by='field')) with clonos.agg.",
+    "bottom_k": "Use aggregate(bottom=bottom_k(3, by='field')) with clonos.agg.",
+    "count_if": "Use aggregate(n=count_if(predicate)) with clonos.agg.",
 }
 
 JOB_HINTS: Final = {
