@@ -169,9 +169,11 @@ class KeyWindows(Operator):
         routes, add = self.guard.routes, self._aggregation.add
         if routes and len(growing) == 1:
             add = self._aggregation.add_or_keep
+        is_shared = len(growing) > 1
+        copies = is_shared and self._aggregation.changes_terms
         for _, cell, _, _ in growing:
-            accumulator = copied(cell[ACCUMULATOR]) if routes and len(growing) > 1 else cell[ACCUMULATOR]
-            cell[ACCUMULATOR] = add(accumulator, value)
+            accumulator = copied(cell[ACCUMULATOR]) if routes and is_shared else cell[ACCUMULATOR]
+            cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
     def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
         """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
