@@ -376,6 +376,7 @@ class Task:
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
             late_records=self.collected.late_records,
+            blocked=tuple((queue.channel, queue.blocked_by) for queue in self.inputs if queue.blocked_by is not None),
         )
 
     # ------------------------------------------------------------------ emission
