@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.checks.hot_standby_rules import check_standby
+from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -97,6 +98,7 @@ class Step:
       inputs; its inputs from this index on belong to the second one.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
+    - ``flush``: when it passes rows on to the sink behind it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -127,6 +129,7 @@ class Step:
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
+    flush: Emission | None = None
 
 
 class JobGraph:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
@@ -17,6 +19,7 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
+from clonos.operators.transforms.flush import Flush
 from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
@@ -139,9 +142,32 @@ class GraphBuilder:
         )
         return (StepInput(step.number),)
 
-    def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
+    def _sink(self, sink: AnySink, flush: Emission | None, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)
-        self._graph.add("sink", name, self._inputs, parallelism=parallelism, sink=sink)
+        inputs = self._inputs
+        if flush is not None:
+            inputs, parallelism = self._flushed(sink, flush, name, parallelism), None
+        self._graph.add("sink", name, inputs, parallelism=parallelism, sink=sink)
+
+    def _flushed(
+        self, sink: AnySink, flush: Emission, name: str | None, parallelism: int | None
+    ) -> tuple[StepInput, ...]:
+        """Adds the step in front of a sink in which its rows wait; its tasks are those that the sink would have."""
+        check_flush(name or "sink", sink, flush)
+        before = {self._graph.steps[each.step].parallelism for each in self._inputs}
+        if parallelism is None and len(before) == 1:
+            (parallelism,) = before
+        is_keyed = any(each.key is not None for each in self._inputs)
+        make = partial(partial, Flush, is_keyed=is_keyed, count=flush.count, interval_ns=flush.interval_ns)
+        return self._step(
+            "flush",
+            make,
+            {"name": name and f"{name}.flush", "parallelism": parallelism, "effects": False, "standby": None},
+            selects_rows=True,
+            state=(("when", str(flush)),),
+            has_times=False,
+            flush=flush,
+        )
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs

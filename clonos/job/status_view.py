@@ -12,6 +12,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
+from clonos.core.wire.printable import escaped
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {
@@ -61,10 +62,11 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
     if view is None:
         return ()
     registers = {register.slot: register for register in coordinator.slots}
-    phases = coordinator.phases
+    phases, hot_keys = coordinator.phases, coordinator.hot_keys
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
+        hot = hot_keys.get(task)
         register = None if placement.slot is None else registers.get(placement.slot)
         found.append(
             TaskState(
@@ -78,6 +80,8 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 standbys=coordinator.standbys_ready(task),
                 keepers=coordinator.keepers_ready(task),
                 hot_standbys=coordinator.standbys_hot(task),
+                hot_key="" if hot is None else escaped(hot.key),
+                hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
             )
         )
     return tuple(found)

@@ -18,6 +18,7 @@ from clonos.operators.event_time.regions import regions_of
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
+from clonos.operators.key_sample import KeySample
 from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
@@ -82,6 +83,14 @@ class VertexImage:
     inputs: tuple[Input, ...] = ()
     error_port: int | None = None
 
+    def before(self, index: int) -> tuple[int, ...]:
+        """Returns the indexes of all nodes in front of a node."""
+        found = {index}
+        for place in range(index - 1, -1, -1):
+            if found.intersection(self.nodes[place].followers):
+                found.add(place)
+        return tuple(sorted(found - {index}))
+
     def new_chain(self) -> OperatorChain:
         """Creates the chain of one incarnation."""
         return OperatorChain(self)
@@ -95,12 +104,17 @@ class OperatorChain:
         self._operators = [node.make() for node in image.nodes]
         self._timed = [operator for operator in self._operators if operator.has_timers]
         self._calling = [operator for operator in self._operators if operator.has_calls]
-        self._limits = [operator for operator in self._operators if isinstance(operator, Limit)]
+        self._limits = [
+            (operator, [self._operators[before] for before in image.before(index) if self._operators[before].has_calls])
+            for index, operator in enumerate(self._operators)
+            if isinstance(operator, Limit)
+        ]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
         self._rows_inputs: list[Callable[[list[Any]], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
+        self._key_sample = KeySample()
 
     # --- lifecycle
 
@@ -148,6 +162,11 @@ class OperatorChain:
         if nodes and hasattr(self._operators[nodes[-1]], "out"):
             tap(self._operators[nodes[-1]], rows_max, show)
 
+    def hottest_key(self) -> tuple[str, int] | None:
+        """Returns the key of which most of the latest input is, as text, and its share of it in percent; None if no
+        key stands out. Any thread may call this."""
+        return self._key_sample.hottest()
+
     # --- data
 
     def process_rows(self, port: int, rows: list[Any]) -> None:
@@ -163,10 +182,16 @@ class OperatorChain:
             self._columns_inputs[port](batch)
 
     def poll(self, records_max: int) -> tuple[int, int] | NothingToRead:
-        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached."""
-        for limit in self._limits:
-            records_max = min(records_max, limit.room)
-        return self._head().poll(records_max) if records_max else NothingToRead.ALL_READ
+        """Returns how many records of which split the source could read now, ALL_READ if a limit is reached.
+
+        The open calls in front of a limit may fill it.
+        """
+        for limit, calling in self._limits:
+            room = limit.room
+            if not room:
+                return NothingToRead.ALL_READ
+            records_max = min(records_max, room - sum(operator.open_calls for operator in calling))
+        return self._head().poll(records_max) if records_max > 0 else NothingToRead.NOW
 
     def read(self, split: int, count: int) -> None:
         """Reads records of a split and processes them."""
@@ -236,7 +261,7 @@ class OperatorChain:
         for operator in self._operators:
             if operator.has_timers:
                 operator.fire(operator.due(None))
-            if operator.awaits_calls():
+            if operator.open_calls:
                 return
             if operator.has_event_timers:
                 operator.fire_events(operator.due_events(None))
@@ -289,8 +314,12 @@ class OperatorChain:
         return Fork(followers) if followers else Drop()
 
     def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
-        operator = self._operators[image.node]
-        process = operator.keys if image.form is InputShape.KEYS else operator.rows
+        operator, sample = self._operators[image.node], self._key_sample
+        process: Callable[..., None] = operator.rows
+        if image.form is InputShape.KEYS:
+            process = _sampling(sample.see_keys, operator.keys)
+        elif image.form is InputShape.PAIRS:
+            process = _sampling(sample.see_pairs, operator.rows)
         if not image.is_timed:
             return process
 
@@ -303,5 +332,18 @@ class OperatorChain:
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]
         if image.form is InputShape.COLUMNS:
-            return lambda batch: operator.keyed_columns(batch, image.column)
+            return _sampling(
+                lambda batch: self._key_sample.see_columns(batch, image.column),
+                lambda batch: operator.keyed_columns(batch, image.column),
+            )
         return operator.columns
+
+
+def _sampling(see: Callable[[Any], None], process: Callable[..., None]) -> Callable[..., None]:
+    """Returns ``process`` with a sample of the keys of each batch taken first."""
+
+    def process_sampled(batch: Any, *times: Any) -> None:
+        see(batch)
+        process(batch, *times)
+
+    return process_sampled

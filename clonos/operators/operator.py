@@ -132,9 +132,10 @@ class Operator:
     def number_calls(self, first: int, step: int) -> None:
         """Numbers the asynchronous calls of this operator: ``first``, ``first + step``, ... Called before ``open``."""
 
-    def awaits_calls(self) -> bool:
-        """Returns whether asynchronous calls are open."""
-        return False
+    @property
+    def open_calls(self) -> int:
+        """Number of open asynchronous calls."""
+        return 0
 
     def complete(self, number: int, outcome: bytes) -> None:
         """Takes the outcome of an asynchronous call."""

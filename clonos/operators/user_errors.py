@@ -32,7 +32,7 @@ class RoutedError(NamedTuple):
 
     ``step`` is the name of the step, ``error`` the type and text of the exception, ``traceback`` its
     frames of user code. ``record`` is the input of the step, or its repr if it cannot be encoded; None if a timer
-    raised.
+    or the result of a window raised.
     """
 
     step: str

@@ -125,9 +125,11 @@ class WindowJob(ApiJob):
 
     late_share: ClassVar[float] = 0.3
     """Share of the jobs in which rows may be late."""
+    disorders_ms: ClassVar[Sequence[int]] = (1, 25, 60)
+    latenesses: ClassVar[Sequence[float | None]] = (None, 0.02, 0.2)
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
-        self.disorder_ms = rng.choice((1, 25, 60))
+        self.disorder_ms = rng.choice(self.disorders_ms)
         self.is_late = rng.random() < self.late_share
         lag_ms = rng.choice((0, 5)) if self.is_late else self.disorder_ms
         stamps = Timestamps(
@@ -176,7 +178,7 @@ class WindowJob(ApiJob):
             options["early"] = each(rng.choice((1, 2, 5)))
         has_late = self.is_late and spec.name != "count"
         if has_late:
-            options |= {"late": LATE, "lateness": rng.choice((None, 0.02, 0.2))}
+            options |= {"late": LATE, "lateness": rng.choice(self.latenesses)}
         emit: Callable[..., list[Row]] = partial(_left, stage, spec)
         parallelism = rng.choice((1, 2))
         keyed = rows.key_by(key_of_row).window(spec.kind(), **options)

@@ -29,6 +29,7 @@ from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
+from clonos_chaos.jobs.graphs.graph_jobs import GraphJob
 from clonos_chaos.jobs.join_jobs import JoinedJob
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
@@ -47,7 +48,7 @@ from clonos_chaos.swarm.random_options import draw_hot, draw_options, draw_separ
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows", "graphs")
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -60,6 +61,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "transformed": TransformedJob,
     "joined": JoinedJob,
     "windows": WindowJob,
+    "graphs": GraphJob,
 }
 
 EVENT_LOG_LINES_MAX = 400

@@ -65,10 +65,7 @@ STREAM_HINTS: Final = {
 
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
-    **dict.fromkeys(
-        ("join", "join_as_of", "lookup", "merge_ordered"),
-        "Call it on the stream before key_by: orders.join(shipments, on=('id', 'order_id'), ...).",
-    ),
+    "merge_ordered": "Call it on the stream before key_by.",
     **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED

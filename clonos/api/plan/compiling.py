@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from clonos.api.checks.code_check import warn_of_code
+from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
@@ -172,6 +173,7 @@ class _Compiler:
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
+        check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
         for step_input in step.inputs if step.requires_columns else ():
             if not self._graph.gives_columns(step_input):
                 raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
@@ -204,7 +206,7 @@ class _Compiler:
         else:
             number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
         vertex.steps.append(step)
-        vertex.names.append((step.name, step.is_named and step.sink is None))
+        vertex.names.append((step.name, step.is_named and step.sink is None and step.flush is None))
         routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
         vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
         vertex.is_hot |= is_hot(step, self._options.standby)

@@ -176,7 +176,7 @@ def _key_of(key_by: KeyBy | None) -> KeyInfo | None:
 
 
 def _time_of(step: Step, has_input_times: bool) -> TimeInfo:
-    is_lost = has_input_times and not step.has_times and step.sink is None
+    is_lost = has_input_times and not step.has_times and step.sink is None and step.flush is None
     if step.assigner is None:
         return TimeInfo(step.has_times, "", "", is_lost)
     place = "split" if step.source is not None else "task"

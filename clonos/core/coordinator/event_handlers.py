@@ -283,12 +283,14 @@ def _request_slots_again(state: CoordinatorState) -> None:
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     """Begins a checkpoint by time, above a soft limit, or to drain. Returns whether one was begun.
 
-    It is postponed while a task recovers, for one interval at most.
+    It is postponed while a task recovers, for one interval at most, and to the end of a commit.
     """
     pending = state.ledger.pending
     if state.is_draining:
         if state.ledger.drain is not None:
             return False
+    elif not isinstance(state.checkpoints, checkpoint_machine.Collecting):
+        return False  # what it gathered would only wait for the commit
     elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS

@@ -42,6 +42,7 @@ class Emission(NamedTuple):
     more: Pieces | None = None
     whole: Pieces | None = None
     has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
+    late_records: int = 0  # refused since the job's start; 0 in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
 
 

@@ -187,9 +187,9 @@ def _encode_emitted(event: StepEmitted) -> Values:
     done = event.emission
     outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
     parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
-    rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes
-    last = done.has_reached_limit, done.reached_ns
-    return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest, *last
+    counted = done.records_in, done.journal_read_bytes, done.cost_bytes
+    last = done.has_reached_limit, done.late_records, done.reached_ns
+    return event.task, event.thread, done.log, outputs, done.consumed, *parts, done.prepared, *counted, *last
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:

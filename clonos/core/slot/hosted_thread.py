@@ -24,6 +24,7 @@ class HostedThread(CommandQueue):
         "first_record",
         "handled_bytes",
         "has_reached_limit",
+        "late_records",
         "number",
         "reached_ns",
         "records_in",
@@ -43,6 +44,7 @@ class HostedThread(CommandQueue):
         self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.has_reached_limit = False  # a limit of the task lets nothing more through
+        self.late_records = 0  # refused since the job's start
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max = END_OF_TIME_NS  # watermark above which a source reads nothing
@@ -54,6 +56,7 @@ class HostedThread(CommandQueue):
         self.attach(shadow.handle)
         self.handled_bytes, self.fed_bytes = shadow.handled_bytes, shadow.fed_bytes
         self.records_in = self.first_record = shadow.records_in
+        self.late_records = shadow.late_records
 
     def start(
         self,
@@ -66,7 +69,10 @@ class HostedThread(CommandQueue):
         external_seq: int,
     ) -> None:
         """Starts a thread that restores a state and follows the log ``own``."""
-        self.first_record = snapshot.records_in if snapshot else 0
+        if snapshot is not None:
+            self.first_record, self.late_records = snapshot.records_in, snapshot.late_records
+            if snapshot.final:  # no step follows
+                self.records_in = snapshot.records_in
         activation = Activation(
             placement.incarnation,
             snapshot,
@@ -121,6 +127,7 @@ class HostedThread(CommandQueue):
         """Counts what the task has handed over."""
         if emission.records_in:  # 0 in mid-step
             self.records_in = emission.records_in
+        self.late_records = emission.late_records or self.late_records
         self.has_reached_limit = self.has_reached_limit or emission.has_reached_limit
         if emission.reached_ns is not None:
             self.reached_ns = emission.reached_ns

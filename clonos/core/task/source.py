@@ -173,6 +173,10 @@ class SourceReader:
         else:
             task.end_or_emit()
 
+    def begin_epoch(self) -> None:
+        """Lets the source end again: it does in each epoch with open calls."""
+        self.has_read_all = False
+
     def _end(self) -> None:
         self.has_read_all = True
         self.task.end_or_emit()

@@ -32,6 +32,13 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
     versions: tuple[tuple[Name, Name], ...]  # python, clonos, wire, pyarrow, hash_seed
 
 
+class HotKey(msgspec.Struct, frozen=True, array_like=True):
+    """Key of which most of the latest records of a task are, as text, and its share of them."""
+
+    key: Name
+    percent: Count
+
+
 class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     """Status of a hosted task in a ``SlotStatus``. Each counter occurs at most once."""
 
@@ -39,6 +46,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     phase: TaskPhase
     counters: tuple[tuple[TaskCounter, int], ...]
+    hot_key: HotKey | None = None  # None if no key stands out
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):

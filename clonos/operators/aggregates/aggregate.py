@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -36,11 +36,11 @@ class Insertion(IntEnum):
 class Aggregation(ABC, Generic[T_contra, R_co]):
     """Aggregate of records in four functions: create, add, merge and result of an accumulator.
 
-    ``add`` is ``term``, which calls the user's function of the record, and ``insert``. A record for which ``add``
-    raises is not in the accumulator.
+    ``add`` is ``term``, which calls the user's function of the record, and ``insert``. ``add_or_keep`` takes its place
+    where records that raise go to an error output: a record for which it raises is not in the accumulator.
     """
 
-    insertion: ClassVar[Insertion] = Insertion.REPLACES
+    insertion: Insertion = Insertion.REPLACES
 
     ignores_order: bool = False
     """Whether the result is the same in whatever order records arrive."""
@@ -68,6 +68,14 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
     def add(self, accumulator: Any, value: T_contra) -> Any:
         """Returns the accumulator with a record, which may be the given one changed in place."""
         return self.insert(accumulator, self.term(value))
+
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        """Does what ``insert`` does, and leaves the given accumulator as it is if a function of the user raises."""
+        return self.insert(accumulator, term)
+
+    def add_or_keep(self, accumulator: Any, value: T_contra) -> Any:
+        """Does what ``add`` does, and leaves the given accumulator as it is if a function of the user raises."""
+        return self.insert_or_keep(accumulator, self.term(value))
 
     @abstractmethod
     def merge(self, accumulator: Any, other: Any) -> Any:
@@ -99,6 +107,7 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         self._aggregations = tuple(each for _, each in ordered)
         self._terms = tuple(each.term for each in self._aggregations)
         self._inserts = tuple(each.insert for each in self._aggregations)
+        self._safe_inserts = tuple(each.insert_or_keep for each in self._aggregations)
         self._results = tuple(aggregations[name].result for name in self._names)
         self.ignores_order = all(each.ignores_order for each in self._aggregations)
         self.can_merge = all(each.can_merge for each in self._aggregations)
@@ -120,6 +129,9 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         return [insert(part, each) for insert, part, each in zip(self._inserts, accumulator, term, strict=True)]
+
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        return [insert(part, each) for insert, part, each in zip(self._safe_inserts, accumulator, term, strict=True)]
 
     def merge(self, accumulator: Any, other: Any) -> Any:
         parts = zip(self._aggregations, accumulator, other, strict=True)

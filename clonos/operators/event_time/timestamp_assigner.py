@@ -75,8 +75,7 @@ class TimestampAssigner:
 
         ``where`` names the split. Raises: StepFailed: there is no error output.
         """
-        of = self.of if callable(self.of) else _field(self.of)
-        unit, limit_ns = self.unit, self._limit_ns(recorder)
+        of, unit, limit_ns = self._function(), self.unit, self._limit_ns(recorder)
 
         def time_of(row: Any) -> int:
             try:
@@ -89,6 +88,13 @@ class TimestampAssigner:
 
         times, failed = guard.each(time_of, rows)
         return (without(rows, failed) if failed else rows), times
+
+    def timestamp_ns(self, row: Any) -> int:
+        """Returns the timestamp of a row. Raises: TimestampError: it has none."""
+        return event_time_ns(self._function()(row), self.unit)
+
+    def _function(self) -> Callable[[Any], Any]:
+        return self.of if callable(self.of) else _field(self.of)
 
     def assign_columns(self, batch: Any, guard: Guard, recorder: Recorder, where: str) -> tuple[Any, list[int]]:
         """Does the same for a batch of columns.

@@ -81,11 +81,11 @@ class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
     """Reduction (value so far, value) -> value so far. Emits (key, value so far) after each record."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        function, append = self._function, results.append
+        function, append, routes = self._function, results.append, self.guard.routes
         entries, changed = self._table.entries, self._table.changed
         for key, (user_key, value) in records:
-            if key in entries:
-                value = function(entries[key], value)
+            if key in entries:  # a copy, so that nothing has changed if the function raises
+                value = function(copied(entries[key]) if routes else entries[key], value)
             entries[key] = value
             changed[key] = None
             append((user_key, value if type(value) in IMMUTABLE else copied(value)))

@@ -153,6 +153,15 @@ def joined_types() -> None:
     assert_type(words.join_as_of(numbers, on="n", select=select_left), Stream[float])
     assert_type(words.lookup(numbers, on="n"), Stream[tuple[str, int | None]])
     assert_type(words.lookup(numbers, on="n", how="inner", select=select), Stream[float])
+    keyed_words, keyed_numbers = words.key_by(word_key), numbers.key_by(number_key)
+    assert_type(keyed_words.join(keyed_numbers, ttl="1h"), Stream[tuple[str, int]])
+    assert_type(keyed_words.join(keyed_numbers, how="left", between=(0, 1)), Stream[tuple[str, int | None]])
+    assert_type(keyed_words.join(keyed_numbers, how="anti", ttl="1h"), Stream[str])
+    assert_type(keyed_words.join(keyed_numbers, select=select, ttl="1h"), Stream[float])
+    assert_type(keyed_words.join_as_of(keyed_numbers, select=select_left), Stream[float])
+    assert_type(keyed_words.lookup(keyed_numbers), Stream[tuple[str, int | None]])
+    keyed_words.join(numbers.key_by(str), ttl="1h")  # type: ignore[arg-type]
+    keyed_words.join(numbers, ttl="1h")  # type: ignore[call-overload]
     assert_type(words.merge_ordered(words), Stream[str])
     assert_type(words.connect(numbers).process(BothInputs), Stream[float])
     words.connect(words).process(BothInputs)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ STREAM = "Job('etl').source(values([1]))"
     ("code", "sentences"),
     [
         (f"{STREAM}.co_group({STREAM})", ("a Stream has no co_group", "join(other, on=", "connect(other)")),
-        (f"{STREAM}.key_by(str).join({STREAM})", ("a KeyedStream has no join", "before key_by")),
+        (f"{STREAM}.key_by(str).merge_ordered({STREAM})", ("a KeyedStream has no merge_ordered", "before key_by")),
         (f"{STREAM}.stateful_map(str)", ("a Stream has no stateful_map", "call key_by")),
         (f"{STREAM}.count()", ("a Stream has no count", "key_by(lambda record: None)")),
         (f"{STREAM}.print()", ("a Stream has no print", "sink(stdout())")),

@@ -40,6 +40,7 @@ def test_the_summary_of_a_short_job_counts_every_row_that_a_table_was_given(tmp_
     assert rows(tmp_path, "top5") == 5
 
 
+@pytest.mark.slow
 def test_a_second_run_reports_that_rows_under_a_key_are_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_second_run_reports_that_rows_under_a_key_are_replaced(
     assert "adds its own" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_second_run_reports_that_appended_rows_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_twice(tmp_path, APPEND + FILES)
     assert FINISHED.findall(caplog.text) == [" and replaces the output of that run, except that of table"]
