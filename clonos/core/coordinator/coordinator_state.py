@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
@@ -126,6 +127,14 @@ class FirstOutput:
     since_ns: int | None = None
 
 
+class StandingWatermark(NamedTuple):
+    """Watermark of a source that has not risen since ``since_ns``, when the source had read ``records_in`` records."""
+
+    reached_ns: int
+    since_ns: int
+    records_in: int
+
+
 class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
@@ -189,6 +198,8 @@ class CoordinatorState:
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
         self.standing_alarms = StandingAlarms()  # about the placement
+        self.standing_watermarks: dict[TaskId, StandingWatermark] = {}
+        self.standing_sources: dict[int, None] = {}  # vertices of which a standing watermark was reported
 
     # ------------------------------------------------------------------ short names
 

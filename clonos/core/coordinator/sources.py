@@ -7,12 +7,20 @@ them.
 
 from __future__ import annotations
 
-from clonos.core.coordinator.coordinator_effects import Send
-from clonos.core.coordinator.coordinator_state import CoordinatorState
+from datetime import UTC, datetime
+
+from clonos.core.coordinator.coordinator_effects import Alarm, Send
+from clonos.core.coordinator.coordinator_state import CoordinatorState, StandingWatermark
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.wire.control_messages import DriftLimit, Hold, TaskStatus
+
+STANDING_MS = 60_000
+"""Time after which a watermark that does not rise is reported."""
+
+NANOSECONDS_PER_MS = 1_000_000
+NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 def sources_to_end(state: CoordinatorState) -> frozenset[TaskId]:
@@ -62,6 +70,54 @@ def reached_ns(state: CoordinatorState, task: TaskId) -> int:
         return END_OF_TIME_NS
     found = _counter(status, TaskCounter.WATERMARK_NS)
     return INSTANT_NS_MIN if found is None else found
+
+
+def watch_watermarks(state: CoordinatorState) -> None:
+    """Raises an alarm, once for each source, about a watermark that stands for long and holds event time back.
+
+    Either the source has no records while others have, or its records do not make the watermark rise.
+    """
+    reached = {task: reached_ns(state, task) for task in state.plan.timed_sources}
+    lowest_ns = min(reached.values(), default=END_OF_TIME_NS)
+    for task, now_at_ns in reached.items():
+        status = _status_of(state, task)
+        if status is None:
+            state.standing_watermarks.pop(task, None)
+            continue
+        records_in = _counter(status, TaskCounter.RECORDS_IN) or 0
+        standing = state.standing_watermarks.get(task)
+        if standing is None or standing.reached_ns != now_at_ns:
+            state.standing_watermarks[task] = StandingWatermark(now_at_ns, state.awake_ns, records_in)
+        elif now_at_ns == lowest_ns and state.awake_ns - standing.since_ns >= STANDING_MS * NANOSECONDS_PER_MS:
+            is_ahead = any(now_at_ns < other_ns < END_OF_TIME_NS for other_ns in reached.values())
+            _report_standing(state, task, now_at_ns, records_in - standing.records_in, is_ahead)
+
+
+def _report_standing(state: CoordinatorState, task: TaskId, at_ns: int, records: int, is_ahead: bool) -> None:
+    """Raises the alarm, unless the source ends or becomes idle by itself, or holds nobody back."""
+    number = state.plan.vertex_of[task]
+    becomes_idle = state.plan.vertices[number].becomes_idle
+    if at_ns == END_OF_TIME_NS or number in state.standing_sources or state.is_draining:
+        return
+    if not records and (becomes_idle or not is_ahead):
+        return
+    state.standing_sources[number] = None
+    name, at = state.plan.task_name(task), "has not begun"
+    if at_ns != INSTANT_NS_MIN:
+        at = f"stands at {datetime.fromtimestamp(at_ns // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    idle_advice = 'give the timestamps of the source idle_after=, such as Timestamps(..., idle_after="1min")'
+    if not records:
+        what = f"the source {name} has read no record for {STANDING_MS // 1000} s, and its watermark {at}"
+        advice = f"If the source, or a split of it, may be without records for long, {idle_advice}."
+    else:
+        what = f"the source {name} has read {records:,} records in {STANDING_MS // 1000} s, but its watermark {at}"
+        advice = "Check that its timestamps rise, and that watermarks= gives any."
+        if not becomes_idle:
+            advice = f"If one of its splits has no records, {idle_advice}. Otherwise check that its timestamps rise."
+    waiting = "windows and event-time timers"
+    if is_ahead and state.options.watermark_drift_max_ns:
+        waiting = "windows, event-time timers and the other sources"
+    state.emit(Alarm(f"{what}: {waiting} wait for it. {advice}"))
 
 
 def _send_to_slots(state: CoordinatorState, sources: tuple[TaskId, ...], message: Hold | DriftLimit) -> None:
