@@ -7,7 +7,7 @@ module. Some tables could be derived from others; they are kept because a tick f
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -135,6 +135,14 @@ class StandingWatermark(NamedTuple):
     records_in: int
 
 
+@dataclass(slots=True)
+class StandingWatermarks:
+    """Watermarks of sources, by task, and the vertices of the sources of which an alarm was raised."""
+
+    of: dict[TaskId, StandingWatermark] = field(default_factory=dict)
+    reported: dict[int, None] = field(default_factory=dict)
+
+
 class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
@@ -197,9 +205,7 @@ class CoordinatorState:
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
-        self.standing_alarms = StandingAlarms()  # about the placement
-        self.standing_watermarks: dict[TaskId, StandingWatermark] = {}
-        self.standing_sources: dict[int, None] = {}  # vertices of which a standing watermark was reported
+        self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()
 
     # ------------------------------------------------------------------ short names
 

@@ -7,8 +7,6 @@ them.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from clonos.core.coordinator.coordinator_effects import Alarm, Send
 from clonos.core.coordinator.coordinator_state import CoordinatorState, StandingWatermark
 from clonos.core.model.ids import TaskId
@@ -20,7 +18,6 @@ STANDING_MS = 60_000
 """Time after which a watermark that does not rise is reported."""
 
 NANOSECONDS_PER_MS = 1_000_000
-NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 def sources_to_end(state: CoordinatorState) -> frozenset[TaskId]:
@@ -47,8 +44,8 @@ def hold_sources(state: CoordinatorState) -> None:
 
 def limit_drift(state: CoordinatorState) -> None:
     """Tells sources how far they may read: up to the watermark of the slowest other one, and the drift."""
-    drift_ns = state.options.watermark_drift_max_ns
-    if not drift_ns or len(sources := state.plan.timed_sources) < 2:
+    drift_ns, sources = state.options.watermark_drift_max_ns, state.plan.timed_sources
+    if not state.plan.has_drift_limit(state.options):
         return
     reached = sorted((reached_ns(state, task), task) for task in sources)
     (lowest_ns, slowest), (second_ns, _) = reached[:2]
@@ -78,16 +75,16 @@ def watch_watermarks(state: CoordinatorState) -> None:
     Either the source has no records while others have, or its records do not make the watermark rise.
     """
     reached = {task: reached_ns(state, task) for task in state.plan.timed_sources}
-    lowest_ns = min(reached.values(), default=END_OF_TIME_NS)
+    lowest_ns, known = min(reached.values(), default=END_OF_TIME_NS), state.standing_watermarks.of
     for task, now_at_ns in reached.items():
         status = _status_of(state, task)
         if status is None:
-            state.standing_watermarks.pop(task, None)
+            known.pop(task, None)
             continue
         records_in = _counter(status, TaskCounter.RECORDS_IN) or 0
-        standing = state.standing_watermarks.get(task)
+        standing = known.get(task)
         if standing is None or standing.reached_ns != now_at_ns:
-            state.standing_watermarks[task] = StandingWatermark(now_at_ns, state.awake_ns, records_in)
+            known[task] = StandingWatermark(now_at_ns, state.awake_ns, records_in)
         elif now_at_ns == lowest_ns and state.awake_ns - standing.since_ns >= STANDING_MS * NANOSECONDS_PER_MS:
             is_ahead = any(now_at_ns < other_ns < END_OF_TIME_NS for other_ns in reached.values())
             _report_standing(state, task, now_at_ns, records_in - standing.records_in, is_ahead)
@@ -97,14 +94,15 @@ def _report_standing(state: CoordinatorState, task: TaskId, at_ns: int, records:
     """Raises the alarm, unless the source ends or becomes idle by itself, or holds nobody back."""
     number = state.plan.vertex_of[task]
     becomes_idle = state.plan.vertices[number].becomes_idle
-    if at_ns == END_OF_TIME_NS or number in state.standing_sources or state.is_draining:
+    if at_ns == END_OF_TIME_NS or number in state.standing_watermarks.reported or state.is_draining:
         return
     if not records and (becomes_idle or not is_ahead):
         return
-    state.standing_sources[number] = None
+    state.standing_watermarks.reported[number] = None
+    fields: tuple[tuple[str, str | int], ...] = ()
     name, at = state.plan.task_name(task), "has not begun"
     if at_ns != INSTANT_NS_MIN:
-        at = f"stands at {datetime.fromtimestamp(at_ns // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        at, fields = "stands", (("watermark_ns", at_ns),)
     idle_advice = 'give the timestamps of the source idle_after=, such as Timestamps(..., idle_after="1min")'
     if not records:
         what = f"the source {name} has read no record for {STANDING_MS // 1000} s, and its watermark {at}"
@@ -117,7 +115,7 @@ def _report_standing(state: CoordinatorState, task: TaskId, at_ns: int, records:
     waiting = "windows and event-time timers"
     if is_ahead and state.options.watermark_drift_max_ns:
         waiting = "windows, event-time timers and the other sources"
-    state.emit(Alarm(f"{what}: {waiting} wait for it. {advice}"))
+    state.emit(Alarm(f"{what}: {waiting} wait for it. {advice}", fields))
 
 
 def _send_to_slots(state: CoordinatorState, sources: tuple[TaskId, ...], message: Hold | DriftLimit) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from clonos.core.model.ids import ChannelId, LogId, TaskId, log_of
+from clonos.core.model.options import Options
 
 LIMIT_KIND = "limit"
 """Kind of a step that lets a limited number of records through."""
@@ -269,6 +270,10 @@ class Plan:
         """Tasks of sources that make watermarks, ascending."""
         timed = [number for number, vertex in enumerate(self.vertices) if vertex.is_timed]
         return tuple(TaskId(t) for number in timed for t in self._tasks_of(number))
+
+    def has_drift_limit(self, options: Options) -> bool:
+        """Returns whether the coordinator limits the drift between the sources."""
+        return options.watermark_drift_max_ns > 0 and len(self.timed_sources) > 1
 
     @cached_property
     def limited(self) -> tuple[TaskId, ...]:

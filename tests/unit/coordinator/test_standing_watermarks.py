@@ -56,7 +56,7 @@ def test_a_source_without_records_that_holds_another_one_back_is_reported_once()
     report(harness, 0, NOON_NS, 7)
     assert wait(harness) == []
     assert wait(harness, 3_000) == [
-        "the source clicks/0 has read no record for 60 s, and its watermark stands at 2026-01-01 12:00:00 UTC: windows"
+        "the source clicks/0 has read no record for 60 s, and its watermark stands: windows"
         " and event-time timers wait for it. If the source, or a split of it, may be without records for long, give the"
         ' timestamps of the source idle_after=, such as Timestamps(..., idle_after="1min").'
     ]
@@ -81,13 +81,13 @@ def test_a_watermark_that_stands_while_records_come_is_reported() -> None:
         report(harness, 1, NOON_NS + n, 5)
         found += warnings(harness.tick(1_000, 1_000))
     (text,) = found
-    assert "has read 60,000 records in 60 s, but its watermark stands at 2026-01-01 12:00:00 UTC" in text
+    assert "has read 60,000 records in 60 s, but its watermark stands" in text
     assert "If one of its splits has no records, give" in text
     assert text.endswith("Otherwise check that its timestamps rise.")
 
 
 @pytest.mark.parametrize("watermark_ns", [END_OF_TIME_NS, NOON_NS + 3_600 * SECOND_NS])
-def test_a_source_that_holds_nobody_back_is_not_reported(watermark_ns: int) -> None:
+def test_a_source_that_is_idle_or_ahead_is_not_reported(watermark_ns: int) -> None:
     harness = formed()
     report(harness, 0, watermark_ns, 7)
     assert wait(harness, 2 * STANDING_MS) == []
@@ -110,7 +110,7 @@ def test_sources_that_are_all_without_records_are_not_reported() -> None:
     assert warnings(harness.tick(2 * STANDING_MS, 1_000)) == []
 
 
-def test_a_watermark_that_rises_begins_to_count_anew() -> None:
+def test_a_watermark_that_rises_now_and_then_is_not_reported() -> None:
     harness = formed()
     for n in range(4):
         report(harness, 0, NOON_NS - 10 + n, 7)
