@@ -69,7 +69,7 @@ class Task:
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
-        self.reading = SourceReader(self, vertex, snapshot, options) if vertex.is_source else None
+        self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
