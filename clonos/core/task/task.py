@@ -29,7 +29,7 @@ from clonos.core.ports.task_port import (
     Triggered,
 )
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.task.inputs import InputQueue, open_inputs
+from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.opening import open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
@@ -376,7 +376,7 @@ class Task:
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
             late_records=self.collected.late_records,
-            blocked=tuple((queue.channel, queue.blocked_by) for queue in self.inputs if queue.blocked_by is not None),
+            blocked=blocked_inputs(self.inputs),
         )
 
     # ------------------------------------------------------------------ emission
