@@ -61,6 +61,7 @@ class Reduction(Aggregation[Any, Any]):
     """Reduction by an associative ``function(so far, value)``. The accumulator is a list of at most one value."""
 
     insertion = Insertion.CALLS_USER
+    has_bounded_size = True
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function

@@ -12,6 +12,7 @@ from clonos.core.values.keys import key_of
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.steps.results import checked_items
 from clonos.operators.user_errors import Guard
+from clonos.operators.windows.merged_panes import MergedPanes
 from clonos.operators.windows.results import Window, result_of
 
 ApplyFunction = Callable[[Any, Window, list[Any]], Any]
@@ -64,6 +65,31 @@ class Results:
                     first = aggregation.merge(first, other)
             return self.one(stored, first, window)
 
-        shown = [(stored, parts[0] if len(parts) == 1 else parts) for stored, parts in found]
-        rows, _ = guard.each(merged, found, pairs=shown)
+        return self._each(
+            guard, merged, found, [(stored, parts[0] if len(parts) == 1 else parts) for stored, parts in found]
+        )
+
+    def of_merged(self, guard: Guard, found: list[Any], panes: MergedPanes, window: Window) -> list[Any]:
+        """Returns the rows of a sliding window for state keys, whose accumulators ``panes`` merges."""
+
+        def result(stored: Any) -> list[Any]:
+            return self.one(stored, panes.merged(stored), window)
+
+        return self._each(guard, result, found, Parts(found, panes))
+
+    def _each(self, guard: Guard, function: Callable[[Any], list[Any]], found: list[Any], shown: Any) -> list[Any]:
+        rows, _ = guard.each(function, found, pairs=shown)
         return list(chain.from_iterable(rows))
+
+
+class Parts:
+    """State keys with the accumulators of their panes, made when an error shows one of them."""
+
+    __slots__ = ("_found", "_panes")
+
+    def __init__(self, found: list[Any], panes: MergedPanes) -> None:
+        self._found, self._panes = found, panes
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        parts = self._panes.parts(self._found[index])
+        return self._found[index], parts[0] if len(parts) == 1 else parts
