@@ -210,6 +210,8 @@ def values(
 class Blackhole:
     """Sink that discards its rows."""
 
+    flush_refused = "it shows its rows nowhere"
+
     def __repr__(self) -> str:
         return "blackhole()"
 

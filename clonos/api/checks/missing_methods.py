@@ -55,6 +55,7 @@ STREAM_HINTS: Final = {
     "write": "Use .sink(files.jsonl('out')) or another sink.",
     "name": "Give the step its name where it is added: map(function, name='parse').",
     "uid": "Give the step its name where it is added: map(function, name='parse').",
+    "par": "Give the step itself par=: map(function, par=4), filter or flat_map.",
     "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
     "execute": "Call run() of the job.",
     "run": "Call run() of the job.",
@@ -87,7 +88,14 @@ WINDOWED_HINTS: Final = {
     ),
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
-    "mean": "Use aggregate(mean=mean('field')) with clonos.agg.",
+    **{
+        name: f"Use aggregate({name}={name}('field')) with clonos.agg."
+        for name in ("mean", "stddev", "variance", "first", "last", "collect", "distinct", "approx_distinct")
+    },
+    "quantile": "Use aggregate(quantile=quantile('field', 0.95)) with clonos.agg.",
+    "top_k": "Use aggregate(top=top_k(3, by='field')) with clonos.agg.",
+    "bottom_k": "Use aggregate(bottom=bottom_k(3, by='field')) with clonos.agg.",
+    "count_if": "Use aggregate(n=count_if(predicate)) with clonos.agg.",
 }
 
 JOB_HINTS: Final = {

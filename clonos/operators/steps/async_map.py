@@ -129,8 +129,9 @@ class AsyncMap(Operator):
             for each in held:
                 self.pass_watermark(decode_watermark(each))
 
-    def awaits_calls(self) -> bool:
-        return bool(self._open.entries)
+    @property
+    def open_calls(self) -> int:
+        return len(self._open.entries)
 
     def complete(self, number: int, outcome: bytes) -> None:
         self._take(number, outcome)

@@ -16,6 +16,7 @@ from threading import Event, Lock, Semaphore, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.ports.recorder import Suspended
+from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
 from clonos.io.system.wall_clock import monotonic_ns
 
@@ -61,7 +62,10 @@ class Caller:
             self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
 
     def call(self, record: Any, key: str) -> Any:
-        """Makes the call for a record; the attempts have the same idempotency key."""
+        """Makes the call for a record; the attempts have the same idempotency key, and each gets a copy of the record.
+
+        The record itself stays as it came: it is state of the task until the call is complete.
+        """
         of = self._policy.key
         if of is None:
             return self._repeated(record, key)
@@ -86,7 +90,7 @@ class Caller:
         if (pause_ns := self._pace.take(monotonic_ns())) > 0:
             self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
         with Suspended(key):
-            called = self._function(record, **({KEY_PARAMETER: key} if self._takes_key else {}))
+            called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
             return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.state.keyed_state import Table
+from clonos.operators.user_errors import RAISED
 
 
 class KeyPanes:
@@ -70,11 +71,20 @@ class MergedPanes:
         behind = next(count for count, each in enumerate(reversed(entries)) if each == key)
         return len(entries) - 1 - behind
 
-    def reach(self, end: int) -> list[Any]:
+    def window(self, end: int) -> Iterator[tuple[Any, list[Any]]]:
         """Goes on to the window that ends in front of the pane ``end``.
 
-        Returns its keys, by the first pane that has them, then by arrival.
+        Yields its keys, by the first pane that has them, then by arrival, each with its merged accumulator; with those
+        of its panes if they cannot be merged.
         """
+        for key in self._reach(end):
+            try:
+                parts = [self._merge(key)]
+            except RAISED:  # a part that cannot be merged is left out later
+                parts = [self._tables[pane].entries[key] for pane in self._keys[key].panes]
+            yield key, parts
+
+    def _reach(self, end: int) -> list[Any]:
         start = end - self._width
         for pane in range(start if self._covered is None else max(start, self._covered), end):
             if pane in self._tables:
@@ -103,8 +113,7 @@ class MergedPanes:
             found.places.append(place)
             found.fresh.append(pane)
 
-    def merged(self, key: Any) -> Any:
-        """Returns the accumulator of a key in the window. Raises what ``merge`` raises."""
+    def _merge(self, key: Any) -> Any:
         found, merge = self._keys[key], self._aggregation.merge
         if found.block != self._block:
             self._divide(key, found)
@@ -115,10 +124,6 @@ class MergedPanes:
         if not found.front or not found.back:
             return (found.front or found.back)[-1]
         return merge(copied(found.front[-1]), found.back[0])
-
-    def parts(self, key: Any) -> list[Any]:
-        """Returns the accumulators of a key in the window that ``merged`` merges."""
-        return [self._tables[pane].entries[key] for pane in self._keys[key].panes]
 
     def _divide(self, key: Any, found: KeyPanes) -> None:
         """Merges the panes in front of the block from the newest on; those behind are fresh."""

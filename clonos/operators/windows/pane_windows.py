@@ -12,14 +12,13 @@ lateness of its last window has passed.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
-from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
@@ -69,7 +68,7 @@ class PaneWindows(Operator):
     def open(self, scope: Scope) -> None:
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         for end in self._restored(LATE_NAME):
             self._late_table(end)
@@ -145,16 +144,14 @@ class PaneWindows(Operator):
             if self._merged is not None and not self._is_ahead(ends[0]):
                 self._merged.change(pane, state_keys([key for key, _ in rows]))
             return True
-        added = Table({})
-        self._aggregate.add(added, rows, self.guard)
-        self._merge_into(self._pane_table(pane), added)
+        late = [self._late_table(end) for end in ended]
+        tables = [self._pane_table(pane), *(() if self._rules.accumulates else late)]
+        keys = self._aggregate.add_to_each(tables, rows, self.guard)
         if self._merged is not None:
-            self._merged.change(pane, added.entries)
-        for end in ended:
-            if self._rules.accumulates:
-                self._late_table(end).update(dict.fromkeys(added.entries))
-            else:
-                self._merge_into(self._late_table(end), added)
+            self._merged.change(pane, keys)
+        if self._rules.accumulates:
+            for table in late:
+                table.update(dict.fromkeys(keys))
         return True
 
     def _is_ahead(self, end: int) -> bool:
@@ -173,17 +170,6 @@ class PaneWindows(Operator):
 
     def _is_forgotten(self, end: int, reached_ns: int) -> bool:
         return self._spans.end_ns(end) + self._rules.lateness_ns <= reached_ns
-
-    def _merge_into(self, table: Table, added: Table) -> None:
-        """Merges accumulators into a table; guarded, since the functions of the user may raise."""
-        entries, merge = table.entries, self._aggregate.aggregation.merge
-
-        def merged(entry: tuple[Any, Any]) -> None:
-            stored, accumulator = entry
-            found = entries.get(stored, entries)
-            table.set(stored, copied(accumulator) if found is entries else merge(found, accumulator))
-
-        self.guard.each(merged, list(added.entries.items()))
 
     def _pass_late(self, rows: list[Any], times: list[int]) -> None:
         self._late_records.take([value for _, value in rows], times, self._reached.entries[0])
@@ -231,11 +217,24 @@ class PaneWindows(Operator):
 
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end, or later those of keys that got late records."""
+        end_ns = self._spans.end_ns(end)
+        if not self._rules.is_event_time:
+            self._reached.set(0, end_ns)
+        window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
+        rows: list[Any] = []
+        for stored, parts in self._parts_of(end):
+            results, failures = self._results.of(stored, parts, window, routes=routes)
+            rows += results
+            for error, record in failures:
+                self.guard.caught(error, record)
+        if rows:
+            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+
+    def _parts_of(self, end: int) -> Iterable[tuple[Any, list[Any]]]:
+        """Returns the keys of a window, each with its accumulators, to be merged in their order."""
         late = self._late.pop(end, None)
-        window = window_of(self._spans.start_ns(end), self._spans.end_ns(end))
         if late is None and self._merged is not None:
-            self._pass_on(end, self._results.of_merged(self.guard, self._merged.reach(end), self._merged, window))
-            return
+            return self._merged.window(end)
         tables = [self._panes[pane] for pane in self._spans.panes_of(end) if pane in self._panes]
         if late is not None:
             self._state.drop(self._name(LATE_NAME, end))
@@ -247,14 +246,7 @@ class PaneWindows(Operator):
                 found.setdefault(stored, []).append(accumulator)
         if late is not None:
             found = {stored: found[stored] for stored in late.contents() if stored in found}
-        self._pass_on(end, self._results.of(self.guard, list(found.items()), window))
-
-    def _pass_on(self, end: int, rows: list[Any]) -> None:
-        end_ns = self._spans.end_ns(end)
-        if not self._rules.is_event_time:
-            self._reached.set(0, end_ns)
-        if rows:
-            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+        return found.items()
 
     # --- tables
 

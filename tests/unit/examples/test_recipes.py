@@ -153,6 +153,23 @@ def _checks_each_payment_by_some_rules(outputs: Outputs) -> None:
         assert counted == list(range(1, len(counted) + 1))
 
 
+def _checks_each_payment_by_the_rule_of_its_time(outputs: Outputs) -> None:
+    assert sorted((row["id"], row["limit"]) for row in outputs["alerts"]) == [(2, 500), (4, 50), (5, 1_000)]
+
+
+def _reports_exactly_the_late_readings(outputs: Outputs) -> None:
+    readings, latest, late = _recipe("late_report").READINGS, 0, []
+    for reading in readings:
+        if latest - reading["at"] > 5:
+            late.append({**reading, "seconds_behind": latest - reading["at"]})
+        latest = max(latest, reading["at"])
+    assert 20 < len(late) < 40
+    assert sorted(outputs["late"], key=lambda row: row["number"]) == late
+    numbers = {row["number"] for row in late}
+    in_time = [reading for reading in readings if reading["number"] not in numbers]
+    assert sorted(outputs["in_time"], key=lambda row: row["number"]) == in_time
+
+
 def _sets_damaged_lines_aside(outputs: Outputs) -> None:
     assert dict(outputs["sink"]) == {"ann": 38, "bob": 57}
     assert sorted(error.error.partition(":")[0] for error in outputs["errors"]) == [
@@ -262,6 +279,8 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "shipped_orders": _has_each_order_with_its_shipment_in_time,
     "exchange_rates": _converts_each_payment_at_its_rate,
     "fraud_rules": _checks_each_payment_by_some_rules,
+    "rules_as_of": _checks_each_payment_by_the_rule_of_its_time,
+    "late_report": _reports_exactly_the_late_readings,
 }
 
 
@@ -281,6 +300,7 @@ def test_every_recipe_has_a_test() -> None:
     assert files == {*PROMISES, *WITH_OTHER_INPUT, *WITH_OTHER_TESTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMISES)
 def test_a_recipe_keeps_its_promise_although_its_processes_die(name: str) -> None:
     report = crash_test(_recipe(name).job, seeds=SEEDS, check=PROMISES[name], http=_shop, compare=False)
@@ -335,6 +355,7 @@ def test_an_outbox_source_that_follows_reads_rows_that_are_inserted_later(tmp_pa
         assert reader.read(5) == [{"order": 2}, {}]
 
 
+@pytest.mark.slow
 def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path: Path) -> None:
     recipe = _recipe("gzip_sink")
     folders: list[Path] = []
