@@ -31,6 +31,16 @@ AFTER_EACH: Final = each(1)
 
 NAME_THEM: Final = 'Give each a name, as in aggregate(n=count(), total=sum_("price")), from clonos.agg.'
 
+BUILT_IN: Final = (
+    (max, "max_('field')"),
+    (min, "min_('field')"),
+    (sum, "sum_('field')"),
+    (len, "count()"),
+    (set, "distinct('field')"),
+    (list, "collect()"),
+)
+"""Functions of Python that users take for aggregates, and the calls that they mean."""
+
 
 class Aggregating(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with ``aggregate``."""
@@ -120,6 +130,10 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
         own = "Use the aggregates of clonos.agg, or aggregate() of it with functions of your own."
         if callable(aggregation):
             text = getattr(aggregation, "__name__", "a function")
+            meant = next((call for function, call in BUILT_IN if function is aggregation), "")
+            if meant:
+                advice = f"Use {meant.partition('(')[0]} of clonos.agg: {name}={meant}."
+                raise InvalidJob(step_name, f"gets {name}={text}, a function of Python and no aggregate", advice)
             raise InvalidJob(
                 step_name, f"gets {name}={text}, a function and no aggregate", f"Call it, as in count(). {own}"
             )

@@ -30,6 +30,7 @@ from clonos.api.plan.explanation import (
     TimeInfo,
     VertexInfo,
 )
+from clonos.api.plan.limits import limit_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
@@ -113,6 +114,7 @@ class _Explainer:
             state=_state_of(self._states.get(step.name)),
             source=self._source_of(step),
             sink=_sink_of(step.sink),
+            limit=limit_of(step, self._graph.steps, self._compiled.vertex_of),
             has_effects=step.has_effects,
             is_unread=is_unread(step, self._graph),
         )
