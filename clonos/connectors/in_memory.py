@@ -210,6 +210,8 @@ def values(
 class Blackhole:
     """Sink that discards its rows."""
 
+    connector = "blackhole()"
+
     def __repr__(self) -> str:
         return "blackhole()"
 

@@ -53,6 +53,11 @@ class FileSink:
             raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
         return self._folder
 
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares: the path without symbolic links, and whether it is a single file."""
+        form = "a single file" if self.is_single_file else "a folder"
+        return [("output", os.path.realpath(self.folder())), ("form of the output", form)]
+
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Claims the output for this job.
 

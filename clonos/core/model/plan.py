@@ -51,6 +51,7 @@ class Vertex:
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
+    outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
 
     @property
     def may_be_hot(self) -> bool:
