@@ -42,7 +42,9 @@ CHECK_AT_ONCE_NS: Final = 0
 class SourceWatermarks:
     """Watermarks of one incarnation of a source's task. Methods return the elements to send, in order."""
 
-    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int) -> None:
+    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int, is_watching: bool = False) -> None:
+        """Creates the watermarks of a task. ``is_watching``: it may get further splits."""
+        self._is_watching = is_watching
         self._every_ns, self._idle_after_ns = every_ns, idle_after_ns
         self._splits = {split: SplitTime() for split in splits}  # those that have not ended
         self._sent_ns: int | None = None
@@ -111,19 +113,31 @@ class SourceWatermarks:
         """Notes that a poll has found no record in a split."""
         self._found_empty.add(split)
 
+    @property
+    def _is_without_splits(self) -> bool:
+        return self._is_watching and not self._splits
+
     def next_check_ns(self) -> int | None:
         """Returns when idleness is checked next.
 
         None while a split might be taken for idle that has records: it was neither read nor found empty, because the
         task was held back.
         """
+        if self._is_without_splits and not self._is_idle:
+            return CHECK_AT_ONCE_NS
         if not self._idle_after_ns:
             return None
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
         return self._check_ns if self._check_ns == CHECK_AT_ONCE_NS or quiet <= self._found_empty else None
 
     def check(self, instant_ns: int) -> list[Watermark]:
-        """Makes splits idle that were not read since the last check, and sends what ``watermark_every`` held back."""
+        """Makes splits idle that were not read since the last check, and sends what ``watermark_every`` held back.
+
+        A task without splits is idle until it reads one.
+        """
+        if self._is_without_splits and not self._is_idle:
+            self._is_idle = True
+            return [IDLE]
         if instant_ns < self._check_ns:
             return []
         changes = self._risen(1)
