@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat
+from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, decode_part
 
 logger = logging.getLogger("clonos.run")
 
@@ -24,6 +24,7 @@ class FileSink:
         self.connector = connector
         self.paths = tuple(paths)
         self.is_single_file = single
+        self._has_advised = False
         # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
 
@@ -91,6 +92,15 @@ class FileSink:
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing."""
         OutputFolder(self.folder()).commit(job_id, checkpoint, parts)
+        if not self.is_single_file and not self._has_advised:
+            self._advise(parts)
+
+    def _advise(self, parts: list[bytes]) -> None:
+        """Logs the first advice about a part that this process commits."""
+        advice = next(filter(None, (decode_part(part, self.connector).advice for part in parts)), "")
+        if advice:
+            self._has_advised = True
+            logger.warning("%s: in a part file of %s %s", self.connector, self.folder(), advice)
 
     def finish_output(self, job_id: str) -> None:
         """Writes the single file of a job that has ended; without ``single`` does nothing. May be repeated.
