@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -36,6 +37,16 @@ class TaskState:
     standbys: int  # that hold a state and could take over now
     keepers: int  # that hold the whole log of the task
     hot_standbys: int = 0  # that replay each step as it happens
+    hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
+    hot_key_share: float = 0.0  # of its latest records
+
+
+def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:
+    """Returns a counter summed over the tasks of each step, in their order."""
+    found: Counter[str] = Counter()
+    for task in tasks:
+        found[task.name.rpartition("/")[0]] += task.counters.get(counter, 0)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,11 @@ class Emission:
     count: int | None = None
     interval_ns: int | None = None
 
+    @property
+    def is_final(self) -> bool:
+        """Returns whether the step emits once, when the input has ended."""
+        return self.count is None and self.interval_ns is None
+
     def __str__(self) -> str:
         """Returns the call that made it; stores have this text."""
         if self.count is not None:
@@ -50,14 +55,14 @@ def at_end() -> Emission:
     return Emission()
 
 
-def check_emission(step: str, emit: object) -> None:
-    """Checks the ``emit=`` of a step.
+def check_emission(step: str, emit: object, keyword: str = "emit") -> None:
+    """Checks the ``emit=`` of a step, or the ``flush=`` of a sink.
 
     Raises: InvalidJob: it is no ``Emission``.
     """
     if not isinstance(emit, Emission):
         raise InvalidJob(
             step,
-            f"has emit={emit!r:.80}",
+            f"has {keyword}={emit!r:.80}",
             'Give each(n) for every n-th record, every("5s") for a length of time, or at_end().',
         )

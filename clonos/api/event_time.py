@@ -40,10 +40,11 @@ class Timestamps:
             of: the name of a field or column, or a function of the record. It gives an aware datetime, an ISO 8601 text
                 with a UTC offset, or a number.
             unit: unit of timestamps that are numbers: "s", "ms", "us" or "ns" since the Unix epoch.
-            out_of_order: how far a timestamp may lie behind the latest one of its split before the record is late.
-                None: timestamps of a split never fall, so every record behind the latest one is late.
+            out_of_order: how far a timestamp may lie behind the latest one of its split without being late. A record
+                further behind may be late: watermarks come behind the reads of the source, not behind each record.
+                None: timestamps of a split never fall, so every record behind the latest one may be late.
             watermarks: a strategy, such as ``PunctuatedWatermarks``, in place of ``out_of_order``.
-            watermark_every: the least rise of event time between two watermarks.
+            watermark_every: the least rise of event time from one watermark to the next.
             idle_after: time after which a split without records does not hold event time back any more; it may take
                 twice as long. None: it holds it back for ever.
             future_max: how far a timestamp may be ahead of the clock; a record beyond it is an error. None: any.

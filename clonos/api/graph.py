@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from clonos.api.checks.hot_standby_rules import check_standby
+from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -93,10 +94,12 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
-    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
-      inputs; its inputs from this index on belong to the second one.
+    - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
+    - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
+    - ``emits_at_end``: it emits when its input has ended, and not before.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
+    - ``flush``: when it passes rows on to the sink behind it.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -123,10 +126,12 @@ class Step:
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
     second_from: int | None = None
-    has_side_outputs: bool = False
+    emits_at_end: bool = False
+    side_tags: tuple[str, ...] | None = ()
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
+    flush: Emission | None = None
 
 
 class JobGraph:

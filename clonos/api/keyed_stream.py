@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import KeyedAggregating
+from clonos.api.emission import Emission
 from clonos.api.graph import AnySink
 from clonos.api.joining.connected import ConnectedStreams
+from clonos.api.joining.keyed_joins import KeyedJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding
@@ -28,7 +30,9 @@ K = TypeVar("K")
 State = TypeVar("State")
 
 
-class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]):
+class KeyedStream(
+    KeyedJoins[K, T], KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T], GraphBuilder, Generic[K, T]
+):
     """Stream of records that is partitioned by key. Its methods take the keywords of ``Stream``."""
 
     @overload
@@ -113,10 +117,10 @@ class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
 
-    def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
+    def union(self, *others: KeyedStream[K, U]) -> KeyedStream[K, T | U]:
         """Merges this stream with others of the same job whose keys have the same meaning.
 
-        The order within each is kept.
+        Their records may be of other types. The order within each is kept.
         """
         return KeyedStream(self._graph, self._union(others))
 
@@ -142,13 +146,26 @@ class KeyedStream(KeyedAggregating[K, T], KeyedChoosing[K, T], KeyedFolding[K, T
         """
         return self._take(count)
 
-    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
+    def sink(
+        self,
+        sink: AnySink,
+        *,
+        flush: Emission | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+    ) -> None:
         """Writes the records, without their keys, to a sink. All records of one key are written by the same task.
 
+        Args:
+            flush: when rows leave for the sink: ``each(n)`` for every n rows of a task, ``every("5s")`` at full 5 s of
+                its clock, ``at_end()`` when the input has ended. Until then they wait in the state of the task; what is
+                left goes at the end. By default they go at once. A sink that shows rows with a checkpoint shows them
+                with the next one.
+
         Raises:
-            InvalidJob: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, another step uses it, or ``flush`` means nothing to it.
         """
-        self._sink(sink, name, parallelism)
+        self._sink(sink, flush, name, parallelism)
 
     def window(
         self,

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
@@ -17,6 +19,7 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.steps.process import Process
 from clonos.operators.tags import Tag
+from clonos.operators.transforms.flush import Flush
 from clonos.operators.transforms.routing import Route
 
 if TYPE_CHECKING:
@@ -99,17 +102,24 @@ class GraphBuilder:
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
         return self._step(
-            kind, make, options, (function,), runs_user_code=True, state=states_of(function), has_side_outputs=True
+            kind, make, options, (function,), runs_user_code=True, state=states_of(function), side_tags=None
         )
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         for each in self._inputs:
             step = self._graph.steps[each.step]
-            if not step.has_side_outputs or each.tag or each.exchange is not Exchange.FORWARD:
+            if step.side_tags == () or each.tag or each.exchange is not Exchange.FORWARD:
                 raise InvalidJob(
                     step.name,
                     "has no side outputs",
-                    "Call side_output on the stream that process or an aggregation of windows has returned.",
+                    "Call side_output on the stream that process has returned, or a window, join or merge with"
+                    ' late=Tag("late").',
+                )
+            if step.side_tags is not None and tag.name not in step.side_tags:
+                raise InvalidJob(
+                    step.name,
+                    f"has no side output {tag.name!r}; it has {', '.join(map(repr, step.side_tags))}",
+                    "Give the same tag to late= and to side_output.",
                 )
         return tuple(replace(each, tag=tag.name) for each in self._inputs)
 
@@ -139,9 +149,32 @@ class GraphBuilder:
         )
         return (StepInput(step.number),)
 
-    def _sink(self, sink: AnySink, name: str | None, parallelism: int | None) -> None:
+    def _sink(self, sink: AnySink, flush: Emission | None, name: str | None, parallelism: int | None) -> None:
         self._graph.check_sink(name or "sink", sink)
-        self._graph.add("sink", name, self._inputs, parallelism=parallelism, sink=sink)
+        inputs = self._inputs
+        if flush is not None:
+            inputs, parallelism = self._flushed(sink, flush, name, parallelism), None
+        self._graph.add("sink", name, inputs, parallelism=parallelism, sink=sink)
+
+    def _flushed(
+        self, sink: AnySink, flush: Emission, name: str | None, parallelism: int | None
+    ) -> tuple[StepInput, ...]:
+        """Adds the step in front of a sink in which its rows wait; its tasks are those that the sink would have."""
+        check_flush(name or "sink", sink, flush)
+        before = {self._graph.steps[each.step].parallelism for each in self._inputs}
+        if parallelism is None and len(before) == 1:
+            (parallelism,) = before
+        is_keyed = any(each.key is not None for each in self._inputs)
+        make = partial(partial, Flush, is_keyed=is_keyed, count=flush.count, interval_ns=flush.interval_ns)
+        return self._step(
+            "flush",
+            make,
+            {"name": name and f"{name}.flush", "parallelism": parallelism, "effects": False, "standby": None},
+            selects_rows=True,
+            state=(("when", str(flush)),),
+            has_times=False,
+            flush=flush,
+        )
 
     def _union(self, others: Iterable[GraphBuilder]) -> tuple[StepInput, ...]:
         inputs = self._inputs

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
 from clonos.api.checks.function_checks import check_function
+from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange, KeyBy
 from clonos.api.joining.connected import ConnectedStreams
@@ -15,6 +16,7 @@ from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
+from clonos.api.transforms.enriching import Enriching
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
 from clonos.api.window_step import AnyTrigger, window_settings
@@ -61,7 +63,17 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
+class Stream(
+    StreamJoins[T],
+    Aggregating[T],
+    Choosing[T],
+    Routing[T],
+    Folding[T],
+    Calling[T],
+    Enriching[T],
+    GraphBuilder,
+    Generic[T],
+):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -216,8 +228,8 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
         )
         return WindowedStream(self._graph, self._inputs, settings)
 
-    def union(self, *others: Stream[T]) -> Stream[T]:
-        """Merges this stream with others of the same job.
+    def union(self, *others: Stream[U]) -> Stream[T | U]:
+        """Merges this stream with others of the same job; their records may be of other types.
 
         The order within each stream is kept, that between streams is not.
         """
@@ -226,9 +238,9 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
     def with_timestamps(self, timestamps: AnyTimestamps, *, name: str | None = None) -> Stream[T]:
         """Gives each record a timestamp, in place of an earlier one, and makes the watermarks of the stream from them.
 
-        ``timestamps``: a ``Timestamps``, or only its first argument, with which a record behind the latest timestamp is
-        late. The watermark is that of all records of a task. At
-        a source, use ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
+        ``timestamps``: a ``Timestamps``, or only its first argument, with which a record behind the latest timestamp
+        may be late. The watermark is that of all records of a task. At a source, use
+        ``job.source(..., timestamps=...)``: it has a watermark per split, so splits may be far apart.
 
         Raises:
             InvalidJob: the timestamps cannot be used.
@@ -281,12 +293,25 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
         """
         return self._take(count)
 
-    def sink(self, sink: AnySink, *, name: str | None = None, parallelism: int | None = None) -> None:
+    def sink(
+        self,
+        sink: AnySink,
+        *,
+        flush: Emission | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+    ) -> None:
         """Writes the records to a sink.
 
         A sink object is used once: to write several streams to one sink, join them by ``union``.
 
+        Args:
+            flush: when rows leave for the sink: ``each(n)`` for every n rows of a task, ``every("5s")`` at full 5 s of
+                its clock, ``at_end()`` when the input has ended. Until then they wait in the state of the task; what is
+                left goes at the end. By default they go at once. A sink that shows rows with a checkpoint shows them
+                with the next one.
+
         Raises:
-            InvalidJob: this is not a sink, or another step uses it.
+            InvalidJob: this is not a sink, another step uses it, or ``flush`` means nothing to it.
         """
-        self._sink(sink, name, parallelism)
+        self._sink(sink, flush, name, parallelism)

@@ -211,6 +211,7 @@ class Blackhole:
     """Sink that discards its rows."""
 
     connector = "blackhole()"
+    flush_refused = "it shows its rows nowhere"
 
     def __repr__(self) -> str:
         return "blackhole()"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from clonos.api.graph import ERRORS_STEP
@@ -16,7 +15,7 @@ from clonos.job.skew import hot_tasks
 from clonos.job.starting import rows_text
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.job_image import JobImage
-from clonos.status import RecoveryState, Status, TaskState
+from clonos.status import RecoveryState, Status, TaskState, by_step
 
 RECOVERIES_SHOWN_MAX = 5
 NANOSECONDS_PER_MS = 1_000_000
@@ -53,9 +52,7 @@ def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
     """Returns what each step has sent, as the tasks behind it have received it; without steps before a merge, steps
     that write to a sink themselves, and rows of the error output."""
     sinks = steps_with_sinks(plan)
-    received: Counter[str] = Counter()
-    for task in tasks:
-        received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
+    received = by_step(tasks, TaskCounter.RECORDS_IN)
     found: dict[str, int] = {}
     for edge in plan.edges:
         step = plan.vertices[edge.source].name
@@ -68,9 +65,7 @@ def records_out(plan: Plan, tasks: Iterable[TaskState]) -> dict[str, int]:
 
 def immediate_outputs(image: JobImage, tasks: Iterable[TaskState]) -> list[str]:
     """Returns the external systems of immediate sinks, with the number of rows that they have confirmed."""
-    written: Counter[str] = Counter()
-    for task in tasks:
-        written[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.ROWS_WRITTEN, 0)
+    written = by_step(tasks, TaskCounter.ROWS_WRITTEN)
     found = []
     for vertex, sink in sorted(image.sinks.items()):
         if isinstance(sink, ImmediateSink) and not isinstance(sink, TransactionalSink):
@@ -93,28 +88,29 @@ def summary_lines(
     outputs: Iterable[str],
     keyed: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Returns the lines about a run that has ended: times, recoveries, records by step, and where the output is.
+    """Returns the lines about a run that has ended: times, recoveries, records and late ones by step, and where the
+    output is.
 
     ``keyed``: the steps that share records by key, whose skew is said.
     """
     number = status.checkpoint
     checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
     lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
-    received: Counter[str] = Counter()
-    for task in status.tasks:
-        received[task.name.rpartition("/")[0]] += task.counters.get(TaskCounter.RECORDS_IN, 0)
+    received = by_step(status.tasks, TaskCounter.RECORDS_IN)
+    late = by_step(status.tasks, TaskCounter.LATE_RECORDS)
     failed = received.pop(ERRORS_STEP, 0)
     width = max(map(len, received), default=0)
     for step, count in received.items():
         out = f", {sent[step]:,} out" if step in sent else ""
-        lines.append(f"  {step:{width}}  {count:,} in{out}")
+        refused = f", {late[step]:,} late" if late[step] else ""
+        lines.append(f"  {step:{width}}  {count:,} in{out}{refused}")
     for hot in hot_tasks(
         status.tasks,
         keyed,
         lambda task: task.counters.get(TaskCounter.RECORDS_IN, 0),
         lambda task: task.counters.get(TaskCounter.BUSY_US, 0) / 1e6 / max(seconds, 1e-9),
     ):
-        lines.append(f"  {hot}: its keys have more records than others")
+        lines.append(f"  {hot}")
     if failed:
         lines.append(f"  {failed:,} failed {'record' if failed == 1 else 'records'} in the error output")
     return [*lines, *(f"  output: {output}" for output in outputs)]

@@ -1,4 +1,4 @@
-"""Skew: one task of a keyed step that gets far more records than the others and is busy with them."""
+"""Skew: one task of a keyed step that gets far more records than the others and is busy, and its hottest key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from clonos.status import TaskState
 
 TIMES_MEAN: Final = 3.0
 """Records of a hot task, as a multiple of the mean of the other tasks of its step."""
+
+TIMES_MEAN_BY_KEY: Final = 1.5
+"""The same for a task that has a hot key: with few tasks one key cannot make more of a difference."""
+
+KEY_SHARE_MIN: Final = 0.3
+"""Share of a hot key in the records of its step."""
 
 BUSY_SHARE_MIN: Final = 0.5
 """Share of the time in which a hot task works: below it, skew delays nothing."""
@@ -27,16 +33,22 @@ def hot_tasks(
     records_of: Callable[[TaskState], float],
     busy_share_of: Callable[[TaskState], float],
 ) -> list[str]:
-    """Describes the hottest task of each keyed step with skew, with its share of the records."""
+    """Describes the hottest task of each keyed step with skew: its share of the records, and that of a hot key."""
     steps: dict[str, list[TaskState]] = {}
     for task in tasks:
         steps.setdefault(task.name.rpartition("/")[0], []).append(task)
     found = []
     for step, of_step in steps.items():
-        hottest = max(of_step, key=records_of)
-        records, others = records_of(hottest), sum(map(records_of, of_step)) - records_of(hottest)
-        if step not in keyed or len(of_step) < 2 or records * (len(of_step) - 1) <= TIMES_MEAN * others:
+        if step not in keyed or len(of_step) < 2:
             continue
-        if records and busy_share_of(hottest) >= BUSY_SHARE_MIN:
-            found.append(f"{hottest.name} gets {records / (records + others):.0%} of the records of {step}")
+        hottest = max(of_step, key=records_of)
+        records, total = records_of(hottest), sum(map(records_of, of_step))
+        if not records or busy_share_of(hottest) < BUSY_SHARE_MIN:
+            continue
+        share = records / total
+        has_hot_key = share * hottest.hot_key_share > KEY_SHARE_MIN
+        times = TIMES_MEAN_BY_KEY if has_hot_key else TIMES_MEAN
+        if records * (len(of_step) - 1) > times * (total - records):
+            key = f", the key {hottest.hot_key} alone {share * hottest.hot_key_share:.0%}" if has_hot_key else ""
+            found.append(f"{hottest.name} gets {share:.0%} of the records of {step}{key}")
     return found

@@ -55,7 +55,8 @@ class Operator:
     """True if a step before it that can give rows or columns should give columns."""
 
     changes_rows: bool = True
-    """False if the operator passes no row to user code, so that it may share mutable rows with other consumers."""
+    """False if the operator passes no row to user code, so that it may share mutable rows with other consumers. The
+    chain sets it where a follower does."""
 
     timestamp_column: TimestampColumn | None = None
     """Column that has the timestamps of the batches of columns that it takes; set by the chain."""
@@ -132,9 +133,10 @@ class Operator:
     def number_calls(self, first: int, step: int) -> None:
         """Numbers the asynchronous calls of this operator: ``first``, ``first + step``, ... Called before ``open``."""
 
-    def awaits_calls(self) -> bool:
-        """Returns whether asynchronous calls are open."""
-        return False
+    @property
+    def open_calls(self) -> int:
+        """Number of open asynchronous calls."""
+        return 0
 
     def complete(self, number: int, outcome: bytes) -> None:
         """Takes the outcome of an asynchronous call."""

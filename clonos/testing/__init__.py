@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from clonos_chaos.user.crash_testing import CrashReport as CrashReport
     from clonos_chaos.user.crash_testing import CrashTestFailed as CrashTestFailed
     from clonos_chaos.user.harness import Harness as Harness
-    from clonos_chaos.user.harness import HarnessMisused as HarnessMisused
     from clonos_chaos.user.harness import OutputDiverged as OutputDiverged
+    from clonos_chaos.user.harness_steps import HarnessMisused as HarnessMisused
     from clonos_chaos.user.user_calls import Call as Call
     from clonos_chaos.user.user_world import Outputs as Outputs
 
@@ -23,7 +23,7 @@ _MODULE_OF = {
     "Harness": "clonos_chaos.user.harness",
     "CrashTestFailed": "clonos_chaos.user.crash_testing",
     "OutputDiverged": "clonos_chaos.user.harness",
-    "HarnessMisused": "clonos_chaos.user.harness",
+    "HarnessMisused": "clonos_chaos.user.harness_steps",
     "CrashReport": "clonos_chaos.user.crash_testing",
     "Outputs": "clonos_chaos.user.user_world",
     "Call": "clonos_chaos.user.user_calls",

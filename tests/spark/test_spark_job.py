@@ -26,6 +26,7 @@ from clonos.status import Status, TaskState
 from clonos_services import random
 from clonos_services.logger import logger
 from tests.processes.harness.gated_source import Gate, GatedNumbers
+from tests.processes.harness.timed_job import TimedJob, check
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
@@ -179,4 +180,31 @@ def test_all_outputs_agree_after_a_whole_executor_died(context: SparkContext, tm
         drawing.gate.end(600)
         result = handle.wait(LIMIT_S)
     drawing.check(600)
+    assert result.status.generation == status.generation, "no death here needs a rollback"
+
+
+@pytest.mark.timeout(150)
+def test_windows_joins_and_sessions_equal_their_twin_after_tasks_and_an_executor_died(
+    context: SparkContext, tmp_path: Path
+) -> None:
+    timed = TimedJob(Job("timed", store=tmp_path / "store", checkpoint_every="300ms", spare_slots=2), tmp_path)
+    with timed.job.start(spark=context) as handle:
+        for step in ("window", "join", "session"):
+            status = _await(handle, _is_whole)
+            timed.advance()
+            _await(handle, lambda now, done=status.checkpoint: now.checkpoint > done)
+            timed.advance()
+            victim = next(task for task in status.tasks if task.name.startswith(step))
+            os.kill(victim.pid, signal.SIGKILL)
+            _await(handle, lambda now, victim=victim: _has_recovered(now, victim))
+        status = _await(handle, _is_whole)
+        timed.advance()
+        domain = next(task.domain for task in status.tasks if task.name.startswith("join"))
+        (executor,) = executor_pids([slot.pid for slot in status.slots if slot.domain == domain])
+        known = len(status.recoveries)
+        os.kill(executor, signal.SIGKILL)
+        _await(handle, lambda now: len(now.recoveries) > known and is_live(now))
+        timed.end()
+        result = handle.wait(LIMIT_S)
+    check(timed.outputs(), timed.reach)
     assert result.status.generation == status.generation, "no death here needs a rollback"

@@ -20,7 +20,8 @@ import clonos
 import clonos.testing
 from tests.tidy.source import ROOT
 
-pytestmark = [pytest.mark.static, pytest.mark.timeout(300)]  # the build takes 15 s of a quiet core
+# The build takes 15 s of a quiet core.
+pytestmark = [pytest.mark.static, pytest.mark.slow, pytest.mark.timeout(300)]
 
 FIRST_PAGES = ("index.html", "docs/index.html", "docs/protocol.html", "docs/reference/streams.html")
 LOADING = {"img": "src", "link": "href", "script": "src", "iframe": "src", "source": "src"}

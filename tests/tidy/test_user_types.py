@@ -1,4 +1,7 @@
-"""A type checker and an editor see clonos from any folder, as ``make setup`` installs it: names, streams, options."""
+"""A type checker and an editor see clonos from any folder, as ``make setup`` installs it: names, streams, options.
+
+The examples of the documents pass it too: those that import clonos, since the others show parts or other systems.
+"""
 
 import re
 import subprocess
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.source import PACKAGE_FOLDERS, ROOT
+from tests.tidy.source import PACKAGE_FOLDERS, ROOT, texts
 
 pytestmark = pytest.mark.static
 
@@ -73,7 +76,12 @@ words.sink(collect())
 job.run(store="out", lease="2s")
 """
 
-EXAMPLE = ROOT / "examples" / "sensor_alerts.py"
+EXAMPLES = {
+    "sensor_alerts": (r"\breading\.(\w+)", r"reading.\1_", '"Reading" has no attribute'),
+    "trending_tags": (r'\bpost\["(\w+)"\]', r'post["\1_"]', 'TypedDict "Post" has no key'),
+    "user_activity": (r'\baction\["(\w+)"\]', r'action["\1_"]', 'TypedDict "Action" has no key'),
+}
+"""Recipes: a pattern of the fields of their records, what a typing error makes of it, and what mypy says of that."""
 
 WRONG = """
 from dataclasses import dataclass
@@ -125,25 +133,43 @@ numbers.aggregate(n=len)  # arg-type
 numbers.aggregate(n=sum_("price"), emit="end")  # arg-type
 """
 
+BLOCK = re.compile(r"^```python *(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+IMPORT = re.compile(r"^(?:from|import) clonos\b", re.MULTILINE)
+DOCUMENT = "document_"
+
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What mypy says of both files, by the packages that are installed, with a cache that later runs find again."""
+    """What mypy says of all files, by the packages that are installed, with a cache that later runs find again."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "right.py").write_text(RIGHT, "utf-8")
     (folder / "wrong.py").write_text(WRONG, "utf-8")
-    (folder / "misspelt.py").write_text(
-        re.sub(r"\breading\.(\w+)", r"reading.\1_", EXAMPLE.read_text("utf-8")), "utf-8"
-    )
+    for name, (pattern, misspelt, _) in EXAMPLES.items():
+        text = (ROOT / "examples" / f"{name}.py").read_text("utf-8")
+        (folder / f"{name}_.py").write_text(re.sub(pattern, misspelt, text), "utf-8")
+    for path, text in texts():
+        for block in BLOCK.finditer(text) if path.endswith(".md") else ():
+            if IMPORT.search(block[2]) and not block[1].startswith("examples/"):
+                name, line = re.sub(r"\W", "_", path), text.count("\n", 0, block.start())
+                (folder / f"{DOCUMENT}{name}_{line}.py").write_text(block[2], "utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT}/.mypy_cache/users"]
     done = subprocess.run(
-        [*command, "right.py", "wrong.py", "misspelt.py"], cwd=folder, capture_output=True, text=True, check=False
+        [*command, *sorted(file.name for file in folder.glob("*.py"))],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return (done.stdout + done.stderr).splitlines()
 
 
 def test_the_types_of_a_users_file_are_known_outside_of_the_checkout(checked: list[str]) -> None:
     assert [line for line in checked if line.startswith("right.py")] == []
+
+
+def test_the_examples_of_the_documents_pass_a_strict_type_checker(checked: list[str]) -> None:
+    assert not any("No such file" in line for line in checked)
+    assert [line for line in checked if line.startswith(DOCUMENT) and ": note:" not in line] == []
 
 
 def test_each_mistake_that_a_type_can_show_is_an_error_of_the_type_checker(checked: list[str]) -> None:
@@ -160,10 +186,12 @@ def test_each_mistake_that_a_type_can_show_is_an_error_of_the_type_checker(check
     assert found == expected
 
 
-def test_a_wrong_field_of_an_example_is_an_error_of_the_type_checker(checked: list[str]) -> None:
-    found = [line for line in checked if line.startswith("misspelt.py")]
-    assert len(found) == len(re.findall(r"\breading\.\w+", EXAMPLE.read_text("utf-8"))) >= 2
-    assert all('"Reading" has no attribute' in line for line in found)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_wrong_field_of_an_example_is_an_error_of_the_type_checker(checked: list[str], name: str) -> None:
+    pattern, _, message = EXAMPLES[name]
+    found = [line for line in checked if line.startswith(f"{name}_.py") and ": error:" in line]
+    assert len(found) == len(re.findall(pattern, (ROOT / "examples" / f"{name}.py").read_text("utf-8"))) >= 1
+    assert all(message in line for line in found), found
 
 
 def test_the_folders_of_the_packages_are_paths_that_an_editor_reads() -> None:

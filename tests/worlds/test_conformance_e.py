@@ -72,6 +72,7 @@ def test_e22_failures_beyond_the_sharing_depth_roll_back_with_an_alarm() -> None
         assert [fields["generation"] for fields in numbered] == [fields["generation"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", scenes_of(23))
 def test_e23_deaths_of_standbys_and_coordinators_cause_no_rollback(scene: str) -> None:
     for world in played_scene(scene):

@@ -114,6 +114,7 @@ def test_g38_a_lost_handshake_is_repeated() -> None:
     assert all(is_done(world) for world in played(38, "ChannelHandshake is lost"))
 
 
+@pytest.mark.slow
 def test_g38_checkpoints_go_on_after_the_maximum_of_triggers_was_lost() -> None:
     assert all(world.outcome.checkpoints for world in played(38, "more triggers are lost than may be pending"))
 
@@ -170,6 +171,7 @@ def test_g46_one_of_two_peers_that_cannot_reach_each_other_is_replaced() -> None
         assert world.outcome.rollbacks == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", scenes_of(47))
 def test_g47_a_call_with_an_effect_is_made_once_or_reconciled_by_its_key(scene: str) -> None:
     for world in played_scene(scene):

@@ -36,6 +36,7 @@ PASSIVE = (
 """In these the shadow is dead, too young or at fault, and the task goes on without it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [scene for scene in scenes_of(50) if scene not in PASSIVE])
 def test_a_failed_task_continues_in_its_shadow(scene: str) -> None:
     for world in played_scene(scene):

@@ -28,12 +28,14 @@ def _run(seed: int, **limits: object) -> str:
     return "drained" if world.was_above_soft_limit else "had enough"
 
 
+@pytest.mark.slow
 def test_b43_a_job_with_too_small_a_disk_drains_or_is_resumed() -> None:
     ends = Counter(_run(seed, inflight_disk_bytes=3_000, spill_policy=SpillPolicy.EAGER) for seed in SEEDS)
     assert ends["drained"] > 0
     assert ends["resumed"] > 0
 
 
+@pytest.mark.slow
 def test_a5_a_job_with_too_little_log_memory_drains_or_is_resumed() -> None:
     ends = Counter(_run(seed, log_memory_bytes=3_000) for seed in SEEDS)
     assert ends["drained"] > 0

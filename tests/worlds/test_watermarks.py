@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from clonos.core.checkpoint.snapshot import decode_snapshot
+from clonos_chaos.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
 from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
 from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
+from clonos_chaos.jobs.window_jobs import LATE_PLACE, LateJob, Spec
 from clonos_chaos.swarm.environments import Swarm
 from clonos_chaos.swarm.world import World
 from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
@@ -17,6 +22,9 @@ from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 pytestmark = pytest.mark.worlds
 
 IDLE_SCENE = "51 task of the source is idle"
+DRIFTING = "51 source waits for another one far behind"
+UNALIGNED = "51 source does not wait without the option"
+FAULTLESS = (IDLE_SCENE, DRIFTING, UNALIGNED, "51 source waits for another one until it is idle")
 
 
 def rows_of(world: World) -> list[Any]:
@@ -32,7 +40,8 @@ def test_random_worlds_of_windows_are_correct(seeds: range) -> None:
     assert swarmed(seeds[: len(seeds) // 4], Swarm("windows")).checkpoints > 0
 
 
-@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene != IDLE_SCENE])
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene not in FAULTLESS])
 def test_windows_are_the_same_when_their_task_dies(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
@@ -48,6 +57,52 @@ def test_windows_fire_while_a_task_of_the_source_is_idle() -> None:
         assert not world.job.was_held_back
         kinds = Counter(entry[3][0] for row in rows_of(world) for entry in row[1])
         assert kinds[LATE] > 0, "nothing came behind the watermark, so nobody was ahead of the idle task"
+
+
+class RefusingJob(LateJob):
+    """Job whose windows refuse many rows."""
+
+    disorders_ms = (600,)
+    latenesses = (None,)
+
+    def _spec(self, rng: Random) -> Spec:
+        return Spec("tumbling", 20, 20, False)
+
+
+def test_late_records_are_counted_once_whatever_dies() -> None:
+    options = replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300)
+    faults = [at("emission", kills_it, nth=nth) for nth in (200, 400, 600, 800)]
+    refused = 0
+    for seed in range(4):
+        job = RefusingJob("windows", Random(seed), 300, None)
+        world = World(seed, options=options, settings=SETTINGS, job=lambda _: job, targeted_faults=faults)  # noqa: B023
+        world.run()
+        entries = world.chain[max(world.chain)].tasks
+        counted = sum(decode_snapshot(world.store[each.objects[-1]][0], "").late_records for each in entries)
+        late = [entry for row in rows_of(world) for entry in row[1] if entry[0] % 100 == LATE_PLACE]
+        assert counted == len(late), seed
+        assert world.outcome.views > 2, seed
+        refused += counted
+    assert refused > 100
+
+
+def held_max(scene: str, seed: int) -> int:
+    """Runs a world and returns the maximum number of rows that the windows of a task have held."""
+    world = DIRECTED_TESTS[scene](seed)
+    world.run()
+    assert is_done(world)
+    assert isinstance(world.job, DriftingJob)
+    return world.job.held_max
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_hold_little_of_a_source_that_is_far_ahead_with_the_option_only(seed: int) -> None:
+    assert held_max(DRIFTING, seed) <= HELD_MAX < held_max(UNALIGNED, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_becomes_idle_holds_no_other_back(seed: int) -> None:
+    assert held_max("51 source waits for another one until it is idle", seed) <= HELD_MAX
 
 
 def test_the_twin_sees_a_row_that_left_another_window_or_too_early() -> None:

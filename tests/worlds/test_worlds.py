@@ -53,6 +53,7 @@ def test_a_swarm_names_the_situations_that_it_never_reached() -> None:
     assert "spill during a replay never" in total.situations()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "topology", "reason"), REPLAYED, ids=[f"{seed}-{name}" for seed, name, _ in REPLAYED])
 def test_a_world_that_once_showed_a_fault_shows_none_now(seed: str, topology: str, reason: str) -> None:
     assert topology.removeprefix("mix-") in TOPOLOGIES
@@ -77,6 +78,7 @@ def test_the_queued_work_of_a_paused_process_runs_in_order_after_every_pause(sec
     assert happened == sorted(happened)
 
 
+@pytest.mark.slow
 def test_a_seed_gives_one_world_under_every_hash_seed() -> None:
     """Also in another process: nothing depends on the order of a set, on an address or on the clock."""
     digests = {_digests(hash_seed) for hash_seed in ("0", "1")}

@@ -40,6 +40,8 @@ def complaints_of(world: World) -> list[str]:
 
 def _counted_wrongly(world: World, sink: str, rows: list[Any]) -> list[str]:
     """Checks that every input has its effect once on every path."""
+    if isinstance(world.job, ApiJob) and not world.job.counts_rows:
+        return []
     counted = Counter(row[0] for row in rows)
     copies, expected = world.job.copies, world.job.expected()
     wrong = {offset: counted[offset] for offset in expected if counted[offset] != copies}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from enum import IntEnum
 from functools import partial
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
@@ -172,6 +172,9 @@ class CountPerKey:
 
 class ApiJob:
     """Fuzz job made with the API, with the interface of ``FuzzJob`` that ``World`` needs."""
+
+    counts_rows: ClassVar[bool] = True
+    """Whether every offset comes out ``copies`` times at each sink; otherwise ``complaints_of_rows`` counts."""
 
     def __init__(self, name: str, rng: Random, records: int, sharing_depth: int | None) -> None:
         self.name = name

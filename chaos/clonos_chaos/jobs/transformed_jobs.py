@@ -1,4 +1,5 @@
-"""Fuzz jobs of transformations: routing, duplicates, folds and limits, each of which lets every row through once.
+"""Fuzz jobs of transformations: routing, duplicates, folds, limits, calls side by side and flushes, each of which lets
+every row through once.
 
 Rows are doubled and deduplicated, or follow a wrong row that raises and leaves no state. Folds gather rows, and what
 they emit again and again is deduplicated too. So a row that a restored step has forgotten, or passes on twice, is
@@ -27,10 +28,14 @@ from clonos_chaos.jobs.api_jobs import (
     stage_of_row,
 )
 from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_chaos.jobs.fuzz_jobs import next_of
 from clonos_services import clock
 
 UNREAD = 30
 """How many times more records a source has that is ended by a limit in another task."""
+
+CALLED_STAGE = 5
+"""Stage of the calls that run side by side."""
 
 SPAN = "10min"
 """Length of time that no world lasts."""
@@ -89,13 +94,19 @@ class TransformedJob(ApiJob):
     """Highest offset that has reached the first step."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
+        aside = Random(next_of(rng))
         self.limit = rng.randint(1, self.records) if self.ends_late or rng.random() < 0.5 else None
         if self.limit and (self.ends_late or rng.random() < 0.5):
             endless: Stream[Row] = graph.source(Offsets(self.records * UNREAD), parallelism=1).shuffle()
             rows = endless.map(partial(self._observed, rng), parallelism=1).limit(self.limit)
+        elif self.limit and aside.random() < 0.5:  # with open calls in front of the limit, in the task of the source
+            rows = self._called(graph.source(Offsets(self.records), parallelism=1), aside, parallelism=1)
+            rows = rows.limit(self.limit)
         else:
             tasks = None if self.limit else rng.choice((1, 2))
             rows = graph.source(Offsets(self.records), parallelism=tasks, limit=self.limit)
+            if aside.random() < 0.4:
+                rows = self._called(rows, aside, parallelism=aside.choice((1, 2)))
             rows = self._routed(rows, rng).map(partial(stage_of_row, 1, rng, None), parallelism=rng.choice((1, 2)))
         doubled = self._routed(rows.flat_map(_twice), rng).map(_same, parallelism=rng.choice((1, 2, 3)))
         rows = self._deduplicated(doubled, rng)
@@ -108,14 +119,33 @@ class TransformedJob(ApiJob):
             rows = self._folded(rows, rng)
         last = rows.map(partial(stage_of_row, 4, rng, None))
         if rng.random() < 0.5 and graph.errors is None:  # all sinks of a job are of one kind
-            last.sink(Immediate())
+            last.sink(Immediate(), flush=aside.choice((None, each(1), each(5), every("20ms"), at_end())))
         else:
             first, rest = last.split(_is_even)
-            first.union(rest).sink(Parts())
+            first.union(rest).sink(Parts(), flush=aside.choice((None, each(1), each(5), at_end())))
 
     def _observed(self, rng: Random, row: Row) -> Row:
         self.highest = max(self.highest, row[0])
         return stage_of_row(1, rng, None, row)
+
+    def _called(self, rows: Stream[Row], aside: Random, parallelism: int) -> Stream[Row]:
+        """Passes each row through calls that run side by side, in one of three kinds of steps."""
+        par = aside.choice((1, 3, 8))
+        match aside.randrange(3):
+            case 0:
+                return rows.map(self._answered, par=par, parallelism=parallelism)
+            case 1:
+                return rows.flat_map(self._answered_once, par=par, parallelism=parallelism)
+            case _:
+                return rows.filter(self._answered, par=par, parallelism=parallelism)
+
+    def _answered(self, row: Row, idempotency_key: str = "") -> Row:
+        offset, lineage = row
+        answer = self.service.ask((CALLED_STAGE, offset), idempotency_key)
+        return offset, (*lineage, (CALLED_STAGE, 0, offset * 8, 0, 0, answer))
+
+    def _answered_once(self, row: Row, idempotency_key: str = "") -> list[Row]:
+        return [self._answered(row, idempotency_key)]
 
     def expected(self) -> Sequence[int]:
         """Returns the offsets that must come out."""

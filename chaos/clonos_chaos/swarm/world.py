@@ -29,6 +29,7 @@ from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
+from clonos_chaos.jobs.graphs.graph_jobs import GraphJob
 from clonos_chaos.jobs.join_jobs import JoinedJob
 from clonos_chaos.jobs.pushed_jobs import PushedJob
 from clonos_chaos.jobs.timed_jobs import TimedJob
@@ -42,12 +43,12 @@ from clonos_chaos.sim.sim_spill import DiskEnvironment, draw_budgets
 from clonos_chaos.sim.sim_tables import ExternalSystems, kind_of
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
-from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_options
+from clonos_chaos.swarm.random_options import draw_hot, draw_options, draw_separately
 
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows")
+TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows", "graphs")
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -60,6 +61,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "transformed": TransformedJob,
     "joined": JoinedJob,
     "windows": WindowJob,
+    "graphs": GraphJob,
 }
 
 EVENT_LOG_LINES_MAX = 400
@@ -161,9 +163,9 @@ class World:
         rng = Random(seed)
         budget_rng = Random(f"budgets of {seed}")  # a separate stream: other draws do not depend on it
         self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskEnvironment.draw(budget_rng))
-        self.options = options or draw_calls_ahead(draw_budgets(draw_options(rng), budget_rng), seed)
-        depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
+        self.options = options or draw_separately(draw_budgets(draw_options(rng), budget_rng), seed, topology)
+        depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         make = _MAKERS.get(topology, draw_job)
         records = rng.randint(30, 100) if job is None else 0
         self.job: AnyJob = job(rng) if job else make(topology, rng, min(records, records_max or records), depth)
@@ -303,6 +305,8 @@ class World:
         slot.handle(MessageReceived(sender, batch, payload))
         if receiver is not None and receiver.next_seq > before_seq:
             self.oracle.channels.took(batch, payload, before_seq)
+            if not batch.kind.has_checkpoint:
+                self.oracle.received()
 
     # ------------------------------------------------------------------ the coordinator
 

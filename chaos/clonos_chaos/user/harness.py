@@ -7,43 +7,50 @@ covers them; outputs that the test has seen are final, and a replay must repeat 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
-from clonos.api.stream import Stream
-from clonos.connectors import collect, values
+from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.errors import JobError, ReplayDiverged
+from clonos.core.model.errors import ReplayDiverged
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.model.options import Options
+from clonos.core.model.watermark import encode_watermark
 from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.values import encode_rows, encode_value
-from clonos.core.values.elements import decode_records
 from clonos.io.process.pickling import pack
-from clonos.job import Job
-from clonos.job.description import graph_of
 from clonos.operators.chain import InputShape
-from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.event_time.timestamps import Unit, event_time_ns, from_timestamp_ns
 from clonos.operators.job_image import JobImage
+from clonos.operators.tags import Tag
 from clonos_chaos.user.harness_life import HarnessContext, Life
+from clonos_chaos.user.harness_steps import (
+    RESULTS,
+    STEP,
+    STEP_VERTEX,
+    Emitted,
+    Encoded,
+    HarnessMisused,
+    StepOutputs,
+    Steps,
+    compiled,
+)
 from clonos_chaos.user.harness_subprocess import case_of, replayed_elsewhere
 from clonos_chaos.user.user_calls import Call, CallWatch, HttpAnswer, Services, StandIns
 from clonos_chaos.user.user_world import WatchedChain
 
-STEP: Final = "step"
+T = TypeVar("T")
+
 START_NS: Final = 1_700_000_000_000_000_000
 SECOND_NS: Final = 1_000_000_000
 STEP_RECORDS: Final = 8
-
-Steps = Callable[[Any], Stream[Any]]
-"""Function from a stream (keyed, if the harness has a key) to the stream of results."""
 
 
 class OutputDiverged(ReplayDiverged):
@@ -57,16 +64,6 @@ class OutputDiverged(ReplayDiverged):
         )
 
 
-class HarnessMisused(JobError):
-    """A method of a harness was called at the wrong time."""
-
-    method: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"Harness.{self.method}(): {self.problem}"
-
-
 @dataclass(frozen=True)
 class _Saved:
     """Saved state: positions in the input and the output, and the chain of snapshots."""
@@ -77,13 +74,16 @@ class _Saved:
 
 
 class Harness:
-    """Harness of one step. ``outputs``: all its outputs; ``calls``: all calls that reached an external system.
+    """Harness of one step: a test gives it records and time, and reads its outputs.
 
     Args:
         function: of a ``map``, or of a ``stateful_map`` if there is a key; or a process class, or an object of one.
         key: a function of a record.
         steps: instead of ``function``, maps a stream (keyed, if there is a key) to results:
             ``steps=lambda stream: stream.window(Tumbling("1s")).count()``. All of it must run in one task.
+        timestamps: of the records, as ``Job.source`` takes them: the stream then has event time, and
+            ``advance_watermark`` makes it pass. No watermark follows from the records.
+        side_outputs: tags of the side outputs that ``side_output`` returns.
         effects: the step has external effects.
         http, services: stand-ins, as for ``crash_test``.
         step_records: number of records in a step of the task.
@@ -97,6 +97,8 @@ class Harness:
         *,
         key: Callable[[Any], Any] | None = None,
         steps: Steps | None = None,
+        timestamps: AnyTimestamps | None = None,
+        side_outputs: Sequence[Tag[Any]] = (),
         effects: bool = False,
         http: HttpAnswer | None = None,
         services: Services | None = None,
@@ -105,11 +107,14 @@ class Harness:
         seed: int = 0,
     ) -> None:
         self._key = key
-        image = _compiled(function, key, steps, effects)
-        self._form = image.vertices[1].inputs[0].form
+        image = compiled(function, key, steps, effects, timestamps, side_outputs)
+        self._form = image.vertices[STEP_VERTEX].inputs[0].form
+        self._assigner = None if timestamps is None else assigner_of(timestamps)
+        self._watermark_ns: int | None = None
+        self._tags, self._of_step = tuple(side_outputs), StepOutputs(image, side_outputs)
         self._packed = pack(image, [(STEP, function or steps)])
         plan = image.plan
-        self._task = plan.tasks[1]
+        self._task = plan.tasks[STEP_VERTEX]
         self._name = plan.task_name(self._task)
         self._new_mirror = image.new_mirror
         self._input: ChannelId = plan.inputs[self._task][0].id
@@ -118,7 +123,7 @@ class Harness:
         start_ns = START_NS if start is None else int(start.timestamp() * SECOND_NS)
         options = Options(step_records_first=step_records, step_records_max=step_records, calls_ahead_max=1)
         self._around = HarnessContext(plan, self._task, options, Random(seed), start_ns, self._new_chain)
-        self.outputs: list[Any] = []
+        self._emitted: list[Emitted] = []
         self._given: list[tuple[ElementKind, Any]] = []  # elements of the input since the start
         self._log = b""
         self._saved = _Saved(0, 0)
@@ -143,12 +148,30 @@ class Harness:
                 "advance", f"{seconds} s is below 0: the clock of a causal service never runs backwards."
             )
         until_ns = self._around.now_ns + int(seconds * SECOND_NS)
-        seen = len(self.outputs)
+        seen = len(self._emitted)
         while life.waits_until_ns is not None and life.waits_until_ns <= until_ns:
             self._around.now_ns = max(self._around.now_ns, life.waits_until_ns)
             self._go_on(life)
         self._around.now_ns = until_ns
-        return self.outputs[seen:]
+        return self._results(seen)
+
+    def advance_watermark(self, to: datetime) -> list[Any]:
+        """Gives the step a watermark: no record with an earlier timestamp comes, or else it is late. Returns the
+        resulting outputs.
+
+        Raises HarnessMisused: the stream has no timestamps, or the watermark does not rise.
+        """
+        self._living("advance_watermark")
+        if self._assigner is None:
+            raise HarnessMisused("advance_watermark", "the stream has no timestamps. Give the harness timestamps=.")
+        watermark_ns = event_time_ns(to, Unit.SECONDS)
+        if self._watermark_ns is not None and watermark_ns <= self._watermark_ns:
+            raise HarnessMisused(
+                "advance_watermark",
+                f"{to.isoformat()} is not above {from_timestamp_ns(self._watermark_ns).isoformat()}: watermarks rise.",
+            )
+        self._watermark_ns = watermark_ns
+        return self._give([(ElementKind.WATERMARK, watermark_ns)])
 
     def end(self) -> list[Any]:
         """Ends the input: windows and timers fire, whatever the time; returns the resulting outputs."""
@@ -163,7 +186,7 @@ class Harness:
         taken = next(emission.snapshot for emission in reversed(life.emissions) if emission.snapshot is not None)
         taken = decode_snapshot(encode_snapshot(taken), STEP)
         known = () if taken.previous is None else self._saved.snapshots
-        self._saved = _Saved(len(self._given), len(self.outputs), (*known, taken))
+        self._saved = _Saved(len(self._given), len(self._emitted), (*known, taken))
         return checkpoint
 
     def crash(self, lost: int = 0) -> None:
@@ -181,8 +204,8 @@ class Harness:
             )
         for emission in since[len(since) - lost :]:
             self._log = self._log[: len(self._log) - len(emission.log)]
-            count = sum(output.count for output in emission.outputs)
-            del self.outputs[len(self.outputs) - count :]
+            count = sum(output.count for output in emission.outputs if output.kind.is_data)
+            del self._emitted[len(self._emitted) - count :]
         life.stop()
         self._life = None
 
@@ -204,19 +227,20 @@ class Harness:
         if life is None or life.may_live:
             raise HarnessMisused("replay", "there is nothing to replay. Call crash() and restore() first.")
         self._deliver(self._given[self._saved.inputs :])
-        expected = self.outputs[self._saved.outputs :]
+        expected = self._emitted[self._saved.outputs :]
         if elsewhere:
-            case = case_of(life, self._packed, 1, self._saved.snapshots, self._around.options.step_records_first)
-            self._compare(expected, _decoded(replayed_elsewhere(case)))
+            step_records = self._around.options.step_records_first
+            case = case_of(life, self._packed, STEP_VERTEX, self._saved.snapshots, step_records)
+            self._compare(expected, self._of_step.emitted(replayed_elsewhere(case)))
         self._run(life)
         assert life.is_at_log_end, "all that the log reads was delivered"
         assert not life.performed, "a replay makes no call"
-        again = _rows_of(life)
+        again = self._emitted_by(life)
         self._compare(expected, again)
         life.may_live = True
         life.emissions.clear()
         self._go_on(life)
-        return again
+        return [each.row for each in again if each.output == RESULTS]
 
     def close(self) -> None:
         """Ends the process. The harness is a context manager that calls this."""
@@ -233,6 +257,26 @@ class Harness:
         self.close()
 
     # ------------------------------------------------------------------ state for a test
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Returns all outputs, without those of side outputs."""
+        return self._results(0)
+
+    @property
+    def timestamps(self) -> list[datetime | None]:
+        """Returns the timestamps of all outputs, None for one without."""
+        found = [each.timestamp_ns for each in self._emitted if each.output == RESULTS]
+        return [None if timestamp_ns is None else from_timestamp_ns(timestamp_ns) for timestamp_ns in found]
+
+    def side_output(self, tag: Tag[T]) -> list[T]:
+        """Returns all rows of a side output. Raises HarnessMisused: the harness was not given this tag."""
+        if tag not in self._tags:
+            raise HarnessMisused("side_output", f"give the harness side_outputs=[{tag!r}].")
+        return [each.row for each in self._emitted if each.output == tag.name]
+
+    def _results(self, first: int) -> list[Any]:
+        return [each.row for each in self._emitted[first:] if each.output == RESULTS]
 
     @property
     def now(self) -> datetime:
@@ -254,13 +298,13 @@ class Harness:
 
     def _new_chain(self) -> Chain:
         image: JobImage = pickle.loads(self._packed)  # noqa: S301  it was packed by this process
-        return WatchedChain(image.vertices[1], self._watch)
+        return WatchedChain(image.vertices[STEP_VERTEX], self._watch)
 
     def _begin(self, is_first: bool) -> None:
         snapshots = self._saved.snapshots
         mirror = None
         if snapshots:
-            mirror = self._new_mirror(1)
+            mirror = self._new_mirror(STEP_VERTEX)
             for snapshot in snapshots:
                 mirror.apply(snapshot.changes)
         offset_bytes = snapshots[-1].log_offset_bytes if snapshots else 0
@@ -274,11 +318,11 @@ class Harness:
 
     def _give(self, elements: list[tuple[ElementKind, Any]]) -> list[Any]:
         life = self._living("push")
-        seen = len(self.outputs)
+        seen = len(self._emitted)
         self._given += elements
         self._deliver(elements)
         self._go_on(life)
-        return self.outputs[seen:]
+        return self._results(seen)
 
     def _deliver(self, elements: list[tuple[ElementKind, Any]]) -> None:
         rows: list[Any] = []
@@ -293,7 +337,10 @@ class Harness:
                 )
                 rows = []
             if content is not None:
-                self._around.commands.append(Delivered(self._input, kind, 1, 0, CheckpointId(content), b""))
+                is_watermark = kind is ElementKind.WATERMARK
+                payload = encode_watermark(content) if is_watermark else b""
+                checkpoint = CheckpointId(0 if is_watermark else content)
+                self._around.commands.append(Delivered(self._input, kind, 1, 0, checkpoint, payload))
 
     def _go_on(self, life: Life) -> None:
         """Resumes a task, and takes over its log and outputs."""
@@ -301,7 +348,11 @@ class Harness:
         self._run(life)
         for emission in life.emissions[first:]:
             self._log += emission.log
-        self.outputs += _rows_of(life, first)
+        self._emitted += self._emitted_by(life, first)
+
+    def _emitted_by(self, life: Life, first: int = 0) -> list[Emitted]:
+        outputs = [output for emission in life.emissions[first:] for output in emission.outputs]
+        return self._of_step.emitted(Encoded(output.channel, output.kind, output.payload) for output in outputs)
 
     def _run(self, life: Life) -> None:
         with self._stand_ins.answering(), self._watch.watching():
@@ -322,51 +373,19 @@ class Harness:
     # ------------------------------------------------------------------ rows
 
     def _formed(self, rows: list[Any]) -> list[Any]:
+        formed = rows
         if self._form is InputShape.PAIRS:
             assert self._key is not None
-            return [(self._key(row), row) for row in rows]
-        return rows
+            formed = [(self._key(row), row) for row in rows]
+        if self._assigner is None:
+            return formed
+        return list(zip(formed, map(self._assigner.timestamp_ns, rows), strict=True))
 
-    def _compare(self, expected: list[Any], again: list[Any]) -> None:
+    def _compare(self, expected: list[Emitted], again: list[Emitted]) -> None:
         for number in range(max(len(expected), len(again))):
-            was = repr(expected[number]) if number < len(expected) else "not there"
-            becomes = repr(again[number]) if number < len(again) else "not there"
+            was = repr(expected[number].row) if number < len(expected) else "not there"
+            becomes = repr(again[number].row) if number < len(again) else "not there"
             is_there = number < len(expected) and number < len(again)
-            if not is_there or encode_value(expected[number]) != encode_value(again[number]):
+            if not is_there or encode_value(tuple(expected[number])) != encode_value(tuple(again[number])):
                 self.close()
                 raise OutputDiverged(self._name, self._saved.outputs + number, was[:300], becomes[:300])
-
-
-def _rows_of(life: Life, first: int = 0) -> list[Any]:
-    """Returns the output rows of an incarnation."""
-    outputs = [output for emission in life.emissions[first:] for output in emission.outputs]
-    return _decoded([(output.kind, output.payload) for output in outputs])
-
-
-def _decoded(outputs: list[tuple[ElementKind, bytes]]) -> list[Any]:
-    rows: list[Any] = []
-    for kind, payload in outputs:
-        if kind.is_data:
-            rows += decode_records(kind, payload)
-    return rows
-
-
-def _compiled(function: Any, key: Callable[[Any], Any] | None, steps: Steps | None, effects: bool) -> JobImage:
-    if (function is None) == (steps is None):
-        raise HarnessMisused("__init__", "pass either a function (or a process class) or steps=.")
-    job = Job("harness")
-    source: Stream[Any] = job.source(values([]), name="given")
-    stream: Any = source.rebalance() if key is None else source.key_by(key)
-    if steps is not None:
-        results = steps(stream)
-    elif hasattr(function, "process"):
-        results = stream.process(function, name=STEP, effects=effects)
-    elif key is not None:
-        results = stream.stateful_map(function, name=STEP, effects=effects)
-    else:
-        results = stream.map(function, name=STEP, effects=effects)
-    results.rebalance().sink(collect(), name="seen")
-    image = graph_of(job).compile(Options())
-    if len(image.vertices) != len(("given", STEP, "seen")):
-        raise HarnessMisused("__init__", "the steps make more than one task. Use crash_test for them.")
-    return image

@@ -21,6 +21,7 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.harness_life import HarnessContext, Life
+from clonos_chaos.user.harness_steps import Encoded
 from clonos_services.http_settings import use_common_settings
 
 HASH_SEEDS = ("1", "2")
@@ -60,8 +61,8 @@ def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, .
     )
 
 
-def replayed_elsewhere(case: Case) -> list[tuple[ElementKind, bytes]]:
-    """Returns kind and payload of the outputs in another process. Raises the error raised there."""
+def replayed_elsewhere(case: Case) -> list[Encoded]:
+    """Returns the outputs in another process. Raises the error raised there."""
     hash_seed = HASH_SEEDS[os.environ.get("PYTHONHASHSEED") == HASH_SEEDS[0]]
     done = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -73,11 +74,11 @@ def replayed_elsewhere(case: Case) -> list[tuple[ElementKind, bytes]]:
     found, error = pickle.loads(done.stdout)  # noqa: S301  from a process that was started here
     if error is not None:
         raise error
-    outputs: list[tuple[ElementKind, bytes]] = found
+    outputs: list[Encoded] = found
     return outputs
 
 
-def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | None]:
+def _replay(case: Case) -> tuple[list[Encoded], Exception | None]:
     image: JobImage = pickle.loads(case.packed)  # noqa: S301  from the process that has started this one
     use_common_settings(image.http)
     plan = image.plan
@@ -102,7 +103,8 @@ def _replay(case: Case) -> tuple[list[tuple[ElementKind, bytes]], Exception | No
     for kind, count, checkpoint, payload in case.deliveries:
         around.commands.append(Delivered(channel, kind, count, 0, CheckpointId(checkpoint), payload))
     life.resume()
-    outputs = [(output.kind, output.payload) for emission in life.emissions for output in emission.outputs]
+    emitted = [output for emission in life.emissions for output in emission.outputs]
+    outputs = [Encoded(output.channel, output.kind, output.payload) for output in emitted]
     life.stop()
     return outputs, life.error
 

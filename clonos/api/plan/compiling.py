@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from clonos.api.checks.code_check import warn_of_code
+from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
@@ -129,6 +130,7 @@ class _Compiler:
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
+                is_timed=any(map(self._makes_watermarks, vertex.steps)),
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
                 outputs=outputs_of(vertex, self._graph.errors),
@@ -173,6 +175,7 @@ class _Compiler:
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
+        check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
         for step_input in step.inputs if step.requires_columns else ():
             if not self._graph.gives_columns(step_input):
                 raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
@@ -205,7 +208,7 @@ class _Compiler:
         else:
             number = vertex.add(node, parent, "" if is_head else step.inputs[0].tag)
         vertex.steps.append(step)
-        vertex.names.append((step.name, step.is_named and step.sink is None))
+        vertex.names.append((step.name, step.is_named and step.sink is None and step.flush is None))
         routes = getattr(step.source, "routes_malformed", False) or routes_refused(step.sink)
         vertex.runs_user_code |= step.runs_user_code or step.assigner is not None or routes
         vertex.is_hot |= is_hot(step, self._options.standby)
@@ -238,13 +241,18 @@ class _Compiler:
         if step.source is not None:
             source = self.ordered.get(step.number, step.source)
             arguments = step.name, source, self.splits[step.name], step.emits_columns
-            if step.assigner is not None or isinstance(source, TimedSource):
+            if self._makes_watermarks(step):
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
+
+    def _makes_watermarks(self, step: Step) -> bool:
+        if step.source is None or isinstance(step.source, PushSource):
+            return False
+        return step.assigner is not None or isinstance(self.ordered.get(step.number, step.source), TimedSource)
 
     def _sink_factory(self, sink: AnySink, vertex: PlannedVertex, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):

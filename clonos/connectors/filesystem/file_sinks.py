@@ -25,6 +25,7 @@ class FileSink:
         self.paths = tuple(paths)
         self.is_single_file = single
         self._has_advised = False
+        self.flush_refused = "single=True shows its rows once, when the job has ended" if single else ""
         # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
 

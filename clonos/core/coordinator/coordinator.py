@@ -10,6 +10,7 @@ type, any other event by the type of the event.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
@@ -50,7 +51,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.authorization import check_itself, check_life, sender_name
-from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, View
+from clonos.core.wire.control_messages import HotKey, Register, SlotStatus, Snapshotted, Suspicion, TaskStatus, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
@@ -292,13 +293,19 @@ class Coordinator:
     @property
     def counters(self) -> dict[TaskId, dict[str, int]]:
         """Counters of each task that its current incarnation reported last, also after the end of the job."""
+        return {status.task: dict(status.counters) for status in self._task_statuses()}
+
+    @property
+    def hot_keys(self) -> dict[TaskId, HotKey]:
+        """Hottest key of each task in whose latest records one stands out."""
+        return {status.task: status.hot_key for status in self._task_statuses() if status.hot_key is not None}
+
+    def _task_statuses(self) -> Iterator[TaskStatus]:
         state = self._state
-        return {
-            status.task: dict(status.counters)
-            for slot_status in (*state.last_statuses, *state.statuses.values())
-            for status in slot_status.tasks
-            if state.is_current(status.task, status.incarnation)
-        }
+        for slot_status in (*state.last_statuses, *state.statuses.values()):
+            for status in slot_status.tasks:
+                if state.is_current(status.task, status.incarnation):
+                    yield status
 
     @property
     def slots(self) -> tuple[Register, ...]:

@@ -30,11 +30,10 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.limits import sources_to_end
+from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
 from clonos.core.wire.control_messages import (
-    Hold,
     Release,
     SlotStatus,
     Snapshotted,
@@ -284,12 +283,14 @@ def _request_slots_again(state: CoordinatorState) -> None:
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     """Begins a checkpoint by time, above a soft limit, or to drain. Returns whether one was begun.
 
-    It is postponed while a task recovers, for one interval at most.
+    It is postponed while a task recovers, for one interval at most, and to the end of a commit.
     """
     pending = state.ledger.pending
     if state.is_draining:
         if state.ledger.drain is not None:
             return False
+    elif not isinstance(state.checkpoints, checkpoint_machine.Collecting):
+        return False  # what it gathered would only wait for the commit
     elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
@@ -343,16 +344,8 @@ def _repeat(state: CoordinatorState) -> None:
         for slot in sorted(state.behind_completed):
             state.emit(Send(slot, completed))
     _trigger(state)
-    _hold_sources(state)
-
-
-def _hold_sources(state: CoordinatorState) -> None:
-    """Pauses all sources while a slot is above a soft limit, so that the elements in channels drain."""
-    for above in state.over_soft_limit:
-        slots = {state.view.placements[task].slot for task in state.plan.sources}
-        for slot in sorted(slot for slot in slots if slot is not None and slot in state.addresses):
-            state.emit(Send(slot, Hold(above)))
-        return
+    hold_sources(state)
+    limit_drift(state)
 
 
 REPEAT = _repeat

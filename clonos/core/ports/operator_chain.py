@@ -33,6 +33,11 @@ class Collector(Protocol):
     def routed_error(self, description: bytes) -> bool:
         """Records, as a determinant, that an exception of user code was routed to the error output."""
 
+    def count_late(self, records: int) -> None:
+        """Counts records that a step has refused because they are late. The count since the job's start is in the
+        snapshot.
+        """
+
     def reach_limit(self) -> None:
         """Notes that a limit lets nothing more through, so that the sources in front of it may end.
 
@@ -195,6 +200,19 @@ class WatchingChain(Chain, Protocol):
 
     def add_splits(self, splits: bytes) -> None:
         """Adds the splits that ``discover_splits`` described, in this or an earlier incarnation."""
+
+
+class TimedChain(Chain, Protocol):
+    """Chain of a source that makes watermarks."""
+
+    def reached_ns(self) -> int:
+        """Returns the minimum of the watermarks of the splits that are not idle and have not ended.
+
+        INSTANT_NS_MIN while one of them has no watermark, END_OF_TIME_NS if there is no such split.
+        """
+
+    def hold_back(self) -> None:
+        """Notes that nothing is read although there may be records, so that no split counts as idle."""
 
 
 class CallingChain(Chain, Protocol):

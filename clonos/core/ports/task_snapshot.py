@@ -34,7 +34,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     restore it, including those of a chain that was restored, because the start of a new chain may never have been
     stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
-    ``event_time`` is None until the first watermark comes.
+    ``event_time`` is None until the first watermark comes. ``late_records`` counts those that steps of the task have
+    refused since the job's start.
     """
 
     format: int
@@ -55,3 +56,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     journal_offset_bytes: Count = 0
     calls: tuple[tuple[str, Count], ...] = ()
     event_time: EventTime | None = None
+    late_records: Count = 0

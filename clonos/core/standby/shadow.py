@@ -68,7 +68,7 @@ class Shadow:
         #: Invariant: fed_bytes <= end of the own log here
         self.receivers: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
-        self.worked_bytes = self.handled_bytes = self.records_in = 0
+        self.worked_bytes = self.handled_bytes = self.records_in = self.late_records = 0
         self.reported_bytes = 0  # of what was worked off
         self.outputs: dict[ChannelId, InflightLog] = {}
         self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint
@@ -144,7 +144,7 @@ class Shadow:
         for channel in self.plan.outputs[self.task]:
             self.outputs[channel.id] = InflightLog(channel.id, nexts.get(channel.id, 0), context.budget)
         self.reached[snapshot.checkpoint] = _without_state(snapshot)
-        self.records_in = snapshot.records_in
+        self.records_in, self.late_records = snapshot.records_in, snapshot.late_records
         self.fed_bytes = snapshot.log_offset_bytes + len(log)
         self.thread = next(context.threads)
         activation = Activation(
@@ -201,6 +201,7 @@ class Shadow:
             self.worked_bytes += freed_bytes
         self.handled_bytes += emission.cost_bytes
         self.records_in = emission.records_in or self.records_in
+        self.late_records = emission.late_records or self.late_records
         if emission.snapshot is not None:
             self.reached[emission.snapshot.checkpoint] = emission.snapshot
             if emission.more is not None:

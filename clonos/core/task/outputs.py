@@ -201,10 +201,11 @@ class TaskOutputs:
 class StepCollector:
     """Collector of what user code emits in a step (``clonos.core.ports.operator_chain.Collector``)."""
 
-    def __init__(self, outputs: TaskOutputs, log: TaskLog) -> None:
+    def __init__(self, outputs: TaskOutputs, log: TaskLog, snapshot: Snapshot | None) -> None:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
         self.has_reached_limit = False  # a limit of the task lets nothing more through
+        self.late_records = snapshot.late_records if snapshot else 0  # refused since the job's start
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         """Adds rows to every edge on ``port``."""
@@ -228,6 +229,10 @@ class StepCollector:
         if entry is None:
             self._log.append(d.blob(d.ROUTED, description))
         return True
+
+    def count_late(self, records: int) -> None:
+        """Counts records that a step has refused because they are late."""
+        self.late_records += records
 
     def reach_limit(self) -> None:
         """Notes that a limit lets nothing more through; the coordinator then ends the sources in front of it."""

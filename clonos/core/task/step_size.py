@@ -56,7 +56,7 @@ class StepSize:
         options = self._options
         if self._is_single_step:
             return min(1, calls_room)
-        limit = options.step_records_first
+        limit = min(options.step_records_first, options.step_records_max)
         if self._cost_ns:
             target_ns = options.step_cost_us * 1_000 * (COLUMNS_COST if self.is_columnar else 1)
             limit = min(max(1, int(target_ns / self._cost_ns)), options.step_records_max)

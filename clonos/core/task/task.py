@@ -23,6 +23,7 @@ from clonos.core.ports.task_port import (
     Emission,
     Finished,
     Journalled,
+    ReadLimit,
     ReplayExtended,
     TaskPort,
     Triggered,
@@ -58,7 +59,7 @@ class Task:
         if self.is_source:
             self.log.count_calls_from(dict(snapshot.calls) if snapshot else {})
         self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
-        self.collected = StepCollector(self.outputs, self.log)
+        self.collected = StepCollector(self.outputs, self.log, snapshot)
         self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
@@ -68,7 +69,7 @@ class Task:
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
-        self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
+        self.reading = SourceReader(self, vertex, snapshot, options) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -195,18 +196,16 @@ class Task:
     def take(self, command: Any) -> None:
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
-        elif isinstance(command, Journalled):
+        elif isinstance(command, Journalled | ReadLimit):
             assert self.reading is not None, self.task
-            self.reading.feed(command.data)
+            self.reading.take(command)
         elif isinstance(command, ReplayExtended):
             self.log.extend(command.log, command.is_all)
             if command.is_single_step:
                 self.pace = StepSize(self.options, self.port, True)
         elif isinstance(command, Finished):
             self.log.open_calls.finish(command)
-        elif isinstance(command, Triggered) and self.reading is not None:
-            if not self.log.live or self.reading.has_read_all:
-                return
+        elif isinstance(command, Triggered) and self.reading is not None and self.log.live:
             self.reading.heed(command)
             if command.checkpoint > self.checkpoint:
                 self.log.append(d.numbers(d.TRIGGER, command.checkpoint))
@@ -304,22 +303,20 @@ class Task:
 
     def _align_or_end(self) -> None:
         """Completes an alignment: a barrier stands for all earlier ones of its channel, the end of stream for all later
-        ones.
+        ones. The earliest one leaves first, because a task behind this one may wait for it with full channels.
         """
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
             self.end_or_emit()
             return
-        latest = max((queue.blocked_by or 0 for queue in open_queues), default=0)
-        for queue in open_queues:
-            if queue.blocked_by is not None and queue.blocked_by < latest:
-                queue.unblock()
-        if latest and all(queue.blocked_by == latest for queue in open_queues):
-            for queue in open_queues:
-                queue.unblock()
-            self._barrier(CheckpointId(latest))
-        else:
+        if any(queue.blocked_by is None for queue in open_queues):
             self.emit()
+            return
+        earliest = min(CheckpointId(queue.blocked_by or 0) for queue in open_queues)
+        for queue in open_queues:
+            if queue.blocked_by == earliest:
+                queue.unblock()
+        self._barrier(earliest)
 
     def _barrier(self, checkpoint: CheckpointId) -> None:
         """Ends an epoch: the barrier leaves with the snapshot and its log entry in one indivisible emission."""
@@ -328,6 +325,8 @@ class Task:
         self.emit(self._snapshot(is_final=False))
         self.log.begin_epoch(checkpoint)
         self.pace.barrier()
+        if self.reading is not None:
+            self.reading.begin_epoch()
 
     def end_or_emit(self) -> None:
         """Ends the stream after the last asynchronous outcome, since the last timers may request further calls."""
@@ -376,6 +375,7 @@ class Task:
             journal_offset_bytes=self.reading.journal_end_bytes if self.reading is not None else 0,
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
+            late_records=self.collected.late_records,
         )
 
     # ------------------------------------------------------------------ emission
@@ -391,9 +391,9 @@ class Task:
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
-        read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
-        parts, limit = self.collected.parts(), self.collected.has_reached_limit
-        self.port.emit(
-            Emission(log, outputs, consumed, snapshot, parts, self.records_in, read_bytes, cost, more, whole, limit)
-        )
+        read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
+        found = self.collected
+        last = found.has_reached_limit, found.late_records, reached_ns
+        counted = self.records_in, read_bytes, cost, more, whole, *last
+        self.port.emit(Emission(log, outputs, consumed, snapshot, found.parts(), *counted))
         return cost

@@ -8,6 +8,7 @@ import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.model.watermark import Instant
 from clonos.core.wire.decoding import ObjectName
 from clonos.core.wire.fields import Name, Objects, Text
 from clonos.core.wire.log_delta import Count
@@ -31,6 +32,13 @@ class Register(msgspec.Struct, frozen=True, array_like=True, tag="register"):
     versions: tuple[tuple[Name, Name], ...]  # python, clonos, wire, pyarrow, hash_seed
 
 
+class HotKey(msgspec.Struct, frozen=True, array_like=True):
+    """Key of which most of the latest records of a task are, as text, and its share of them."""
+
+    key: Name
+    percent: Count
+
+
 class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     """Status of a hosted task in a ``SlotStatus``. Each counter occurs at most once."""
 
@@ -38,6 +46,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     incarnation: Incarnation
     phase: TaskPhase
     counters: tuple[tuple[TaskCounter, int], ...]
+    hot_key: HotKey | None = None  # None if no key stands out
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
@@ -222,6 +231,18 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
     """
 
     slot: SlotId  # the slot above its limit
+
+
+class DriftLimit(msgspec.Struct, frozen=True, array_like=True, tag="drift_limit"):
+    """Coordinator to the slots of sources that make watermarks: a source above ``watermark_ns_max`` reads nothing.
+
+    The limit of the source ``slowest`` is ``slowest_ns_max``. Repeated at the heartbeat; it expires by itself when it
+    is not repeated.
+    """
+
+    watermark_ns_max: Instant
+    slowest: TaskId
+    slowest_ns_max: Instant
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):

@@ -13,7 +13,7 @@ class Custom(Aggregation[Any, Any]):
     """Accumulator of the user: ``create()``, ``add(accumulator, value)``, ``merge(accumulator, other)``, ``result``.
 
     ``add`` and ``merge`` return the new accumulator, or None if they have changed the given one in place
-    (``list.append``). They must not change it and then raise.
+    (``list.append``).
     """
 
     insertion = Insertion.CALLS_USER
@@ -27,6 +27,10 @@ class Custom(Aggregation[Any, Any]):
     ) -> None:
         self._create, self._add, self._merge, self._result = create, add, merge, result
         self.can_merge = merge is not None
+        self.changes_terms = True
+        if add is list.append:
+            self.insertion = Insertion.IN_PLACE
+            self.changes_terms = result is not None or merge not in (None, list.extend)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
@@ -45,6 +49,10 @@ class Custom(Aggregation[Any, Any]):
         replaced = self._add(accumulator, term)
         return accumulator if replaced is None else replaced
 
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        never_raises = self.insertion is Insertion.IN_PLACE
+        return self.insert(accumulator if never_raises else copied(accumulator), term)
+
     def merge(self, accumulator: Any, other: Any) -> Any:
         assert self._merge is not None, "an aggregate without merge is refused where merge is needed"
         replaced = self._merge(accumulator, copied(other))  # the user's merge may keep parts of it
@@ -61,6 +69,7 @@ class Reduction(Aggregation[Any, Any]):
     """Reduction by an associative ``function(so far, value)``. The accumulator is a list of at most one value."""
 
     insertion = Insertion.CALLS_USER
+    changes_terms = True
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function
@@ -74,6 +83,9 @@ class Reduction(Aggregation[Any, Any]):
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         return [self._function(accumulator[0], term)] if accumulator else [term]
+
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        return self.insert(copied(accumulator), term)
 
     def merge(self, accumulator: Any, other: Any) -> Any:
         return self.insert(accumulator, copied(other[0])) if other else accumulator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 
 
@@ -16,6 +17,7 @@ class Wrapping(Aggregation[Any, Any]):
         assert aggregation.can_merge, "parts of an aggregate without merge cannot be joined"
         self._aggregation = aggregation
         self.ignores_order = aggregation.ignores_order
+        self.changes_terms = aggregation.changes_terms
 
     def create(self) -> Any:
         return self._aggregation.create()
@@ -40,6 +42,9 @@ class Partial(Wrapping):
     def insert(self, accumulator: Any, term: Any) -> Any:
         return self._aggregation.insert(accumulator, term)
 
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        return self._aggregation.insert_or_keep(accumulator, term)
+
     def result(self, accumulator: Any) -> Any:
         return self._aggregation.merge(self.create(), accumulator)
 
@@ -49,6 +54,9 @@ class Merging(Wrapping):
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         return self._aggregation.merge(accumulator, term)
+
+    def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
+        return self.insert(copied(accumulator), term)
 
     def result(self, accumulator: Any) -> Any:
         return self._aggregation.result(accumulator)

@@ -15,7 +15,7 @@ class LateBatch:
     __slots__ = ("_late", "_times", "_rows")
 
     def __init__(self, step: str, tag: str | None, operator: Operator, scope: Scope) -> None:
-        self._late = LateRecords(step, tag, scope.context.recorder, operator, _text)
+        self._late = LateRecords(step, tag, scope, operator, _text)
         self._rows: list[Any] = []
         self._times: list[int] = []
 

@@ -23,8 +23,8 @@ T = TypeVar("T")
 MapKey = TypeVar("MapKey")
 MapValue = TypeVar("MapValue")
 
-TIMERS_NAME: Final = "timers"
-EVENT_TIMERS_NAME: Final = "event timers"
+TIMERS_NAME: Final = "/timers"
+EVENT_TIMERS_NAME: Final = "/event timers"
 
 
 DECLARE_STATE: Final = (
@@ -190,9 +190,7 @@ class Context(Generic[K, U]):
             self._undo.change_timer(change, timestamp_ns, self.key)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
-        if descriptor.name in (TIMERS_NAME, EVENT_TIMERS_NAME) or (
-            descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor)
-        ):
+        if descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor):
             raise StateNameTaken(self._step, descriptor.name)
         found = (descriptor, descriptor.cell(self._step, self._state, self, self._undo))
         self._cells[descriptor.name] = found
@@ -207,8 +205,8 @@ class StateNameTaken(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} declares the state {self.name!r} twice, with different types (or with the reserved"
-            f" name {TIMERS_NAME!r}). Give each state its own name."
+            f"the step {self.step} declares the state {self.name!r} twice, with different types. Give each state its"
+            " own name."
         )
 
 

@@ -26,7 +26,7 @@ from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
 from clonos.operators.user_errors import RAISED
 
-WATERMARK_NAME: Final = "watermark"
+WATERMARK_NAME: Final = "/watermark"
 """Table with one entry, the watermark of the step."""
 
 

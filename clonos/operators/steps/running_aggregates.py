@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of, state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
@@ -35,6 +36,7 @@ class Aggregating(Operator):
 
     def open(self, scope: Scope) -> None:
         self._table: Table = scope.state.table(f"{self._step}/{STATE_NAME}")
+        self._add_one = self._aggregation.add_or_keep if self.guard.routes else self._aggregation.add
 
     def _add(self, rows: list[Any], consume: Callable[[Iterator[Any]], None]) -> list[int]:
         """Passes (stored key, (key, value)) of each row to ``consume``; returns the indexes of rows that raised."""
@@ -66,12 +68,14 @@ class RunningAggregate(Aggregating):
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         create, add, result = self._aggregation.create, self._aggregation.add, self._aggregation.result
-        entries, changed = self._table.entries, self._table.changed
+        entries, changed, routes = self._table.entries, self._table.changed, self.guard.routes
         append, is_keyed = results.append, self._is_keyed
         for stored, (key, value) in records:
-            accumulator = entries[stored] = add(entries[stored] if stored in entries else create(), value)
-            changed[stored] = None
+            accumulator = entries[stored] if stored in entries else create()
+            accumulator = add(copied(accumulator) if routes else accumulator, value)
             append((key, result(accumulator)) if is_keyed else result(accumulator))
+            entries[stored] = accumulator
+            changed[stored] = None
 
 
 class PacedAggregate(Aggregating):
@@ -111,18 +115,23 @@ class PacedAggregate(Aggregating):
             self.out.rows(results)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        create, add, table, waiting = self._aggregation.create, self._aggregation.add, self._table, self._waiting
+        create, add, table, waiting = self._aggregation.create, self._add_one, self._table, self._waiting
         entries, changed = table.entries, table.changed
         for stored, (key, value) in records:
-            accumulator = entries[stored] = add(entries[stored] if stored in entries else create(), value)
-            changed[stored] = None
+            accumulator = entries[stored] if stored in entries else create()
             gathered = waiting.entries.get(stored, 0) + 1
-            if gathered != self._count:
+            if gathered == self._count:
+                if self.guard.routes:
+                    accumulator = copied(accumulator)  # the result may raise
+                accumulator = self._aggregation.add(accumulator, value)
+                result = self._aggregation.result(accumulator)
+                results.append((key, result) if self._is_keyed else result)
+                waiting.delete(stored)
+            else:
+                accumulator = add(accumulator, value)
                 waiting.set(stored, gathered)
-                continue
-            waiting.delete(stored)
-            result = self._aggregation.result(accumulator)
-            results.append((key, result) if self._is_keyed else result)
+            entries[stored] = accumulator
+            changed[stored] = None
 
     def next_timer_ns(self) -> int | None:
         return self._due.entries.get(0)
@@ -150,7 +159,7 @@ class FinalAggregate(Aggregating):
         self._add(rows, self._consume)
 
     def _consume(self, records: Iterator[Any]) -> None:
-        create, add = self._aggregation.create, self._aggregation.add
+        create, add = self._aggregation.create, self._add_one
         entries, changed = self._table.entries, self._table.changed
         for stored, (_, value) in records:
             entries[stored] = add(entries[stored] if stored in entries else create(), value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
@@ -31,15 +31,27 @@ from clonos.operators.windows.cells import (
     NUMBER,
     PENDING,
     START,
+    STATE,
     Cell,
     merge_cells,
     new_cell,
 )
 from clonos.operators.windows.evictors import Evictor
+from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
+
+
+class Growing(NamedTuple):
+    """Window to which a record is added: the cells that it joins, and what its trigger says."""
+
+    joining: list[Cell]
+    cell: Cell
+    emits: bool
+    has_set_timer: bool
+
 
 WINDOWS_NAME: Final = "windows"
 WATERMARK_NAME: Final = "watermark"
@@ -74,10 +86,11 @@ class KeyWindows(Operator):
         self._results = Results(aggregation, apply)
         self._rows: list[Any] = []  # results of the present call, with their times
         self._row_times: list[int] = []
+        self._failures: list[Failure] = []  # of results of the present call
 
     def open(self, scope: Scope) -> None:
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
         self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)
@@ -110,15 +123,17 @@ class KeyWindows(Operator):
         reached_ns, lateness_ns = self._reached_ns(), self._rules.lateness_ns
         for place, stored, value, time_ns in records:
             cells = self._table.entries.get(stored, ())
-            is_late = True
+            growing: list[Growing] = []
             for span in self._assigner.spans_of(value, time_ns):
                 joining, joined = self._joining(cells, span)
-                if reached_ns is not None and self._assigner.ends and joined[1] + lateness_ns <= reached_ns:
-                    continue
-                is_late = False
-                cells = self._add(stored, cells, joining, joined, value, time_ns)
-            if is_late:
+                if reached_ns is None or not self._assigner.ends or joined[1] + lateness_ns > reached_ns:
+                    growing.append(self._growing(joining, joined, value, time_ns))
+            if not growing:
                 late.append(place)
+                continue
+            self._add(growing, value if self._evictor is None else (time_ns, value))
+            for each in growing:
+                cells = self._grow(stored, cells, each)
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
         """Returns the cells that a new window of a key joins, and the window that they become."""
@@ -130,33 +145,57 @@ class KeyWindows(Operator):
                 span = joined
         return joining, span
 
-    def _add(
-        self, stored: Any, cells: Sequence[Cell], joining: list[Cell], span: Span, value: Any, time_ns: int
-    ) -> list[Cell]:
-        """Adds a record to the window that some cells become; returns the cells of its key."""
-        aggregation, added = self._aggregation, value if self._evictor is None else (time_ns, value)
+    def _growing(self, joining: list[Cell], span: Span, value: Any, time_ns: int) -> Growing:
+        """Returns the window that some cells become with a record, before it is added, as a cell apart from theirs."""
         if len(joining) == 1:
-            cell = joining[0]
-        elif joining:  # a copy, so that nothing has changed if the user's function raises
+            cell = list(joining[0])
+        elif joining:
             cell = copied(joining[0])
             for other in joining[1:]:
-                merge_cells(cell, other, aggregation.merge, self._trigger.merged_state)
+                merge_cells(cell, other, self._aggregation.merge, self._trigger.merged_state)
         else:
-            cell = new_cell(span, self._next_number, aggregation.create())
-        cell[ACCUMULATOR] = aggregation.add(cell[ACCUMULATOR], added)
-        was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
+            cell = new_cell(span, self._next_number, self._aggregation.create())
         cell[START], cell[END] = span
         cell[PENDING] += 1
+        if not self._has_trigger:
+            return Growing(joining, cell, False, False)
+        if self.guard.routes:
+            cell[STATE] = copied(cell[STATE])
+        context = self._context(cell, time_ns)
+        emits = self._trigger.on_record(value, context)
+        return Growing(joining, cell, emits, context.has_set_timer)
+
+    def _add(self, growing: list[Growing], value: Any) -> None:
+        """Adds a record to each window. What may raise is done before anything that the state has changes."""
+        routes, add = self.guard.routes, self._aggregation.add
+        if routes and len(growing) == 1:
+            add = self._aggregation.add_or_keep
+        is_shared = len(growing) > 1
+        copies = is_shared and self._aggregation.changes_terms
+        for _, cell, _, _ in growing:
+            accumulator = copied(cell[ACCUMULATOR]) if routes and is_shared else cell[ACCUMULATOR]
+            cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
+
+    def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
+        """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
+        joining, cell, emits, has_set_timer = growing
+        was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
+        changed = list(cells)
+        if len(joining) == 1:
+            joining[0][:] = cell
+            cell = joining[0]
+        else:
+            rest = [each for each in cells if not any(each is one for one in joining)]
+            changed = sorted([*rest, cell], key=_by_start)
         if not joining:
+            cell[NUMBER] = self._next_number
             self._next_number += 1
-        rest = [each for each in cells if not any(each is one for one in joining)]
-        changed = list(cells) if len(joining) == 1 else sorted([*rest, cell], key=_by_start)
         self._table.set(stored, changed)
         if self._assigner.ends and (not joining or was_ended):
-            self._end_timers.set(span[1], key_of(stored))
-        if self._has_trigger:
-            return self._ask(stored, changed, cell, value, time_ns)
-        return changed
+            self._end_timers.set(cell[END], key_of(stored))
+        if has_set_timer:
+            self._set_timers(stored, cell)
+        return self._emitted(stored, changed, cell) if emits else changed
 
     def _has_passed(self, instant_ns: int) -> bool:
         reached_ns = self._reached_ns()
@@ -167,21 +206,13 @@ class KeyWindows(Operator):
 
     # --- triggers
 
-    def _ask(self, stored: Any, cells: list[Cell], cell: Cell, value: Any, time_ns: int) -> list[Cell]:
-        """Asks the trigger about a record; returns the cells that the key has then."""
-        context = self._context(cell, time_ns)
-        emits = self._trigger.on_record(value, context)
-        self._set_timers(stored, cell, context)
-        return self._emitted(stored, cells, cell) if emits else cells
-
     def _context(self, cell: Cell, time_ns: int) -> TriggerContext:
         return TriggerContext(cell, time_ns, lambda: self._recorder.instant_ns(False), self._reached.entries.get(0))
 
-    def _set_timers(self, stored: Any, cell: Cell, context: TriggerContext) -> None:
-        if context.has_set_timer:
-            for place, timers in ((EVENT_TIMER, self._event_timers), (CLOCK_TIMER, self._clock_timers)):
-                if cell[place] is not None:
-                    timers.set(cell[place], key_of(stored))
+    def _set_timers(self, stored: Any, cell: Cell) -> None:
+        for place, timers in ((EVENT_TIMER, self._event_timers), (CLOCK_TIMER, self._clock_timers)):
+            if cell[place] is not None:
+                timers.set(cell[place], key_of(stored))
 
     def _ring(self, stored: Any, instant_ns: int, place: int) -> None:
         """Tells the trigger of the windows of a key whose timers are due."""
@@ -189,12 +220,17 @@ class KeyWindows(Operator):
             if cell[place] is None or cell[place] > instant_ns:
                 continue
             cell[place] = None
-            context = self._context(cell, instant_ns)
-            emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
-            self._set_timers(stored, cell, context)
             cells = self._table.entries[stored]
             self._table.set(stored, cells)
-            if emits:
+            changed = list(cell)  # a trigger that raises leaves the state of the window as it is
+            if self.guard.routes:
+                changed[STATE] = copied(changed[STATE])
+            context = self._context(changed, instant_ns)
+            emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
+            cell[:] = changed
+            if context.has_set_timer:
+                self._set_timers(stored, cell)
+            if emits and (cell[PENDING] or self._rules.accumulates):
                 self._emitted(stored, cells, cell)
 
     # --- results
@@ -209,12 +245,15 @@ class KeyWindows(Operator):
         return left
 
     def _emit(self, stored: Any, cell: Cell) -> None:
-        """Emits the result of a window, guarded by the caller."""
+        """Emits the result of a window. What raises is passed on later, as the present record is not to blame."""
         if self._evictor is not None:
             cell[ACCUMULATOR] = self._evictor.rest_of(cell[ACCUMULATOR])
             if not self._assigner.ends:
-                cell[START] = min(time_ns for time_ns, _ in cell[ACCUMULATOR])
-        rows = self._results.one(stored, cell[ACCUMULATOR], window_of(cell[START], cell[END]))
+                times = [time_ns for time_ns, _ in cell[ACCUMULATOR]]
+                cell[START], cell[END] = min(times), max(times)
+        window, routes = window_of(cell[START], cell[END]), self.guard.routes
+        rows, failures = self._results.of(stored, [cell[ACCUMULATOR]], window, routes=routes)
+        self._failures += failures
         cell[PENDING] = 0
         if not self._rules.accumulates:
             cell[ACCUMULATOR] = self._aggregation.create()
@@ -229,8 +268,10 @@ class KeyWindows(Operator):
             self._table.delete(stored)
 
     def _pass_results(self) -> None:
-        rows, times = self._rows, self._row_times
-        self._rows, self._row_times = [], []
+        rows, times, failures = self._rows, self._row_times, self._failures
+        self._rows, self._row_times, self._failures = [], [], []
+        for error, record in failures:
+            self.guard.caught(error, record)
         if rows:
             self.out.rows(rows, times if self._rules.has_times else None)
 

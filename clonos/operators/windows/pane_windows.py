@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
-from clonos.core.values.copying import copied
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, Table
@@ -63,7 +62,7 @@ class PaneWindows(Operator):
     def open(self, scope: Scope) -> None:
         self._state: StateBackend = scope.state
         self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, self._recorder, self, late_text)
+        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         for end in self._restored(LATE_NAME):
             self._late_table(end)
@@ -137,14 +136,12 @@ class PaneWindows(Operator):
         if not ended:
             self._aggregate.add(self._pane_table(pane), rows, self.guard)
             return True
-        added = Table({})
-        self._aggregate.add(added, rows, self.guard)
-        self._merge_into(self._pane_table(pane), added)
-        for end in ended:
-            if self._rules.accumulates:
-                self._late_table(end).update(dict.fromkeys(added.entries))
-            else:
-                self._merge_into(self._late_table(end), added)
+        late = [self._late_table(end) for end in ended]
+        tables = [self._pane_table(pane), *(() if self._rules.accumulates else late)]
+        keys = self._aggregate.add_to_each(tables, rows, self.guard)
+        if self._rules.accumulates:
+            for table in late:
+                table.update(dict.fromkeys(keys))
         return True
 
     def _is_ahead(self, end: int) -> bool:
@@ -163,17 +160,6 @@ class PaneWindows(Operator):
 
     def _is_forgotten(self, end: int, reached_ns: int) -> bool:
         return self._spans.end_ns(end) + self._rules.lateness_ns <= reached_ns
-
-    def _merge_into(self, table: Table, added: Table) -> None:
-        """Merges accumulators into a table; guarded, since the functions of the user may raise."""
-        entries, merge = table.entries, self._aggregate.aggregation.merge
-
-        def merged(entry: tuple[Any, Any]) -> None:
-            stored, accumulator = entry
-            found = entries.get(stored, entries)
-            table.set(stored, copied(accumulator) if found is entries else merge(found, accumulator))
-
-        self.guard.each(merged, list(added.entries.items()))
 
     def _pass_late(self, rows: list[Any], times: list[int]) -> None:
         self._late_records.take([value for _, value in rows], times, self._reached.entries[0])
@@ -234,7 +220,13 @@ class PaneWindows(Operator):
         end_ns = self._spans.end_ns(end)
         if not self._rules.is_event_time:
             self._reached.set(0, end_ns)
-        rows = self._results.of(self.guard, list(found.items()), window_of(self._spans.start_ns(end), end_ns))
+        window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
+        rows: list[Any] = []
+        for stored, parts in found.items():
+            results, failures = self._results.of(stored, parts, window, routes=routes)
+            rows += results
+            for error, record in failures:
+                self.guard.caught(error, record)
         if rows:
             self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
 

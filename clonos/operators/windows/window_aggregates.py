@@ -7,9 +7,10 @@ accumulators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.counting import Count
@@ -29,7 +30,8 @@ class WindowAggregate:
         """Adds a batch."""
         stored = state_keys([key for key, _ in rows])
         wrapped = list(zip(stored, rows, strict=True))
-        guard.run(lambda records: self._consume(records, table), wrapped, pairs=rows)
+        add = self.aggregation.add_or_keep if guard.routes else self.aggregation.add
+        guard.run(lambda records: self._consume(records, table, add), wrapped, pairs=rows)
 
     def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
         """Adds a batch whose values are their own keys."""
@@ -39,8 +41,27 @@ class WindowAggregate:
         """Adds a batch of columns, keyed by ``column``; values are dicts."""
         self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
 
-    def _consume(self, records: Iterator[Any], table: Table) -> None:
+    def add_to_each(self, tables: list[Table], rows: list[Any], guard: Guard) -> list[Any]:
+        """Adds a batch to several tables; a row that raises is in none of them. Returns the keys with a new row."""
+        keys: dict[Any, None] = {}
         create, add = self.aggregation.create, self.aggregation.add
+        copies = len(tables) > 1 and self.aggregation.changes_terms
+
+        def consume(records: Iterator[Any]) -> None:
+            for key, (_, value) in records:
+                before = [table.entries[key] if key in table.entries else create() for table in tables]
+                added = [
+                    add(copied(each) if guard.routes else each, copied(value) if copies else value) for each in before
+                ]
+                for table, accumulator in zip(tables, added, strict=True):
+                    table.set(key, accumulator)
+                keys[key] = None
+
+        guard.run(consume, list(zip(state_keys([key for key, _ in rows]), rows, strict=True)), pairs=rows)
+        return list(keys)
+
+    def _consume(self, records: Iterator[Any], table: Table, add: Callable[[Any, Any], Any]) -> None:
+        create = self.aggregation.create
         entries, changed = table.entries, table.changed
         for key, (_, value) in records:
             entries[key] = add(entries[key] if key in entries else create(), value)

@@ -124,16 +124,19 @@ class EffectExecutor:
     def _send(self, asked: effect.SendMessage) -> None:
         message = asked.message
         if type(message) is SlotStatus:
-            message = replace(message, tasks=tuple([self._with_busy_time(status) for status in message.tasks]))
+            message = replace(message, tasks=tuple([self._with_figures(status) for status in message.tasks]))
         self._transport.send(asked.slot, message, asked.payload)
 
-    def _with_busy_time(self, status: TaskStatus) -> TaskStatus:
+    def _with_figures(self, status: TaskStatus) -> TaskStatus:
+        """Adds what the task's thread has measured: its busy time and its hottest key."""
         found = [
             t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
         ]
         if not found:
             return status
-        return replace(status, counters=(*status.counters, (TaskCounter.BUSY_US, found[-1].busy_us())))
+        thread = found[-1]
+        counters = *status.counters, (TaskCounter.BUSY_US, thread.busy_us())
+        return replace(status, counters=counters, hot_key=thread.hot_key())
 
     def _warn(self, asked: effect.Warn) -> None:
         """Sends a warning of the job, which is also a line in the driver's log."""

@@ -30,6 +30,7 @@ from clonos.core.slot.slot_events import (
 )
 from clonos.core.task.failure_report import describe_failure
 from clonos.core.task.task import Task
+from clonos.core.wire.control_messages import HotKey
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.io.process.exit_guard import guard_thread
 from clonos.io.process.fault_points import FaultPoint, of_shadow
@@ -111,6 +112,11 @@ class TaskThread:
         """Shows the last rows of the next batch that a step of the task emits."""
         if self._chain is not None:
             self._chain.peek(step, rows_max, show)
+
+    def hot_key(self) -> HotKey | None:
+        """Returns the key of which most of the latest input is; None if no key stands out."""
+        found = None if self._chain is None else self._chain.hottest_key()
+        return None if found is None else HotKey(*found)
 
     def busy_us(self) -> int:
         """Returns the time in which the task did not wait for input, in microseconds."""

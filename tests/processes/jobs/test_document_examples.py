@@ -59,8 +59,13 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     ("document", "name"),
     [
         ("docs/aggregates.md", "own_aggregates.py"),
+        ("docs/connectors.md", "flush.py"),
         ("docs/event-time.md", "silent_sensors.py"),
+        ("docs/event-time.md", "late_test.py"),
+        ("docs/transformations.md", "first.py"),
+        ("docs/transformations.md", "fold.py"),
         ("docs/transformations.md", "leaders.py"),
+        ("docs/transformations.md", "leaders_of_hours.py"),
     ],
 )
 def test_an_example_gives_the_rows_on_its_page(tmp_path: Path, document: str, name: str) -> None:
@@ -99,7 +104,7 @@ def _check_metrics(line: dict[str, Any]) -> None:
     """The documented fields and counters are those of a line."""
     section = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Metrics")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
-    absent = {"limit_reached", "rows_written"}  # the job has no limit and no immediate sink
+    absent = {"limit_reached", "late_records", "rows_written"}  # no limit, no event time, and no immediate sink
     assert set(documented) - absent == (line.keys() | line["totals"].keys()) - absent
     assert absent < set(documented)
     assert {"task", "incarnation", "phase"} < line["tasks"][0].keys() <= {"task", *documented, "incarnation"}

@@ -256,6 +256,16 @@ def test_a_result_has_the_last_counters_that_its_tasks_reported(gated: Gated) ->
     assert result.status.totals["records_in"] == result.counter("records_in") == 800
 
 
+def test_the_status_has_the_hottest_key_of_a_task(tmp_path: Path) -> None:
+    job = Job("skewed", slots="process", parallelism=2, store=tmp_path / "store")
+    words = ["ann" if number % 3 else str(number) for number in range(30_000)]
+    job.source(values(words)).key_by(lambda word: word).count(name="count").sink(collect())
+    tasks = [task for task in job.run().status.tasks if task.name.startswith("count")]
+    (hot,) = (task for task in tasks if task.hot_key)
+    assert hot.hot_key == "'ann'"
+    assert 0.6 < hot.hot_key_share < 1
+
+
 def test_a_metrics_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="metrics file"):
         _squares(100, tmp_path / "store", metrics=tmp_path / "missing" / "metrics.jsonl")[0].run()

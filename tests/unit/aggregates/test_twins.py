@@ -225,6 +225,7 @@ def agrees(result: Any, expected: Any) -> bool:
     return expected.equals(result) if isinstance(expected, _Like) else same(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_an_aggregate_is_that_of_the_whole_list(case: Case) -> None:
     @settings(max_examples=60, deadline=None)

@@ -15,6 +15,7 @@ from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.two_input_process import TwoInputContext
+from clonos.operators.tags import Tag
 from clonos.operators.windows.results import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
@@ -72,6 +73,9 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     assert_type(words.map(len), Stream[int])
     assert_type(words.filter(lambda word: word > "a"), Stream[str])
     assert_type(words.union(lines).rebalance().broadcast(), Stream[str])
+    assert_type(words.union(words.map(len)), Stream[str | int])
+    assert_type(words.map(len).union(words, lines), Stream[int | str])
+    assert_type(words.union(graph.source(Given([1]))), Stream[str | Any])
     assert_type(words.process(Lengths), Stream[int])
     assert_type(words.process(Lengths()), Stream[int])
 
@@ -82,6 +86,10 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     assert_type(keyed.reduce(max), Stream[tuple[int, str]])
     assert_type(keyed.process(Lengths), Stream[int])
     assert_type(keyed.union(keyed), KeyedStream[int, str])
+    assert_type(keyed.union(words.map(len).key_by(abs)), KeyedStream[int, str | int])
+    assert_type(words.process(Lengths).side_output(Tag[str]("late")), Stream[str])
+    late = words.process(Lengths).side_output(Tag("late"))
+    assert_type(late, Stream[Any])
     keyed.count().sink(Outbox())
 
 
@@ -153,6 +161,15 @@ def joined_types() -> None:
     assert_type(words.join_as_of(numbers, on="n", select=select_left), Stream[float])
     assert_type(words.lookup(numbers, on="n"), Stream[tuple[str, int | None]])
     assert_type(words.lookup(numbers, on="n", how="inner", select=select), Stream[float])
+    keyed_words, keyed_numbers = words.key_by(word_key), numbers.key_by(number_key)
+    assert_type(keyed_words.join(keyed_numbers, ttl="1h"), Stream[tuple[str, int]])
+    assert_type(keyed_words.join(keyed_numbers, how="left", between=(0, 1)), Stream[tuple[str, int | None]])
+    assert_type(keyed_words.join(keyed_numbers, how="anti", ttl="1h"), Stream[str])
+    assert_type(keyed_words.join(keyed_numbers, select=select, ttl="1h"), Stream[float])
+    assert_type(keyed_words.join_as_of(keyed_numbers, select=select_left), Stream[float])
+    assert_type(keyed_words.lookup(keyed_numbers), Stream[tuple[str, int | None]])
+    keyed_words.join(numbers.key_by(str), ttl="1h")  # type: ignore[arg-type]
+    keyed_words.join(numbers, ttl="1h")  # type: ignore[call-overload]
     assert_type(words.merge_ordered(words), Stream[str])
     assert_type(words.connect(numbers).process(BothInputs), Stream[float])
     words.connect(words).process(BothInputs)  # type: ignore[arg-type]

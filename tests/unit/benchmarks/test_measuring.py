@@ -127,6 +127,7 @@ def test_every_stage_of_the_time_budget_is_a_function_of_the_runtime() -> None:
         assert callable(attrgetter(path)(import_module(module))), place
 
 
+@pytest.mark.slow
 def test_the_legend_of_a_chart_covers_no_curve() -> None:
     curves = {f"a curve with a name as long as those of growth, {number}": [(1.0, number)] for number in range(9)}
     figure = plots.drawn(curves, "growth", ("tasks", "bytes"))

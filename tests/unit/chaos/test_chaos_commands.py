@@ -70,6 +70,7 @@ def test_a_matrix_case_that_cannot_be_simulated_is_refused_before_any_run(
     assert "half kind=clock_step: clock_step does not exist in the simulated world" in reported.err
 
 
+@pytest.mark.slow
 def test_runs_before_an_interrupted_one_are_in_the_report(tmp_path: Path) -> None:
     page = tmp_path / "stopped.html"
     options = ScenarioRunOptions(Where.SIMULATED, repeat=3, html_file=page)

@@ -48,6 +48,7 @@ def _run(wheel: Path, folder: Path, program: str, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_wheel_has_types_and_all_files_of_its_packages(wheel: Path) -> None:
     for name, folder in PACKAGE_FOLDERS.items():
         expected = {file.relative_to(folder) for file in folder.rglob("*") if file.suffix in (".py", ".toml", ".typed")}

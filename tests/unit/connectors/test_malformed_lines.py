@@ -98,6 +98,7 @@ def test_a_line_of_a_server_that_is_not_text_is_set_aside() -> None:
     assert "encoding=" in str(second.error)
 
 
+@pytest.mark.slow
 def test_malformed_lines_reach_the_error_output_once_though_processes_die(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text("".join(f"{number}\n" if number % 5 else f"bad {number}\n" for number in range(1, 101)))

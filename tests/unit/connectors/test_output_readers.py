@@ -105,6 +105,7 @@ class Running:
         self.living.write([{"word": 100}] * 20_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_sees_the_committed_rows_while_the_job_runs_and_afterwards(tmp_path: Path, reader: str) -> None:
     kind, read = READERS[reader]

@@ -257,6 +257,14 @@ def test_a_checkpoint_acknowledged_during_a_commit_is_written_next() -> None:
     assert written_metadata(harness.durable(1)).checkpoint == 2
 
 
+def test_the_last_checkpoint_of_a_drain_begins_during_a_commit() -> None:
+    harness = formed()
+    harness.tick(5_000)
+    harness.acknowledge(1)
+    harness.do(StopRequested(drain=True))
+    assert harness.pending() == [1, 2]
+
+
 def test_checkpoint_numbers_are_never_reused() -> None:
     harness = formed(checkpoint_timeout_ms=1_000)
     harness.tick(5_000)

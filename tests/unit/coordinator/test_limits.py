@@ -61,6 +61,7 @@ def test_later_triggers_end_the_sources_too_because_an_earlier_one_may_be_lost()
     reach(harness, 4)
     ends(harness, 600)
     harness.acknowledge(1, 0, 1, 2, 3, 4, 5)
+    harness.durable(1)
     assert ends(harness, 5_100) == {0: True, 1: True, 2: False, 3: False}
 
 

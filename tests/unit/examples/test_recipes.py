@@ -153,6 +153,23 @@ def _checks_each_payment_by_some_rules(outputs: Outputs) -> None:
         assert counted == list(range(1, len(counted) + 1))
 
 
+def _checks_each_payment_by_the_rule_of_its_time(outputs: Outputs) -> None:
+    assert sorted((row["id"], row["limit"]) for row in outputs["alerts"]) == [(2, 500), (4, 50), (5, 1_000)]
+
+
+def _reports_exactly_the_late_readings(outputs: Outputs) -> None:
+    readings, latest, late = _recipe("late_report").READINGS, 0, []
+    for reading in readings:
+        if latest - reading["at"] > 5:
+            late.append({**reading, "seconds_behind": latest - reading["at"]})
+        latest = max(latest, reading["at"])
+    assert 20 < len(late) < 40
+    assert sorted(outputs["late"], key=lambda row: row["number"]) == late
+    numbers = {row["number"] for row in late}
+    in_time = [reading for reading in readings if reading["number"] not in numbers]
+    assert sorted(outputs["in_time"], key=lambda row: row["number"]) == in_time
+
+
 def _sets_damaged_lines_aside(outputs: Outputs) -> None:
     assert dict(outputs["sink"]) == {"ann": 38, "bob": 57}
     assert sorted(error.error.partition(":")[0] for error in outputs["errors"]) == [
@@ -194,13 +211,62 @@ def _divides_the_clicks_into_sessions(outputs: Outputs) -> None:
     assert found == sorted((user, first + day * 1_440, *rest) for day in range(5) for user, first, *rest in of_a_day)
 
 
+def _finds_the_three_tags_of_the_last_ten_minutes(outputs: Outputs) -> None:
+    recipe = _recipe("trending_tags")
+    assert len({post["at"] // 60 for post in recipe.POSTS}) > 30
+    first, last = (choose(post["at"] for post in recipe.POSTS) // 60 for choose in (min, max))
+    expected = {}
+    for until in range(60 * first + 60, 60 * last + 601, 60):
+        counted = Counter(post["tag"] for post in recipe.POSTS if until - 600 <= post["at"] < until)
+        expected[until] = sorted(([tag, number] for tag, number in counted.items()), key=_by_number)[:-4:-1]
+    found = {int(row["until"].timestamp()): row["tags"] for row in outputs.rows}
+    assert len(outputs.rows) == len(found)
+    assert found == expected
+
+
+def _by_number(counted: list[Any]) -> tuple[int, str]:
+    return counted[1], counted[0]
+
+
+def _reports_the_days_of_each_user(outputs: Outputs) -> None:
+    recipe = _recipe("user_activity")
+    expected: dict[tuple[str, int], list[Any]] = {}
+    for action in recipe.ACTIONS:
+        day = (action["at"] - recipe.MIDNIGHT) // 86_400
+        for user in (action["user"], "all"):
+            expected.setdefault((user, day), []).append(action)
+    last: dict[tuple[str, int], Any] = {}
+    for name in ("activity", "users"):
+        for row in sorted(outputs[name], key=lambda row: int(row["actions"])):  # a later result has more actions
+            last[row.get("user", "all"), int(row["day"].timestamp() - recipe.MIDNIGHT) // 86_400] = row
+    assert last.keys() == expected.keys()
+    assert len({day for _, day in expected}) == 4
+    for (user, day), actions in expected.items():
+        row, times = last[user, day], [action["at"] for action in actions]
+        assert row["actions"] == len(actions)
+        if user == "all":
+            assert row["users"] == len({action["user"] for action in actions})
+        else:
+            assert row["pages"] == sorted({action["page"] for action in actions})
+            assert (row["first"], row["last"]) == (min(times), max(times))
+
+
+def _has_the_language_of_the_user_of_each_click(outputs: Outputs) -> None:
+    languages = {"ann": "en", "bob": "de", "eve": "fr"}
+    clicks = _recipe("user_profiles").CLICKS
+    assert outputs.rows == [{**click, "language": languages.get(click["user"])} for click in clicks]
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
+    "trending_tags": _finds_the_three_tags_of_the_last_ten_minutes,
+    "user_activity": _reports_the_days_of_each_user,
     "word_count": _counts_every_word,
     "access_log": _counts_the_failed_requests_of_each_page,
     "deduplicate": _passes_each_payment_on_once,
     "enrich": _prices_and_places_each_order_once,
+    "user_profiles": _has_the_language_of_the_user_of_each_click,
     "async_calls": _has_the_price_of_each_product_in_order,
     "click_counts": _counts_every_click,
     "sensor_alerts": _raises_each_alert_at_the_third_reading,
@@ -213,6 +279,8 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "shipped_orders": _has_each_order_with_its_shipment_in_time,
     "exchange_rates": _converts_each_payment_at_its_rate,
     "fraud_rules": _checks_each_payment_by_some_rules,
+    "rules_as_of": _checks_each_payment_by_the_rule_of_its_time,
+    "late_report": _reports_exactly_the_late_readings,
 }
 
 
@@ -221,6 +289,9 @@ def _shop(request: Any) -> Any:
     if request.method == "POST":
         return {"receipt": dict(request.headers)["idempotency-key"]}
     product = request.url.rpartition("/")[2]
+    if "/profiles/" in request.url:
+        languages = {"ann": "en", "bob": "de", "eve": "fr"}
+        return {"language": languages[product]} if product in languages else 404
     return {"product": product, "price": 10.0 * len(product)}
 
 
@@ -229,6 +300,7 @@ def test_every_recipe_has_a_test() -> None:
     assert files == {*PROMISES, *WITH_OTHER_INPUT, *WITH_OTHER_TESTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMISES)
 def test_a_recipe_keeps_its_promise_although_its_processes_die(name: str) -> None:
     report = crash_test(_recipe(name).job, seeds=SEEDS, check=PROMISES[name], http=_shop, compare=False)
@@ -283,6 +355,7 @@ def test_an_outbox_source_that_follows_reads_rows_that_are_inserted_later(tmp_pa
         assert reader.read(5) == [{"order": 2}, {}]
 
 
+@pytest.mark.slow
 def test_the_archive_has_each_row_once_and_withdraws_later_checkpoints(tmp_path: Path) -> None:
     recipe = _recipe("gzip_sink")
     folders: list[Path] = []

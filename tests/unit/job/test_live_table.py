@@ -67,6 +67,14 @@ def test_a_new_incarnation_does_not_count_as_records(clock: list[float]) -> None
     assert "words running: 0 records/s" in screen.getvalue()
 
 
+def test_the_first_line_has_the_late_records_of_each_step_that_has_any(clock: list[float]) -> None:
+    screen = io.StringIO()
+    table = LiveTable(Console(file=screen, width=150))
+    clock[0] += 6
+    table.show(_status(_task("read/0", 9), _task("ask/0", 1, late_records=1_000), _task("ask/1", 1, late_records=2)))
+    assert screen.getvalue().rstrip().endswith("; late records: ask 1,002")
+
+
 def test_without_a_terminal_a_line_appears_every_few_seconds(clock: list[float]) -> None:
     screen = io.StringIO()
     with LiveTable(Console(file=screen, width=150)) as table:

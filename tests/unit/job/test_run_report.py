@@ -56,6 +56,19 @@ def test_the_summary_counts_failed_records_apart_from_the_steps() -> None:
     assert lines[1:] == ["  read  200 in"]
 
 
+def test_the_summary_counts_late_records_by_step() -> None:
+    tasks = tuple(
+        TaskState(f"{step}/{index}", 1, 7, 4711, "process-1", TaskPhase.LIVE, {"records_in": 10, **counters}, 1, 1)
+        for step, index, counters in [
+            ("read", 0, {}),
+            ("average", 0, {"late_records": 1_200}),
+            ("average", 1, {"late_records": 34}),
+        ]
+    )
+    lines = summary_lines(Status("job", Phase.ENDED, tasks=tasks), 1.5, {"read": 20}, [])
+    assert lines[1:] == ["  read     10 in, 20 out", "  average  20 in, 1,234 late"]
+
+
 def test_the_summary_has_the_rows_that_an_immediate_sink_has_written(tmp_path: Path) -> None:
     graph = JobGraph("job")
     rows = graph.source(Given([1, 2, 3]), name="read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -47,8 +48,29 @@ def test_the_summary_names_a_task_that_gets_most_records_and_is_busy(
     records: tuple[int, ...], busy_s: float, step: str, share: str
 ) -> None:
     lines = [line for line in summary_lines(_status(records, busy_s, step), 10.0, {}, [], KEYED) if "gets" in line]
-    expected = [f"  count/1 gets {share} of the records of count: its keys have more records than others"]
+    expected = [f"  count/1 gets {share} of the records of count"]
     assert lines == (expected if share else [])
+
+
+@pytest.mark.parametrize(
+    ("records", "hot_key_share", "named"),
+    [
+        ((100, 300, 100, 100), 0.66, ", the key 'ann' alone 33%"),
+        ((100, 300, 100, 100), 0.5, None),
+        ((100, 140), 0.9, None),
+        ((100, 160), 0.9, ", the key 'ann' alone 55%"),
+        ((10, 920, 30, 40), 0.3, ""),
+    ],
+    ids=["a third", "a quarter", "equal tasks", "two tasks", "many keys"],
+)
+def test_the_hottest_key_is_named_if_it_has_much_of_its_step(
+    records: tuple[int, ...], hot_key_share: float, named: str | None
+) -> None:
+    status = _status(records, 8.0)
+    tasks = tuple(replace(task, hot_key="'ann'", hot_key_share=hot_key_share) for task in status.tasks)
+    lines = summary_lines(replace(status, tasks=tasks), 10.0, {}, [], KEYED)[2:]
+    expected = f"  count/1 gets {records[1] / sum(records):.0%} of the records of count{named}"
+    assert lines == ([] if named is None else [expected])
 
 
 def test_the_live_lines_name_a_task_that_gets_most_records_now(monkeypatch: pytest.MonkeyPatch) -> None:

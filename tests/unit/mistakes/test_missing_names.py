@@ -20,7 +20,7 @@ STREAM = "Job('etl').source(values([1]))"
     ("code", "sentences"),
     [
         (f"{STREAM}.co_group({STREAM})", ("a Stream has no co_group", "join(other, on=", "connect(other)")),
-        (f"{STREAM}.key_by(str).join({STREAM})", ("a KeyedStream has no join", "before key_by")),
+        (f"{STREAM}.key_by(str).merge_ordered({STREAM})", ("a KeyedStream has no merge_ordered", "before key_by")),
         (f"{STREAM}.stateful_map(str)", ("a Stream has no stateful_map", "call key_by")),
         (f"{STREAM}.count()", ("a Stream has no count", "key_by(lambda record: None)")),
         (f"{STREAM}.print()", ("a Stream has no print", "sink(stdout())")),
@@ -28,6 +28,7 @@ STREAM = "Job('etl').source(values([1]))"
         (f"{STREAM}.sum('n')", ("a Stream has no sum", "aggregate(total=sum_('field'))")),
         (f"{STREAM}.withWatermark('at', '5s')", ("a Stream has no withWatermark", "job.source(..., timestamps=...)")),
         (f"{STREAM}.dropDuplicates(['id'])", ("a Stream has no dropDuplicates", "deduplicate(key, within=")),
+        (f"{STREAM}.par(4)", ("a Stream has no par", "map(function, par=4)")),
         (f"{STREAM}.get_side_output('late')", ("a Stream has no get_side_output", "Use side_output(tag).")),
         (f"{STREAM}.key_by(str).window(Tumbling('5s')).mean()", ("a WindowedStream has no mean", "mean=mean('field')")),
         (f"{STREAM}.key_by(str).map(str)", ("a KeyedStream has no map", "before key_by")),

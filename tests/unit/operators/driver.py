@@ -70,6 +70,7 @@ class TaskCollector:
         self.task = task
         self.sent: dict[int, int] = {}
         self.errors: list[bytes] = []
+        self.late_records = 0
 
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         assert rows, "an empty batch was emitted"
@@ -98,6 +99,9 @@ class TaskCollector:
 
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
+
+    def count_late(self, records: int) -> None:
+        self.late_records += records
 
     def reach_limit(self) -> None:
         pass

@@ -83,3 +83,31 @@ class FilesWriter:
 
     def close(self) -> None:
         pass
+
+
+class Endless:
+    """Source that never ends: 0, 1, 2, ..."""
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return [b"the only one"]
+
+    def reader(self) -> EndlessReader:
+        return EndlessReader()
+
+
+class EndlessReader:
+    """Its marks are the next number."""
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        self.next = int(mark or b"0")
+
+    def read(self, records_max: int) -> list[int]:
+        chunk = list(range(self.next, self.next + records_max))
+        self.next += records_max
+        return chunk
+
+    def mark(self) -> bytes:
+        return str(self.next).encode()
+
+    def close(self) -> None:
+        pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
@@ -21,7 +18,6 @@ from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.options import Options
 from clonos.operators.steps.calls import Caller, CallPolicy
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
-from tests.unit.operators.samples import Files
 
 FOREVER_S = 30
 
@@ -48,41 +44,6 @@ def completed(going: Run, task: int, numbers: list[int], calls: Calls) -> None:
         except Exception as error:  # noqa: BLE001  the outcome
             outcome = encode_outcome("step", error)
         going.chains[task].complete(number, outcome)
-
-
-SHAPES: dict[str, tuple[Callable[[Stream[Any], int], Stream[Any]], Callable[[int], list[Any]]]] = {
-    "maps": (lambda s, par: s.map(lambda n: n * n, par=par), lambda n: [n * n]),
-    "filters": (lambda s, par: s.filter(lambda n: n % 3, par=par), lambda n: [n] if n % 3 else []),
-    "flat maps": (lambda s, par: s.flat_map(lambda n: [n] * (n % 4), par=par), lambda n: [n] * (n % 4)),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("is_sink", [False, True])
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 1 << 30))
-def test_order_is_preserved_with_par_in_filters_maps_flat_maps_and_sinks(shape: str, is_sink: bool, seed: int) -> None:
-    """Whatever the order in which the calls end, results have the order of the records."""
-    step, twin = SHAPES[shape]
-    graph = JobGraph("job")
-    step(graph.source(Given(range(20)), parallelism=1), 4).sink(Files() if is_sink else Outbox())
-    calls = Calls()
-    going = Run(graph.compile(Options(), parallelism=1), clock=calls)
-    rng = random.Random(seed)
-    while going.read(5):
-        numbers = [*calls.open]
-        rng.shuffle(numbers)
-        completed(going, 0, numbers[: rng.randint(0, len(numbers))], calls)
-    numbers = [*calls.open]
-    rng.shuffle(numbers)
-    completed(going, 0, numbers, calls)
-    expected = [result for n in range(20) for result in twin(n)]
-    if is_sink:
-        going.barrier(1)
-        assert going.prepared == {0: ["\n".join(map(str, expected)).encode()]}
-    else:
-        assert [row for rows in going.written.values() for row in rows] == expected
-    going.close()
 
 
 def test_calls_of_a_step_with_par_are_made_again_after_a_restore() -> None:
@@ -262,3 +223,71 @@ def test_the_row_of_a_call_that_raises_has_the_frames_of_user_code(step: str) ->
     functions = [place.rpartition(" in ")[2] for place in routed.traceback.splitlines()]
     functions = [function for function in functions if function != "completed"]  # which stands for the task
     assert functions == (["odd_only_async", "odd_only"] if step.endswith("def") else ["odd_only"])
+
+
+def counted(record: dict[str, int]) -> dict[str, int]:
+    record["n"] += 1
+    return record
+
+
+STEPS_WITH_PAR: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], int]] = {
+    "map": (lambda stream: stream.map(counted, par=2), 1),
+    "filter": (lambda stream: stream.filter(counted, par=2), 0),  # the record, not what the predicate made of it
+}
+
+
+@pytest.mark.parametrize("step", STEPS_WITH_PAR)
+def test_a_call_that_changes_its_record_changes_a_copy(step: str) -> None:
+    """The record is state until the call is complete: a restored task makes the call with the record as it came."""
+    graph = JobGraph("job")
+    add, result = STEPS_WITH_PAR[step]
+    add(graph.source(Given([{"n": 0}]), parallelism=1)).sink(Outbox())
+    image = graph.compile(Options(), parallelism=1)
+    calls = Calls()
+    before = Run(image, clock=calls)
+    before.read(1)
+    calls.open[0]("key")  # its process dies before the outcome is recorded
+    taken = before.barrier(1)
+    before.close()
+    again = Calls()
+    after = Run(image, taken, again)
+    completed(after, 0, [0], again)
+    assert [row for rows in after.written.values() for row in rows] == [{"n": result}]
+    after.close()
+
+
+def test_each_attempt_gets_the_record_as_it_came() -> None:
+    seen = []
+
+    def call(record: dict[str, int]) -> None:
+        seen.append(counted(record)["n"])
+        raise OSError("busy")
+
+    caller = Caller("step", call, CallPolicy(retries=2, retry_after_ns=1))
+    with pytest.raises(OSError, match="busy"):
+        caller.call({"n": 0}, "key")
+    assert seen == [1, 1, 1]
+
+
+@pytest.mark.parametrize("shape", ["map", "filter", "flat_map"])
+def test_a_record_whose_call_raises_goes_to_the_error_output_as_it_came(shape: str) -> None:
+    def call(record: dict[str, int]) -> list[int]:
+        if counted(record)["n"] % 2 == 0:
+            raise ValueError("even")
+        return [record["n"]]
+
+    graph = JobGraph("job", errors=Outbox())
+    stream = graph.source(Given([{"n": n} for n in range(6)]), parallelism=1)
+    step: Any = getattr(stream, shape)(call, par=3, name="ask")
+    step.sink(Outbox(), name="out")
+    calls = Calls()
+    going = Run(graph.compile(Options(), parallelism=1), clock=calls)
+    while going.read(4):
+        pass
+    completed(going, 0, sorted(calls.open, reverse=True), calls)
+    going.drain()
+    going.close()
+    routed = going.written.pop("errors")
+    assert [(row.step, row.record) for row in routed] == [("ask", {"n": n}) for n in (1, 3, 5)]
+    expected = {"map": [[1], [3], [5]], "filter": [{"n": 0}, {"n": 2}, {"n": 4}], "flat_map": [1, 3, 5]}
+    assert [row for rows in going.written.values() for row in rows] == expected[shape]

@@ -72,6 +72,9 @@ class Collected:
     def prepared(self, part: bytes) -> None:
         raise AssertionError("no sink")
 
+    def count_late(self, records: int) -> None:
+        raise AssertionError("no step here refuses records")
+
     def reach_limit(self) -> None:
         pass
 

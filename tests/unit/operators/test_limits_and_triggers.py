@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +12,9 @@ from hypothesis import strategies as st
 from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidDuration, InvalidJob
-from clonos.api.stream import Stream
-from clonos.core.model.options import Options
-from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.restoring import actions, check_restores
-from tests.unit.operators.samples import ColumnsGiven, Files
+from tests.unit.operators.samples import ColumnsGiven, Endless
 from tests.unit.operators.test_timestamps import stamped
 
 SECOND_NS = 1_000_000_000
@@ -40,14 +37,6 @@ def output(graph: JobGraph, parallelism: int = 2) -> list[Any]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(records_of)
-def test_each_1_fires_on_every_element(records: list[tuple[int, int]]) -> None:
-    graph = JobGraph("job")
-    graph.source(Given(records), parallelism=1).fold(0, add, emit=each(1)).sink(Outbox())
-    assert output(graph) == [sum(number for _, number in records[:end]) for end in range(1, len(records) + 1)]
-
-
-@settings(max_examples=30, deadline=None)
 @given(records_of, st.integers(1, 4))
 def test_folds_of_keys_emit_every_nth_value_and_the_rest_at_the_end(records: list[tuple[int, int]], count: int) -> None:
     graph = JobGraph("job")
@@ -57,40 +46,6 @@ def test_folds_of_keys_emit_every_nth_value_and_the_rest_at_the_end(records: lis
         numbers = [number for of, number in records if of == key]
         ends = sorted({*range(count, len(numbers) + 1, count), len(numbers)} - {0})
         assert [pair for pair in found if pair[0] == key] == [(key, sum(numbers[:end])) for end in ends]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=25))
-def test_folds_with_a_timed_trigger_emit_at_the_right_intervals(steps: list[tuple[int, int]]) -> None:
-    """Every multiple of 5 s at which something has changed, in the order of the first change."""
-    graph = JobGraph("job")
-    source = graph.source(Given([(key, 1) for key, _ in steps]), parallelism=1)
-    source.key_by(first).fold(0, add, emit=every("5s")).sink(Outbox())
-    going = Run(graph.compile(Options(), parallelism=1))
-    twin: list[Any] = []
-    totals: dict[int, int] = {}
-    changed: dict[int, None] = {}
-    second = START_NS // SECOND_NS
-
-    def emit() -> None:
-        twin.extend((key, totals[key]) for key in changed)
-        changed.clear()
-
-    for key, pause in steps:
-        for _ in range(pause):
-            going.pass_time(1)
-            second += 1
-            if second % 5 == 0:
-                emit()
-        going.read(1)
-        going.drain()
-        totals[key] = totals.get(key, 0) + 1
-        changed[key] = None
-        assert [row for rows in going.written.values() for row in rows] == twin
-    going.finish()
-    emit()
-    assert [row for rows in going.written.values() for row in rows] == twin
-    going.close()
 
 
 @settings(max_examples=30, deadline=None)
@@ -106,17 +61,6 @@ def test_folds_at_the_end_fire_once(records: list[tuple[int, int]]) -> None:
     assert written.get("all", []) == [sum(number for _, number in records)] * bool(records)
     counts = [(key, sum(1 for of, _ in records if of == key)) for key in range(3)]
     assert sorted(written.get("keyed", [])) == [pair for pair in counts if pair[1]]
-
-
-def test_several_folds_in_a_row() -> None:
-    graph = JobGraph("job")
-    totals = (
-        graph.source(Given([(n % 3, n) for n in range(31)]), parallelism=1).key_by(first).fold(0, add, emit=each(5))
-    )
-    counted = totals.fold(0, lambda count, _: count + 1, emit=each(2))
-    counted.fold([], list.append, emit=at_end()).sink(Outbox())
-    # 31 records: keys 0, 1, 2 have 11, 10, 10; values after 5, 10 and at the end of key 0: 7 values.
-    assert output(graph, 1) == [[2, 4, 6, 7]]
 
 
 def test_the_accumulator_of_each_key_is_a_copy_of_the_initial_value() -> None:
@@ -165,94 +109,6 @@ def test_wrong_arguments_get_one_sentence(wrong: Callable[[], Any], reported: st
 # ------------------------------------------------------------------ limits
 
 
-class Reading:
-    """A source that never ends: 0, 1, 2, ..."""
-
-    def splits(self, parallelism: int) -> list[bytes]:
-        return [b"the only one"]
-
-    def reader(self) -> Reader:
-        return Reader()
-
-
-class Reader:
-    def open(self, split: bytes, mark: bytes | None) -> None:
-        self.next = int(mark or b"0")
-
-    def read(self, records_max: int) -> list[int]:
-        chunk = list(range(self.next, self.next + records_max))
-        self.next += records_max
-        return chunk
-
-    def mark(self) -> bytes:
-        return str(self.next).encode()
-
-    def close(self) -> None:
-        pass
-
-
-def position_of(going: Run) -> int:
-    """Returns how many records the first task has taken of its only split."""
-    split = msgspec.msgpack.decode(going.barrier(99)[0][1])[0]
-    mark, skip = split[1], split[2]
-    return int(mark or b"0") + int(skip)
-
-
-STEPS: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], list[Any], int]] = {
-    "a source": (lambda stream: stream, [0, 1, 2, 3, 4], 5),
-    "a map": (lambda stream: stream.map(lambda n: -n), [0, -1, -2, -3, -4], 5),
-    "a filter": (lambda stream: stream.filter(lambda n: n % 3 == 1), [1, 4, 7, 10, 13], 14),
-    "a flat map": (lambda stream: stream.flat_map(lambda n: [n] * n), [1, 2, 2, 3, 3], 4),
-    "a fold": (lambda stream: stream.fold(0, lambda a, n: a + n, emit=each(2)), [1, 6, 15, 28, 45], 10),
-}
-
-
-@pytest.mark.parametrize("place", STEPS)
-@pytest.mark.parametrize("records_max", [1, 3, 100])
-def test_limits_work_on_every_step_and_read_no_more_than_they_need(place: str, records_max: int) -> None:
-    steps, expected, needed = STEPS[place]
-    graph = JobGraph("job")
-    steps(graph.source(Reading(), parallelism=1)).limit(5).sink(Outbox())
-    going = Run(graph.compile(Options(), parallelism=1))
-    going.finish(records_max)
-    assert [row for rows in going.written.values() for row in rows] == expected
-    if place != "a flat map" or records_max == 1:  # the others give at most one result per record
-        assert position_of(going) == needed
-    going.close()
-
-
-def test_the_final_commit_is_precise_under_a_limit() -> None:
-    """A transactional sink has the records up to the limit, and the source stands behind the last of them."""
-    graph = JobGraph("job")
-    files = Files()
-    graph.source(Reading(), limit=5).sink(files)
-    going = Run(graph.compile(Options(), parallelism=4))
-    going.finish(100)
-    assert position_of(going) == 5
-    assert going.prepared == {0: [b"0\n1\n2\n3\n4"]}
-    going.close()
-
-
-def test_bounded_input_always_terminates_with_the_correct_result() -> None:
-    """A fold behind a limit emits its total when the limit has ended an endless source."""
-    graph = JobGraph("job", limit=10)
-    source = graph.source(Reading())
-    source.fold(0, lambda total, n: total + n, emit=at_end(), name="total").sink(Outbox())
-    source.key_by(lambda n: n % 2).fold(0, lambda total, n: total + n, emit=every("1h"), name="keyed").sink(Outbox())
-    written = run(graph).written
-    assert written["total"] == [45]
-    assert sorted(written["keyed"]) == [(0, 20), (1, 25)]
-
-
-def test_limits_behind_a_fold() -> None:
-    graph = JobGraph("job")
-    folded = graph.source(Given(range(100)), parallelism=1).key_by(lambda n: n % 2).fold(0, max, emit=each(3))
-    folded.limit(4, name="limit").sink(Outbox())
-    found = output(graph)
-    assert len(found) == 4
-    assert set(found) <= {(n % 2, n) for n in range(100)}
-
-
 def test_a_limit_counts_over_the_splits_of_a_source_and_over_several_senders() -> None:
     graph = JobGraph("job")
     graph.source(Given(range(100)), parallelism=3).limit(7, name="a").sink(Outbox())
@@ -277,7 +133,7 @@ def test_a_limit_restored_at_any_barrier_passes_the_same(
     actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph, records: list[Any]) -> None:
-        graph.source(Reading(), name="ended", limit=9).sink(Outbox())
+        graph.source(Endless(), name="ended", limit=9).sink(Outbox())
         graph.source(Given(records), parallelism=1).limit(11, name="a").map(lambda n: n, parallelism=1).limit(
             7, name="b"
         ).sink(Outbox())

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.model.watermark import ACTIVE, IDLE, Watermark
+from clonos.core.model.watermark import ACTIVE, END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Watermark
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
@@ -145,6 +144,9 @@ class RoutesErrors:
 
     def __init__(self) -> None:
         self.errors: list[str] = []
+
+    def count_late(self, records: int) -> None:
+        raise AssertionError("no step here refuses records")
 
     def reach_limit(self) -> None:
         pass
@@ -341,52 +343,38 @@ def test_a_source_without_reads_is_idle_at_its_second_check_and_active_at_its_ne
     assert times.begin(0) == [ACTIVE]
 
 
-class WatchedReadings(Readings):
-    """A source that finds splits while it runs."""
-
-    discovery_interval_ns = SECOND_NS
-
-    def discover(self, known: Any, index: int, parallelism: int) -> list[bytes]:
-        return []
+# ------------------------------------------------------------------ drift alignment
 
 
-def watched(*splits: list[list[int]], idle_after_ns: int = 0) -> Any:
-    """A task of a source that watches its input; no split is its own yet."""
-    source = WatchedReadings(*splits, idle_after_ns=idle_after_ns)
-    source.splits = lambda parallelism: []  # type: ignore[method-assign]
-    return source
+def test_a_source_reports_the_lowest_of_the_splits_that_count() -> None:
+    source = Readings([[10], [30]], [[5], [], [], [20]], idle_after_ns=SECOND_NS)
+    made, _, _ = head(source)
+    fire(made, 5)
+    assert made.reached_ns() == INSTANT_NS_MIN
+    made.read(0, 1)
+    assert made.reached_ns() == INSTANT_NS_MIN  # split 1 has none yet
+    made.read(1, 1)
+    assert made.reached_ns() == 5
+    fire(made, 5 + SECOND_NS)
+    made.read(0, 1)
+    assert made.reached_ns() == 5
+    made.poll(1)
+    while made.next_timer_ns() is None:
+        made.poll(1)
+    fire(made, 5 + 2 * SECOND_NS)
+    assert made.reached_ns() == 30  # split 1 is idle
+    made.read(0, 0)
+    assert made.reached_ns() == END_OF_TIME_NS  # split 0 has ended
 
 
-@pytest.mark.parametrize("idle_after_ns", [0, SECOND_NS])
-def test_a_task_without_splits_is_idle_from_its_start_until_it_reads_one(idle_after_ns: int) -> None:
-    made, sent, state = head(watched([[7]], [[9]], idle_after_ns=idle_after_ns))
+def test_a_source_that_is_held_back_is_not_idle_before_it_was_polled_again() -> None:
+    made, sent, _ = head(Readings([[1], [], [], []], idle_after_ns=SECOND_NS))
+    fire(made, 0)
+    made.read(0, 1)
+    fire(made, SECOND_NS)
     assert made.poll(1) is NothingToRead.NOW
-    fire(made, SECOND_NS)
-    assert sent.elements == ["IDLE"]
-    assert made.next_timer_ns() in ((None,) if not idle_after_ns else (2 * SECOND_NS, 0))
-    made.add_splits(msgspec.msgpack.encode([b"0"]))
-    read_all(made)
-    assert sent.elements[1:4] == ["ACTIVE", [7], 7]
-    made.prepare(1)
-    restored, later, _ = head(watched([[7]], [[9]], idle_after_ns=idle_after_ns), state)
-    restored.restore(made.position())
-    assert later.elements == []
-
-
-def test_a_task_whose_splits_have_all_ended_is_idle_until_it_finds_one() -> None:
-    made, sent, _ = head(watched([[7]], [[9]]))
-    made.add_splits(msgspec.msgpack.encode([b"0"]))
-    read_all(made)
-    fire(made, SECOND_NS)
-    assert sent.elements == [[7], 7, "IDLE"]
+    made.hold_back()
     assert made.next_timer_ns() is None
-    made.add_splits(msgspec.msgpack.encode([b"1"]))
-    read_all(made)
-    assert sent.elements[3:] == ["ACTIVE", [9], 9]
-
-
-def test_a_task_without_splits_that_will_get_none_sends_nothing_before_its_end() -> None:
-    made, sent, _ = head(Readings())
-    assert made.poll(1) is NothingToRead.ALL_READ
-    assert made.next_timer_ns() is None
-    assert sent.elements == []
+    assert made.poll(1) is NothingToRead.NOW
+    fire(made, 2 * SECOND_NS)
+    assert sent.elements == [[1], 1, "IDLE"]

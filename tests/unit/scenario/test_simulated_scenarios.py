@@ -25,6 +25,7 @@ HERE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_a_shipped_scenario_has_its_expected_outcome_in_a_simulated_world(name: str) -> None:
     for scenario in read_scenarios(find_scenario(name)):
@@ -33,6 +34,7 @@ def test_a_shipped_scenario_has_its_expected_outcome_in_a_simulated_world(name: 
         assert record.injections
 
 
+@pytest.mark.slow
 def test_network_faults_are_injected_in_a_simulated_world() -> None:
     known = [each for each in read_scenarios(find_scenario("network")) if not refusal(each)]
     asking = [each for each in known if each.faults[0].victim == "ask"]
@@ -40,6 +42,7 @@ def test_network_faults_are_injected_in_a_simulated_world() -> None:
     assert all(run_simulated(each, 7).is_good for each in asking)
 
 
+@pytest.mark.slow
 def test_protocol_triggers_are_the_same_as_on_real_processes() -> None:
     """But for two that no simulated world tells."""
     for scenario in read_scenarios(find_scenario("matrix-points")):

@@ -34,6 +34,16 @@ class Outcome(Operator):
         pass
 
 
+class Counting:
+    """Collector of a chain without outputs: counts late records."""
+
+    def __init__(self) -> None:
+        self.late_records = 0
+
+    def count_late(self, records: int) -> None:
+        self.late_records += records
+
+
 class Stepping:
     """One windowed step. ``results`` and ``late``: what it has emitted, with timestamps."""
 
@@ -41,7 +51,7 @@ class Stepping:
         assert step.make is not None
         self.results: list[Any] = []
         self.late: list[Any] = []
-        self.clock = Clock()
+        self.clock, self.counting = Clock(), Counting()
         self._make = step.make
         nodes = (
             Node("windows", self._made, (1,), tagged=(("late", (2,)),)),
@@ -58,7 +68,7 @@ class Stepping:
 
     def _open(self, image: StateImage | None) -> None:
         self.chain: OperatorChain = self._image.new_chain()
-        collector: Any = None
+        collector: Any = self.counting
         context = ChainContext("windows/0", 0, 0, 1, 128, "job", 0, 1, self.clock, collector, "")
         self.chain.open(context, image, None)
 

@@ -94,6 +94,11 @@ def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
     assert pace.limit(UNLIMITED, 0) == 0
 
 
+def test_the_first_step_has_at_most_step_records_max() -> None:
+    pace = StepSize(Options(step_records_max=1), ScriptedTask(work(), 1), is_single_step=False)
+    assert pace.limit(UNLIMITED, 1_000) == 1
+
+
 class Costly(ScriptedTask):
     """A port at which time goes by as a test says."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from clonos.core.coordinator.coordinator_effects import JobFailed
 from clonos.core.model.errors import Blame, ClonosError
-from clonos_chaos.user.harness import HarnessMisused
+from clonos_chaos.user.harness_steps import HarnessMisused
 from tests.tidy.error_classes import error_classes
 
 SAMPLES: dict[str, object] = {

@@ -17,10 +17,11 @@ import pytest
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ReplayDiverged
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import CheckpointId, TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.model.watermark import ACTIVE, IDLE
+from clonos.core.ports.task_port import Command, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from tests.harnesses.recording_chain import (
     EVERYTHING,
@@ -260,6 +261,35 @@ def test_the_end_of_a_source_is_the_last_choice_in_its_log() -> None:
     tags = tags_of(first.log)
     assert tags.count(d.END) == 1
     assert set(tags[tags.index(d.END) + 1 :]) <= {d.CLOCK, d.SEED}
+
+
+class PromptTriggers(ScriptedTask):
+    """An incarnation that gets its triggers while calls are open: before their outcomes, and behind the last record."""
+
+    def receive(self, until_ns: int | None) -> Command | None:
+        if d.END in tags_of(self.log):
+            due = self._triggers
+            return Triggered(CheckpointId(due.pop(0)), False) if due else super().receive(until_ns)
+        self._now_ns = max(self._now_ns, until_ns or 0)
+        return self._answers.pop() if until_ns and len(self._answers) > 2 else None
+
+
+def test_a_source_that_has_read_everything_passes_barriers_while_calls_are_open() -> None:
+    """Otherwise a source without output budget, which a checkpoint would give it, would hold up that checkpoint."""
+    made = reader(ASIDE)
+    first = PromptTriggers(made, 1).run()
+    assert first.task.is_final
+    assert [(snapshot.checkpoint, snapshot.final) for snapshot in first.snapshots] == [
+        (1, False),
+        (2, False),
+        (5, False),
+        (6, True),
+    ]
+    for snapshot in first.snapshots[:-1]:
+        for number, end in enumerate(end for end in ends_of_entries(first.log) if end >= snapshot.log_offset_bytes):
+            second = ScriptedTask(made, number + 100, restored_at(first, snapshot.checkpoint, end)).run()
+            check_continuation(first, second)
+        check_repeats(first, ScriptedTask(made, 99, restored_at(first, snapshot.checkpoint)).run())
 
 
 def test_c17_broadcast_sends_all_to_all_rebalance_in_turn_and_the_external_channel_everything() -> None:

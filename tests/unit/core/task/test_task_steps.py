@@ -150,7 +150,8 @@ def test_elements_after_a_barrier_wait_until_all_channels_have_it() -> None:
     assert life.story == ["a", "b", "c", "b1", "behind"]
 
 
-def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel() -> None:
+def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel_and_the_earliest_leaves_first() -> None:
+    """A receiver that has barrier 1 of the same sender may wait for it with a full channel."""
     life = union(
         sent(0, barrier(1)),
         sent(0, rows("behind 1")),
@@ -160,8 +161,8 @@ def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel() -> Non
         sent(1, barrier(3)),
         sent(2, barrier(3)),  # stands for 1 and 2
     ).run()
-    assert life.story == ["behind 1", "behind 2", "b3"]
-    assert [s.checkpoint for s in life.snapshots] == [3]
+    assert life.story == ["b1", "behind 1", "b2", "behind 2", "b3"]
+    assert [s.checkpoint for s in life.snapshots] == [1, 2, 3]
 
 
 def test_the_end_of_stream_subsumes_all_later_barriers() -> None:

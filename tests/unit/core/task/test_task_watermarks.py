@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from clonos.core.log import determinants as d
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId
+from clonos.core.model.ids import ChannelId, TaskId
 from clonos.core.model.plan import Channel
 from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime
 from clonos.core.task.inputs import InputQueue
 from clonos.core.task.watermarks import InputWatermarks
 from clonos.core.wire.recovery_messages import InputRange
-from tests.harnesses.task_harness import END, Start, barrier, columns, restored_at, rows, watermark
-from tests.unit.core.task.test_task_steps import Scripted, sent, union
+from tests.harnesses.recording_chain import RecordingChain
+from tests.harnesses.task_harness import END, Job, Start, barrier, columns, restored_at, rows, watermark
+from tests.unit.core.task.test_task_steps import UNION, Scripted, sent, union
 
 
 def forwarded(life: Scripted) -> list[str]:
@@ -221,6 +222,21 @@ def test_a_restored_task_goes_on_from_the_watermarks_of_its_snapshot() -> None:
     start: Start = restored_at(first, 1)
     second = union(sent(0, watermark(9)), sent(1, watermark(8)), sent(2, watermark(ACTIVE)), start=start).run()
     assert watermarks(second) == ["8"]  # 5 was forwarded before the barrier
+
+
+def refuse(chain: RecordingChain, row: Any) -> object:
+    chain.context.collector.count_late(1)
+    return "late"
+
+
+def test_late_records_are_counted_once_whatever_a_successor_replays() -> None:
+    job = Job(UNION, TaskId(3), lambda _: RecordingChain((refuse,)))
+    rest = [sent(0, rows(4, 5)), *(sent(channel, barrier(2)) for channel in range(3))]
+    script = [sent(0, rows(1, 2)), sent(0, rows(3)), *(sent(channel, barrier(1)) for channel in range(3)), *rest]
+    first = Scripted(job, script).run()
+    assert [snapshot.late_records for snapshot in first.snapshots] == [3, 5]
+    assert [each.late_records for each in Scripted(job, script, Start(first.log)).run().snapshots] == [3, 5]
+    assert [each.late_records for each in Scripted(job, rest, restored_at(first, 1)).run().snapshots] == [5]
 
 
 def test_a_snapshot_of_a_task_without_watermarks_has_no_event_time() -> None:

@@ -162,7 +162,10 @@ def played(
         running.pass_time(seconds)
     running.finish(records_max)
     running.close()
-    return shown(running)
+    written = shown(running)
+    if "late" in written:
+        assert sum(collector.late_records for collector in running.collectors) == len(written["late"])
+    return written
 
 
 def shown(running: Run) -> dict[str, list[Any]]:

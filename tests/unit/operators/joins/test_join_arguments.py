@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,6 +67,37 @@ def test_streams_without_timestamps_are_refused() -> None:
         right.join(right, on="key", ttl="1h", late=LATE)
     with pytest.raises(InvalidJob, match="joins streams of two jobs"):
         left.join(timed(JobGraph("other"), []), on="key", between=(0, 1))
+
+
+@pytest.mark.parametrize("method", ["join", "join_as_of", "lookup"])
+def test_a_keyed_stream_is_joined_with_keyed_streams_only(method: str) -> None:
+    left, right = two_streams()
+    keyed: Any = getattr(left.key_by("key"), method)
+    with pytest.raises(
+        InvalidJob, match=r"the step near joins a keyed stream with one without keys\. Call key_by on bo"
+    ):
+        keyed(right, name="near")
+    with pytest.raises(InvalidJob, match=r"gets on='key', and its streams have the keys of key_by\. Leave on out"):
+        keyed(right.key_by("key"), on="key")
+
+
+@pytest.mark.parametrize(
+    ("method", "keywords"),
+    [("join", {"between": (0, 2), "how": "full"}), ("join_as_of", {"tolerance": "5s"}), ("lookup", {"how": "inner"})],
+)
+def test_keyed_streams_are_joined_as_streams_with_keys_given_by_on(method: str, keywords: dict[str, Any]) -> None:
+    rows = [("a", 1), ("b", 2), ("a", 3), ("b", 9)], [("b", 2), ("a", 2), ("c", 4), ("a", 5)]
+
+    def build(graph: JobGraph, is_keyed: bool) -> None:
+        lefts, rights = (timed(graph, script_of(each)) for each in rows)
+        if is_keyed:
+            found = getattr(lefts.key_by(key_of), method)(rights.key_by(key_of), **keywords)
+        else:
+            found = getattr(lefts, method)(rights, on=(key_of, key_of), **keywords)
+        sunk(found, late=False)
+
+    results = [played(partial(build, is_keyed=is_keyed), 1, 3)["out"] for is_keyed in (True, False)]
+    assert results[0] == results[1] != []
 
 
 @pytest.mark.parametrize(

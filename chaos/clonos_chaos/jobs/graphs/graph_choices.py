@@ -1,0 +1,152 @@
+"""Steps of random graphs that choose or gather rows, branch, or merge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from clonos.agg import count, sum_
+from clonos.api.emission import at_end, each, every
+from clonos.api.stream import Stream
+from clonos_chaos.jobs.graphs.graph_rows import LATE, GraphStep, Item, Row, key_of_row, name_of
+from clonos_chaos.jobs.graphs.graph_windows import number_of, rank
+from clonos_chaos.jobs.window_jobs import MS
+
+
+class Deduplicating(GraphStep):
+    """Rows that are doubled, and one of which is left."""
+
+    def __init__(self, stage: int, rng: Random, *, is_exact: bool) -> None:
+        super().__init__(stage, rng)
+        self.within_ms = rng.choice((1, 30, 600_000)) if is_exact else 600_000
+        self.keep: Any = rng.choice(("first", "last") if is_exact else ("first",))
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        doubled = rows.flat_map(_twice)
+        return doubled.deduplicate(within=f"{self.within_ms}ms", keep=self.keep, parallelism=self.parallelism)
+
+    def twin(self, items: list[Item]) -> list[Item]:
+        later_ns = self.within_ms * MS - 1 if self.keep == "last" else 0
+        return [(row, time_ns + later_ns) for row, time_ns in items]
+
+
+class Merging(GraphStep):
+    """Two branches that are merged in the order of their timestamps."""
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        odd, even = rows.split(_is_odd)
+        merged = even.merge_ordered(odd, late=LATE)
+        late.append(merged.side_output(LATE))
+        return merged
+
+
+class Branching(GraphStep):
+    """Two branches, each with a step or none, and their union."""
+
+    def __init__(self, stage: int, rng: Random, steps: Sequence[GraphStep]) -> None:
+        super().__init__(stage, rng)
+        self.steps = steps
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        odd, even = rows.split(_is_odd)
+        for step in self.steps:
+            odd = step.build(odd, late)
+        return odd.union(even)
+
+    def twin(self, items: list[Item]) -> list[Item]:
+        odd = [item for item in items if _is_odd(item[0])]
+        for step in self.steps:
+            odd = step.twin(odd)
+        return odd + [item for item in items if not _is_odd(item[0])]
+
+
+class Folding(GraphStep):
+    """Fold that emits the rows of a key so far again and again, and what leaves each once."""
+
+    has_times = False
+
+    def __init__(self, stage: int, rng: Random) -> None:
+        super().__init__(stage, rng)
+        self.emit = rng.choice((each(1), each(4), every("20ms"), at_end()))
+        self.is_keyed = rng.random() < 0.5
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        gathered: Stream[Any]
+        if self.is_keyed:
+            gathered = rows.key_by(key_of_row).fold([], list.append, emit=self.emit, parallelism=self.parallelism)
+            gathered = gathered.map(_second)
+        else:
+            gathered = rows.fold([], list.append, emit=self.emit)
+        return gathered.flat_map(list).distinct()
+
+
+class Ranking(GraphStep):
+    """Running top k of each key, of which the last one leaves."""
+
+    has_times = False
+
+    def __init__(self, stage: int, rng: Random) -> None:
+        super().__init__(stage, rng)
+        self.k = rng.choice((1, 3))
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        ranked = rows.key_by(key_of_row).top_k(self.k, by=rank, parallelism=self.parallelism)
+        last: Stream[Any] = ranked.key_by(_first).fold([], _latest, emit=at_end())
+        return last.map(partial(_ranked, self.stage))
+
+    def twin(self, items: list[Item]) -> list[Item]:
+        keys = {key_of_row(row) for row, _ in items}
+        found = []
+        for key in keys:
+            top = sorted((row for row, _ in items if key_of_row(row) == key), key=rank, reverse=True)
+            found.append(((key, ((self.stage, *map(name_of, top[: self.k])),)), 0))
+        return found
+
+
+class Totalling(GraphStep):
+    """Aggregates of each key at the end of the input."""
+
+    has_times = False
+
+    def build(self, rows: Stream[Row], late: list[Stream[Row]]) -> Stream[Row]:
+        keyed = rows.key_by(key_of_row)
+        totals = keyed.aggregate(n=count(), total=sum_(number_of), emit=at_end(), parallelism=self.parallelism)
+        return totals.map(partial(_totals, self.stage))
+
+    def twin(self, items: list[Item]) -> list[Item]:
+        counted = Counter(key_of_row(row) for row, _ in items)
+        return [
+            ((key, ((self.stage, n, sum(row[0] for row, _ in items if key_of_row(row) == key)),)), 0)
+            for key, n in counted.items()
+        ]
+
+
+def _is_odd(row: Row) -> bool:
+    return row[0] % 2 == 1
+
+
+def _twice(row: Row) -> list[Row]:
+    return [row, row]
+
+
+def _first(pair: Any) -> Any:
+    return pair[0]
+
+
+def _second(pair: Any) -> Any:
+    return pair[1]
+
+
+def _latest(before: Any, pair: Any) -> Any:
+    return pair[1]
+
+
+def _ranked(stage: int, pair: Any) -> Row:
+    return pair[0], ((stage, *map(name_of, pair[1])),)
+
+
+def _totals(stage: int, pair: Any) -> Row:
+    return pair[0], ((stage, pair[1]["n"], pair[1]["total"]),)
