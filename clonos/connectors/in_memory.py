@@ -210,6 +210,7 @@ def values(
 class Blackhole:
     """Sink that discards its rows."""
 
+    connector = "blackhole()"
     flush_refused = "it shows its rows nowhere"
 
     def __repr__(self) -> str:

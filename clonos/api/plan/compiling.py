@@ -20,6 +20,7 @@ from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, St
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
+from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
@@ -134,6 +135,7 @@ class _Compiler:
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
+                outputs=outputs_of(vertex, self._graph.errors),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )

@@ -54,6 +54,7 @@ class Vertex:
     becomes_idle: bool = False  # a source that makes watermarks, whose splits are idle without records
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
+    outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
 
     @property
     def may_be_hot(self) -> bool:

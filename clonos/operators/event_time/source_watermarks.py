@@ -43,7 +43,9 @@ CHECK_AT_ONCE_NS: Final = 0
 class SourceWatermarks:
     """Watermarks of one incarnation of a source's task. Methods return the elements to send, in order."""
 
-    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int) -> None:
+    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int, is_watching: bool = False) -> None:
+        """Creates the watermarks of a task. ``is_watching``: it may get further splits."""
+        self._is_watching = is_watching
         self._every_ns, self._idle_after_ns = every_ns, idle_after_ns
         self._splits = {split: SplitTime() for split in splits}  # those that have not ended
         self._sent_ns: int | None = None
@@ -126,6 +128,10 @@ class SourceWatermarks:
         """Notes that splits are not polled although they may have records, so that none is taken for idle."""
         self._found_empty.clear()
 
+    @property
+    def _is_without_splits(self) -> bool:
+        return self._is_watching and not self._splits
+
     def next_check_ns(self) -> int | None:
         """Returns when ``check`` is called next, None if there is nothing to check."""
         instants = [self._next_idle_check_ns(), self._next_flush_ns()]
@@ -137,6 +143,8 @@ class SourceWatermarks:
         None while a split might be taken for idle that has records: it was neither read nor found empty, because the
         task was held back.
         """
+        if self._is_without_splits and not self._is_idle:
+            return CHECK_AT_ONCE_NS
         if not self._idle_after_ns:
             return None
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
@@ -151,8 +159,12 @@ class SourceWatermarks:
     def check(self, instant_ns: int) -> list[Watermark]:
         """Sends a rise that ``watermark_every`` held back, and makes splits without records idle.
 
-        If all become idle, the latest of them counts: one after the other, they would have left it for the last.
+        If all become idle, the latest of them counts: one after the other, they would have left it for the last. A task
+        without splits is idle until it reads one.
         """
+        if self._is_without_splits and not self._is_idle:
+            self._is_idle = True
+            return [IDLE]
         changes: list[Watermark] = []
         is_idle_check = bool(self._idle_after_ns) and instant_ns >= self._check_ns
         if is_idle_check or instant_ns >= self._flush_ns:
