@@ -148,7 +148,7 @@ def _aggregated(
 
     named = named_of(options["name"], aggregates)
     check_emission(options["name"] or KIND, emit)
-    is_final = emit.count is None and emit.interval_ns is None
+    is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, options)
     step = _add(stream, named, emit, options, is_keyed=is_keyed, make=_maker(emit, is_keyed))
@@ -187,7 +187,7 @@ def _add(
     make: Callable[..., Operator],
     kind: str = KIND,
 ) -> Any:
-    is_final = emit.count is None and emit.interval_ns is None
+    is_final = emit.is_final
     return stream._step(
         kind,
         lambda step: partial(make, step, aggregation),
@@ -197,6 +197,7 @@ def _add(
         runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
+        emits_at_end=is_final,
         ignores_order=is_final and aggregation.ignores_order,
         has_times=None if emit.count == 1 else False,
     )

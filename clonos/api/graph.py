@@ -96,6 +96,7 @@ class Step:
       such as ``("window", "5s")``.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
+    - ``emits_at_end``: it emits when its input has ended, and not before.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
     - ``flush``: when it passes rows on to the sink behind it.
@@ -125,6 +126,7 @@ class Step:
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
     second_from: int | None = None
+    emits_at_end: bool = False
     side_tags: tuple[str, ...] | None = ()
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None

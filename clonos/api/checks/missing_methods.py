@@ -29,6 +29,7 @@ STREAM_HINTS: Final = {
     **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "co_group": JOIN,
     "join_asof": "Use join_as_of(other, on=...).",
+    **dict.fromkeys(("lookup_join", "async_lookup"), "Use enrich(address_or_function, ...), or lookup(table, on=...)."),
     "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
     "merge": "Use union(other).",
     "concat": "Use union(other).",
@@ -67,7 +68,9 @@ STREAM_HINTS: Final = {
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
     "merge_ordered": "Call it on the stream before key_by.",
-    **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(
+        ("map", "filter", "flat_map", "map_async", "enrich", "map_batches", "rebalance", "broadcast"), ON_KEYED
+    ),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
     ),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.growing_state import growth_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.graph import JobGraph, KeyBy, Step, StepInput
@@ -170,7 +171,7 @@ class _Explainer:
         missing = [f"the splits of {name} are not known yet: {note}" for name, note in self._compiled.unlisted.items()]
         unnamed = unnamed_warning(self._graph)
         code = [text for _, text in warnings_of(self._graph)]
-        return [*missing, *lost, *([unnamed] if unnamed else []), *code]
+        return [*missing, *lost, *([unnamed] if unnamed else []), *growth_warnings(self._graph), *code]
 
 
 def _key_of(key_by: KeyBy | None) -> KeyInfo | None:
