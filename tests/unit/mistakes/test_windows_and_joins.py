@@ -81,7 +81,7 @@ def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str,
         "keyed.aggregate(n=agg.max_('a'))",
     ],
 )
-def test_what_the_answers_advise_is_taken(step: str) -> None:
+def test_code_that_follows_the_advice_is_accepted(step: str) -> None:
     assert describe(STREAMS + step, agg=agg) == ""
 
 
