@@ -55,6 +55,8 @@ class WindowSettings:
     @property
     def ignores_order(self) -> bool:
         """Whether results do not depend on the order of records, if those of the aggregate do not."""
+        if isinstance(self.kind, Session) and self.kind.max_length_ns is not None:
+            return False  # which session a record is in depends on those before it
         return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
@@ -129,6 +131,8 @@ def window_settings(
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
+    if isinstance(kind, CountSliding):
+        _check_count_sliding(kind, accumulate, evictor)
     if evictor is not None and not isinstance(evictor, Evictor):
         raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
     own = early if trigger is None else trigger
@@ -175,6 +179,16 @@ def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
         raise InvalidJob("window", f"gets a trigger for {kind}", "Use Global() with trigger=.")
     if early is not None and not isinstance(kind, ENDING):
         raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
+
+
+def _check_count_sliding(kind: CountSliding, accumulate: bool, evictor: Any) -> None:
+    if not accumulate:
+        advice = f"use CountTumbling({kind.count}) or Global() for those since the last result."
+        problem = f"gets accumulate=False for {kind}"
+        raise InvalidJob("window", problem, f"Each of its results has the last records of the key: {advice}")
+    if evictor is not None:
+        advice = f"use Global() with trigger=each({kind.every}) and evictor=."
+        raise InvalidJob("window", f"gets evictor= for {kind}", f"It keeps the last records of the key: {advice}")
 
 
 def _trigger_of(given: Any, has_times: bool) -> Trigger:

@@ -284,6 +284,16 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda keyed: keyed.window(Global(), trigger=every_event_time("5s")),
         "the step window gets a trigger in event time on a stream without timestamps. Give the records timestamps",
     ),
+    "a sliding count window without its last records": (
+        lambda keyed: keyed.window(CountSliding(5, every=1), accumulate=False),
+        "the step window gets accumulate=False for CountSliding 5 every 1. Each of its results has the last records of"
+        " the key: use CountTumbling(5) or Global() for those since the last result.",
+    ),
+    "an evictor of a sliding count window": (
+        lambda keyed: keyed.window(CountSliding(5, every=1), evictor=newest_values("1s")),
+        "the step window gets evictor= for CountSliding 5 every 1. It keeps the last records of the key: use Global()"
+        " with trigger=each(1) and evictor=.",
+    ),
     "late records of count windows": (
         lambda keyed: keyed.window(CountTumbling(5), lateness="5s"),
         "the step window has late records in CountTumbling 5. Leave late= and lateness= out: these windows do not"
