@@ -21,7 +21,7 @@ from clonos.api.windows import (
     checked_count,
     duration_ns,
 )
-from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -31,7 +31,7 @@ from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
-from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger
+from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger, functions_of
 from clonos.operators.windows.window_aggregates import window_aggregate
 from clonos.operators.windows.window_rules import WindowRules
 
@@ -58,6 +58,13 @@ class WindowSettings:
         if isinstance(self.kind, Session) and self.kind.max_length_ns is not None:
             return False  # which session a record is in depends on those before it
         return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
+
+    @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        """The functions of the user that assign and emit windows: those of a gap and a trigger."""
+        gap = getattr(self.kind, "gap", None)
+        gaps = (UserFunction(gap, ("record",)),) if callable(gap) else ()
+        return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
         """Returns the properties on which the state depends; a resume compares them."""

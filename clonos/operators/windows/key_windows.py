@@ -40,7 +40,7 @@ from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
-from clonos.operators.windows.triggers import Trigger, TriggerContext
+from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 
@@ -80,7 +80,7 @@ class KeyWindows(Operator):
         self._assigner = assigner
         self._aggregation = aggregation
         self._rules = rules
-        self._trigger = trigger or Trigger()
+        self._trigger = trigger_of_task(trigger or Trigger(), step)
         self._has_trigger = trigger is not None
         self._evictor = evictor
         self._results = Results(aggregation, apply)

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
+from clonos.core.model.errors import JobError
+from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
+from clonos.operators.steps.frozen_class import frozen
 from clonos.operators.windows.cells import CLOCK_TIMER, END, EVENT_TIMER, PENDING, START, STATE, Cell
 from clonos.operators.windows.results import Window, window_of
 
+METHODS: Final = {
+    "on_record": ("value", "context"),
+    "on_timer": ("context",),
+    "on_event_timer": ("context",),
+    "merged_state": ("first", "second"),
+}
+"""Arguments that the methods of a trigger are called with."""
+
 CONTINUE: Final = False
 EMIT: Final = True
+
+
+class TriggerChanged(JobError):
+    """A trigger sets one of its attributes."""
+
+    step: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return (
+            f"the trigger of {self.step} sets self.{self.attribute}: the value would be lost when its process dies, and"
+            " one object serves all windows. Assign it to context.state."
+        )
 
 
 class TriggerContext:
@@ -77,7 +103,8 @@ class TriggerContext:
 class Trigger:
     """Base of triggers: it decides when a window emits a result. Each method returns True to emit.
 
-    One object serves all windows, so it has no attributes that change: what it has to remember is ``context.state``.
+    One object serves all windows of a task, and its attributes cannot be set: what it has to remember is
+    ``context.state``.
 
     Example::
 
@@ -101,6 +128,19 @@ class Trigger:
     def merged_state(self, first: Any, second: Any) -> Any:
         """Returns the state of a session that two sessions with these states become."""
         return second if first is None else first
+
+
+def functions_of(trigger: Trigger) -> tuple[UserFunction, ...]:
+    """Returns the methods of a trigger that the user has written."""
+    methods = [(getattr(trigger, name), arguments) for name, arguments in METHODS.items()]
+    return tuple(UserFunction(method, arguments) for method, arguments in methods if method.__module__ != __name__)
+
+
+def trigger_of_task(trigger: Trigger, step: str) -> Trigger:
+    """Returns a copy of a trigger whose attributes cannot be set."""
+    own = copy.deepcopy(trigger)
+    object.__setattr__(own, "__class__", frozen(type(own), partial(TriggerChanged, step)))
+    return own
 
 
 class OnCount(Trigger):
