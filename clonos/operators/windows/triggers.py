@@ -77,6 +77,16 @@ class TriggerContext:
     def state(self, value: Any) -> None:
         self._cell[STATE] = value
 
+    @property
+    def timer_ns(self) -> int | None:
+        """Time of the timer by the clock, in nanoseconds since the Unix epoch; None without."""
+        return self._cell[CLOCK_TIMER]  # type: ignore[no-any-return]
+
+    @property
+    def event_timer_ns(self) -> int | None:
+        """Time of the timer in event time, in nanoseconds since the Unix epoch; None without."""
+        return self._cell[EVENT_TIMER]  # type: ignore[no-any-return]
+
     def now_ns(self) -> int:
         """Returns the time of the task's clock in nanoseconds since the Unix epoch."""
         return self._now_ns()  # type: ignore[no-any-return]
@@ -154,35 +164,39 @@ class OnCount(Trigger):
 
 
 class ByClock(Trigger):
-    """Trigger that emits at multiples of an interval by the task's clock, if there are records since the last one."""
+    """Trigger that emits at multiples of an interval by the task's clock, if there are records since the last one.
+
+    The state is the interval of the timer: a job may be resumed with another trigger.
+    """
 
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
-        if context.state is None:
-            context.state = (context.now_ns() // self._interval_ns + 1) * self._interval_ns
-            context.set_timer_ns(context.state)
+        if context.timer_ns is None or context.state != self._interval_ns:
+            context.state = self._interval_ns
+            context.set_timer_ns((context.now_ns() // self._interval_ns + 1) * self._interval_ns)
         return CONTINUE
 
     def on_timer(self, context: TriggerContext) -> bool:
-        context.state = None
         return context.count > 0
 
 
 class ByEventTime(Trigger):
-    """Trigger that emits at multiples of an interval of event time, if there are records since the last one."""
+    """Trigger that emits at multiples of an interval of event time, if there are records since the last one.
+
+    The state is that of ``ByClock``.
+    """
 
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
-        if context.state is None:
+        if context.event_timer_ns is None or context.state != self._interval_ns:
             after_ns = max(context.time_ns, context.watermark_ns or context.time_ns)
-            context.state = (after_ns // self._interval_ns + 1) * self._interval_ns
-            context.set_event_timer_ns(context.state)
+            context.state = self._interval_ns
+            context.set_event_timer_ns((after_ns // self._interval_ns + 1) * self._interval_ns)
         return CONTINUE
 
     def on_event_timer(self, context: TriggerContext) -> bool:
-        context.state = None
         return context.count > 0

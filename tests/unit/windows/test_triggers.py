@@ -24,6 +24,14 @@ from tests.unit.windows.stepping import NEVER, Stepping, cut, stepping
 SECOND = 1_000_000_000
 
 
+class Remembering(Trigger):
+    """Trigger of the user with state."""
+
+    def on_record(self, value: Any, context: TriggerContext) -> bool:
+        context.state = 7
+        return False
+
+
 def values_of(step: Stepping) -> list[Any]:
     return [result.value for result, _ in step.results]
 
@@ -139,6 +147,22 @@ def test_results_by_event_time_come_at_its_multiples() -> None:
     step.rows([(("a", 1), 41 * SECOND)])
     step.watermark(50 * SECOND)
     assert values_of(step) == [2, 3]
+
+
+@pytest.mark.parametrize("before", [every("5s"), every_event_time("1000s"), Remembering()])
+@pytest.mark.parametrize("after", [every("5s"), every_event_time("5s")])
+def test_a_trigger_that_takes_over_sets_its_own_timers(before: Any, after: Any) -> None:
+    def counted(trigger: Any) -> Any:
+        return lambda keyed: keyed.window(Global(), trigger=trigger).count()
+
+    step = stepping(counted(before))
+    step.rows([(("a", 1), 1 * SECOND)])
+    step.resume(counted(after))
+    for second in range(2, 5):
+        step.rows([(("a", 1), second * SECOND)])
+    step.pass_time(START_NS + 5 * SECOND)
+    step.watermark(5 * SECOND)
+    assert values_of(step) == [4]
 
 
 def test_windows_with_a_trigger_at_the_end_emit_once() -> None:
