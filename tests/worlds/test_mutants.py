@@ -148,10 +148,15 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "watermarks_overtake_calls": ("51 task dies in the middle of a step", 0),
     "watermarks_leave_the_job": ("51 task dies in the middle of a step", 0),
     "watermarks_are_made_by_the_real_clock": ("51 task dies in the middle of a step", 0),
+    "sources_wait_for_the_fastest": ("51 source waits for another one far behind", 0),
+    "ended_sources_hold_others_back": ("51 source waits for another one far behind", 0),
+    "idle_sources_hold_others_back": ("51 source waits for another one until it is idle", 0),
     "panes_take_a_record_twice": ("51 task of sliding windows dies just behind a barrier", 0),
     "late_records_are_dropped": ("51 task of windows with late records dies in the middle of a step", 0),
     "windows_forget_the_watermark": ("51 task of sliding windows dies just behind a barrier", 0),
     "sessions_do_not_merge": ("51 task of sliding windows dies just behind a barrier", 0),
+    "lateness_is_ignored": ("51 task of windows that take late records dies in the middle of a step", 0),
+    "ended_windows_are_retained": ("51 task of sliding windows dies just behind a barrier", 0),
 }
 
 NAMED = frozenset(

@@ -18,11 +18,15 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import CountTumbling, Session, Sliding, Tumbling, WindowKind
+from clonos.core.ports.operator_chain import Chain
 from clonos.core.values import decode_value, encode_value
 from clonos.operators.tags import Tag
+from clonos.operators.windows.cells import END
+from clonos.operators.windows.key_windows import KeyWindows
+from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.results import Window
 from clonos_chaos.jobs.api_jobs import ApiJob, Immediate, Parts, Row
-from clonos_chaos.jobs.fuzz_chain import KEYS
+from clonos_chaos.jobs.fuzz_chain import KEYS, Disorder
 
 MS: Final = 1_000_000
 START_NS: Final = 1_700_000_000_000 // 7_800 * 7_800 * MS
@@ -128,10 +132,13 @@ class WindowJob(ApiJob):
     disorders_ms: ClassVar[Sequence[int]] = (1, 25, 60)
     latenesses: ClassVar[Sequence[float | None]] = (None, 0.02, 0.2)
 
+    is_patient: ClassVar[bool] = False
+    """Whether windows take all rows, however late, and emit again."""
+
     def _build(self, graph: JobGraph, rng: Random) -> None:
         self.disorder_ms = rng.choice(self.disorders_ms)
         self.is_late = rng.random() < self.late_share
-        lag_ms = rng.choice((0, 5)) if self.is_late else self.disorder_ms
+        lag_ms = rng.choice((0, 5)) if self.is_late or self.is_patient else self.disorder_ms
         stamps = Timestamps(
             partial(_timestamp_ns, self.disorder_ms),
             unit="ns",
@@ -176,7 +183,7 @@ class WindowJob(ApiJob):
         options: dict[str, Any] = {"accumulate": False} if spec.name != "count" else {}
         if spec.name == "early":
             options["early"] = each(rng.choice((1, 2, 5)))
-        has_late = self.is_late and spec.name != "count"
+        has_late = (self.is_late or self.is_patient) and spec.name != "count"
         if has_late:
             options |= {"late": LATE, "lateness": rng.choice(self.latenesses)}
         emit: Callable[..., list[Row]] = partial(_left, stage, spec)
@@ -191,6 +198,14 @@ class WindowJob(ApiJob):
             if has_late:
                 return windows.union(gathered.side_output(LATE).map(partial(_late, stage)))
         return windows.union(windows.side_output(LATE).map(partial(_late, stage))) if has_late else windows
+
+    def new_chain(self, vertex: int) -> Chain:
+        """Makes a chain for one incarnation, whose windows are checked at each barrier."""
+        chain = super().new_chain(vertex)
+        for operator in chain._operators:  # type: ignore[attr-defined]
+            if isinstance(operator, PaneWindows | KeyWindows):
+                operator.prepare = partial(_prepare, operator, operator.prepare)  # type: ignore[method-assign]
+        return chain
 
     # --- the twin
 
@@ -250,10 +265,37 @@ class SlidingJob(WindowJob):
         return [Spec("sliding", 60, 20, True), Spec("session", 35, 0, True)]
 
 
+class PatientJob(WindowJob):
+    """Job of windows whose lateness is longer than any row is late."""
+
+    late_share: ClassVar[float] = 0
+    disorders_ms: ClassVar[Sequence[int]] = (25, 60)
+    latenesses: ClassVar[Sequence[float | None]] = (3600,)
+    is_patient: ClassVar[bool] = True
+
+    def _drawn_specs(self, rng: Random) -> list[Spec]:
+        return [Spec("tumbling", 20, 20, False), Spec("early", 50, 50, False)]
+
+
 class LateJob(WindowJob):
     """Job of windows that may get late rows."""
 
     late_share: ClassVar[float] = 1
+
+
+def _prepare(operator: PaneWindows | KeyWindows, prepare: Callable[[int], None], checkpoint: int) -> None:
+    """Checks before a snapshot that a step has no state of windows whose lateness has passed."""
+    prepare(checkpoint)
+    reached_ns = operator._reached.entries.get(0)
+    if isinstance(operator, PaneWindows):
+        spans = operator._spans
+        ends = [spans.end_ns(spans.last_end_of(pane)) for pane in operator._panes]
+    else:
+        ends = [cell[END] for cells in operator._table.contents().values() for cell in cells]
+        reached_ns = reached_ns if operator._assigner.ends else None
+    passed = [end for end in ends if reached_ns is not None and end + operator._rules.lateness_ns <= reached_ns]
+    if passed and operator._rules.is_event_time:
+        raise Disorder(f"{operator._step} has the state of windows that ended at {passed}, behind {reached_ns}")
 
 
 def _timestamp_ns(disorder_ms: int, row: Row) -> int:

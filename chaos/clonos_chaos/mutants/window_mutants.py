@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.operator import Scope
+from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.windows.assigners import SessionAssigner
-from clonos.operators.windows.pane_windows import PaneWindows
+from clonos.operators.windows.pane_windows import EMITS, PaneWindows
+from clonos.operators.windows.window_rules import WindowRules
 from clonos_chaos.mutants.mutation import Mutation, mutant
 
 
@@ -42,3 +44,19 @@ def windows_forget_the_watermark(mutation: Mutation) -> None:
 def sessions_do_not_merge(mutation: Mutation) -> None:
     """Sessions between which a record lies become one."""
     mutation.swap(SessionAssigner, "joined", lambda self, first, second: None)
+
+
+@mutant("2")
+def lateness_is_ignored(mutation: Mutation) -> None:
+    """A window takes records until its lateness has passed."""
+    mutation.swap(WindowRules, "lateness_ns", property(lambda self: 0, lambda self, lateness_ns: None))
+
+
+@mutant("2")
+def ended_windows_are_retained(mutation: Mutation) -> None:
+    """The state of a window is deleted when its lateness has passed."""
+
+    def fire(right: Any, self: PaneWindows, due: Sequence[DueTimer]) -> None:
+        right(self, [timer for timer in due if timer.token[0] == EMITS])
+
+    mutation.wrap(PaneWindows, "fire", fire)

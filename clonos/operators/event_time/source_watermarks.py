@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from clonos.core.model.watermark import ACTIVE, IDLE, Instant, Watermark
+from clonos.core.model.watermark import ACTIVE, END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Instant, Watermark
 from clonos.core.wire.log_delta import Count
 
 
@@ -95,21 +95,31 @@ class SourceWatermarks:
 
     def _risen(self, least_ns: int) -> list[Watermark]:
         """Returns the watermark if it has risen by ``least_ns`` since the last one."""
-        counted = [time.reached_ns for time in self._splits.values() if not time.is_idle]
-        known = [reached_ns for reached_ns in counted if reached_ns is not None]
-        if not counted or len(known) < len(counted):
+        lowest_ns = self.lowest_ns()
+        if lowest_ns == INSTANT_NS_MIN or all(time.is_idle for time in self._splits.values()):
             return []
-        lowest_ns = min(known)
         if self._sent_ns is not None and lowest_ns < self._sent_ns + least_ns:
             return []
         self._sent_ns = lowest_ns
         return [lowest_ns]
+
+    def lowest_ns(self) -> int:
+        """Returns the minimum over the splits that are not idle and have not ended.
+
+        INSTANT_NS_MIN while one of them has no watermark, END_OF_TIME_NS if there is no such split.
+        """
+        counted = [time.reached_ns for time in self._splits.values() if not time.is_idle]
+        return min([INSTANT_NS_MIN if each is None else each for each in counted], default=END_OF_TIME_NS)
 
     # --- idleness
 
     def found_empty(self, split: int) -> None:
         """Notes that a poll has found no record in a split."""
         self._found_empty.add(split)
+
+    def hold_back(self) -> None:
+        """Notes that splits are not polled although they may have records, so that none is taken for idle."""
+        self._found_empty.clear()
 
     def next_check_ns(self) -> int | None:
         """Returns when idleness is checked next.

@@ -222,12 +222,12 @@ class KeyWindows(Operator):
             cell[place] = None
             cells = self._table.entries[stored]
             self._table.set(stored, cells)
-            told = list(cell)  # a trigger that raises leaves the state of the window as it is
+            changed = list(cell)  # a trigger that raises leaves the state of the window as it is
             if self.guard.routes:
-                told[STATE] = copied(told[STATE])
-            context = self._context(told, instant_ns)
+                changed[STATE] = copied(changed[STATE])
+            context = self._context(changed, instant_ns)
             emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
-            cell[:] = told
+            cell[:] = changed
             if context.has_set_timer:
                 self._set_timers(stored, cell)
             if emits and (cell[PENDING] or self._rules.accumulates):

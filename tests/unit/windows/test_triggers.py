@@ -271,7 +271,7 @@ def test_a_user_error_in_an_aggregate_of_sessions_goes_to_the_error_output() -> 
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "no gap": (lambda keyed: Session(0), "0 is not a size of a window"),
+    "no gap": (lambda keyed: Session(0), "0 is not a length of time"),
     "a limit below the gap": (
         lambda keyed: Session("5s", max_length="3s"),
         "the step window gets max_length='3s', which is less than the gap. Give at least '5s'.",

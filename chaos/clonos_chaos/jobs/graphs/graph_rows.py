@@ -104,7 +104,7 @@ class GraphSource:
     """Source of rows in some disorder. Split s of n has the records s, s + n, ...; those of split 0 may sleep."""
 
     def __init__(self, number: int, records: int, rng: Random, *, is_late: bool) -> None:
-        self.number, self.records = number, records
+        self.number, self.records, self.is_late = number, records, is_late
         self.has_repeated = rng.random() < 0.3
         self.sleeps = rng.random() < 0.3
         self.disorder_ms = rng.choice((1, 25, 60))
@@ -130,8 +130,11 @@ class GraphSource:
         return rows
 
     def deduplicated(self, rows: Stream[Row], rng: Random) -> Stream[Row]:
-        """Leaves the records that the source gives twice once in the stream. Both have one timestamp."""
-        within: Any = rng.choice(("1ms", "80ms", "10min"))
+        """Leaves the records that the source gives twice once in the stream.
+
+        Both have one timestamp; where they may be late, the second one is behind any length of time.
+        """
+        within: Any = rng.choice((None,) if self.is_late else ("1ms", "80ms", "10min"))
         return rows.deduplicate(within=within, parallelism=rng.choice((1, 2))) if self.has_repeated else rows
 
     def number_of(self, place: int) -> int:
