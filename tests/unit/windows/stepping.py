@@ -54,7 +54,7 @@ class Stepping:
         self.clock, self.counting = Clock(), Counting()
         self._make = step.make
         nodes = (
-            Node("windows", self._made, (1,), tagged=(("late", (2,)),)),
+            Node("windows", self._made, (1,), is_aligned=True, tagged=(("late", (2,)),)),
             Node("results", lambda: Outcome(self.results)),
             Node("late", lambda: Outcome(self.late)),
         )
@@ -102,7 +102,7 @@ class Stepping:
         self._open(image)
 
     def resume(self, build: Callable[[KeyedStream[Any, Any]], Stream[Any]]) -> None:
-        """Goes on as a resumed job does whose step is the one that ``build`` adds now."""
+        """Takes a snapshot and goes on with the step that ``build`` adds, as a resumed job does."""
         self._make = _step_of(build, has_times=True).make  # type: ignore[assignment]
         self.restore()
 
