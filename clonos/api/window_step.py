@@ -43,6 +43,9 @@ AnyTrigger = Trigger | Emission
 ENDING: Final = (Tumbling, Sliding, Session)
 """Kinds of windows that end at a time."""
 
+OVERLAP_MAX: Final = 1_000
+"""Windows that a record may be in if each of them is on its own, for a trigger or an evictor."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
@@ -148,6 +151,8 @@ def window_settings(
         _check_count_sliding(kind, accumulate, evictor)
     if evictor is not None and not isinstance(evictor, Evictor):
         raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
+    if isinstance(kind, Sliding):
+        _check_overlap(kind, "an evictor" if evictor is not None else "a trigger", bool(trigger or early or evictor))
     own = early if trigger is None else trigger
     chosen = None if own is None else _trigger_of(own, has_times)
     emits_at_end = trigger is None
@@ -192,6 +197,14 @@ def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
         raise InvalidJob("window", f"gets a trigger for {kind}", "Use Global() with trigger=.")
     if early is not None and not isinstance(kind, ENDING):
         raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
+
+
+def _check_overlap(kind: Sliding, what: str, has_windows_apart: bool) -> None:
+    overlap = -(-kind.size_ns // kind.every_ns)
+    if has_windows_apart and overlap > OVERLAP_MAX:
+        problem = f"gets {what} for {kind}, in which each record is in {overlap} windows"
+        advice = "Let every= be at least a thousandth of the size, or leave"
+        raise InvalidJob("window", problem, f"{advice} the {what.split()[1]} out: the windows share panes then.")
 
 
 def _check_count_sliding(kind: CountSliding, accumulate: bool, evictor: Any) -> None:

@@ -8,6 +8,7 @@ next result leaves at the next watermark.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -132,12 +133,14 @@ class KeyWindows(Operator):
                 late.append(place)
                 continue
             self._add(growing, value if self._evictor is None else (time_ns, value))
-            for each in growing:
-                cells = self._grow(stored, cells, each)
+            self._grow(stored, cells, growing)
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
         """Returns the cells that a new window of a key joins, and the window that they become."""
         joining: list[Cell] = []
+        if not self._assigner.joins:
+            place = bisect_left(cells, span[0], key=itemgetter(START))
+            return [cell for cell in cells[place : place + 1] if cell[START] == span[0]], span
         for cell in cells:
             joined = self._assigner.joined((cell[START], cell[END]), span)
             if joined is not None:
@@ -176,26 +179,31 @@ class KeyWindows(Operator):
             accumulator = copied(cell[ACCUMULATOR]) if routes and is_shared else cell[ACCUMULATOR]
             cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
-    def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
-        """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
-        joining, cell, emits, has_set_timer = growing
-        was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
-        changed = list(cells)
-        if len(joining) == 1:
-            joining[0][:] = cell
-            cell = joining[0]
-        else:
-            rest = [each for each in cells if not any(each is one for one in joining)]
-            changed = sorted([*rest, cell], key=_by_start)
-        if not joining:
-            cell[NUMBER] = self._next_number
-            self._next_number += 1
+    def _grow(self, stored: Any, cells: Sequence[Cell], growing: list[Growing]) -> None:
+        """Puts the windows that have a further record in place of the cells that they join, and emits results."""
+        changed, emitting = list(cells), []
+        for joining, cell, emits, has_set_timer in growing:
+            was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
+            if len(joining) == 1:
+                joining[0][:] = cell
+                cell = joining[0]
+            else:
+                if joining:
+                    changed = [each for each in changed if not any(each is one for one in joining)]
+                changed.append(cell)
+            if not joining:
+                cell[NUMBER] = self._next_number
+                self._next_number += 1
+            if self._assigner.ends and (not joining or was_ended):
+                self._end_timers.set(cell[END], key_of(stored))
+            if has_set_timer:
+                self._set_timers(stored, cell)
+            if emits:
+                emitting.append(cell)
+        changed.sort(key=_by_start)
         self._table.set(stored, changed)
-        if self._assigner.ends and (not joining or was_ended):
-            self._end_timers.set(cell[END], key_of(stored))
-        if has_set_timer:
-            self._set_timers(stored, cell)
-        return self._emitted(stored, changed, cell) if emits else changed
+        for cell in emitting:
+            changed = self._emitted(stored, changed, cell)
 
     def _has_passed(self, instant_ns: int) -> bool:
         reached_ns = self._reached_ns()
@@ -235,10 +243,10 @@ class KeyWindows(Operator):
 
     # --- results
 
-    def _emitted(self, stored: Any, cells: Sequence[Cell], cell: Cell) -> list[Cell]:
+    def _emitted(self, stored: Any, cells: list[Cell], cell: Cell) -> list[Cell]:
         """Emits the result of a window, which stays open; returns the cells that its key has then."""
         self._emit(stored, cell)
-        left = list(cells)
+        left = cells
         if not self._rules.accumulates and not self._assigner.ends:
             left = [each for each in cells if each is not cell]
         self._replace(stored, left)

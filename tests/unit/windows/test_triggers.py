@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -318,6 +319,15 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         "the step window gets evictor= for CountSliding 5 every 1. It keeps the last records of the key: use Global()"
         " with trigger=each(1) and evictor=.",
     ),
+    "a trigger of too many overlapping windows": (
+        lambda keyed: keyed.window(Sliding("1001s", every="1s"), early=each(2)),
+        "the step window gets a trigger for Sliding 1001s every 1s, in which each record is in 1001 windows. Let every="
+        " be at least a thousandth of the size, or leave the trigger out: the windows share panes then.",
+    ),
+    "an evictor of too many overlapping windows": (
+        lambda keyed: keyed.window(Sliding("1h", every="3s"), evictor=last_values(1)),
+        "the step window gets an evictor for Sliding 1h every 3s, in which each record is in 1200 windows.",
+    ),
     "late records of count windows": (
         lambda keyed: keyed.window(CountTumbling(5), lateness="5s"),
         "the step window has late records in CountTumbling 5. Leave late= and lateness= out: these windows do not"
@@ -333,3 +343,23 @@ def test_a_wrong_window_or_trigger_is_refused_with_one_sentence(name: str) -> No
         make(JobGraph("job").source(Given([1])).key_by(str))
     assert sentence in str(caught.value)
     assert isinstance(caught.value, InvalidJob) or name == "no gap"
+
+
+def test_a_record_of_overlapping_windows_with_a_trigger_costs_in_proportion_to_the_overlap() -> None:
+    def calls(windows: int) -> int:
+        step = stepping(lambda keyed: keyed.window(Sliding(windows, every=1), early=each(1000)).count())
+        step.rows([(("a", 1), 5 * SECOND)])
+        made = 0
+
+        def count_call(frame: Any, event: str, argument: Any) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            step.rows([(("a", 2), 5 * SECOND)])
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(400) < 5 * calls(100)
