@@ -8,7 +8,7 @@ an external system raised, because the record did not cause them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.code_location import FRAMES_MAX, user_frames_of
@@ -69,7 +69,7 @@ class Guard:
         return self._port is not None
 
     def run(
-        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: list[Any] | None = None
+        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: Sequence[Any] | None = None
     ) -> list[int]:
         """Passes an iterator of all rows to ``consume``; after a record that raised, calls it again with the rest.
 

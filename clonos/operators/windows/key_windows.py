@@ -8,6 +8,7 @@ next result leaves at the next watermark.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -40,7 +41,7 @@ from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
-from clonos.operators.windows.triggers import Trigger, TriggerContext
+from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
 Growing = tuple[list[Cell], Cell, bool, bool]
@@ -74,7 +75,7 @@ class KeyWindows(Operator):
         self._assigner = assigner
         self._aggregation = aggregation
         self._rules = rules
-        self._trigger = trigger or Trigger()
+        self._trigger = trigger_of_task(trigger or Trigger(), step)
         self._has_trigger = trigger is not None
         self._evictor = evictor
         self._results = Results(aggregation, apply)
@@ -132,12 +133,14 @@ class KeyWindows(Operator):
                 cell[ACCUMULATOR] = add(cell[ACCUMULATOR], added)
             else:
                 self._add_to_each([cell for _, cell, _, _ in growing], added)
-            for each in growing:
-                cells = self._grow(stored, cells, each)
+            self._grow(stored, cells, growing)
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
         """Returns the cells that a new window of a key joins, and the window that they become."""
         joining: list[Cell] = []
+        if not self._assigner.joins:
+            place = bisect_left(cells, span[0], key=itemgetter(START))
+            return [cell for cell in cells[place : place + 1] if cell[START] == span[0]], span
         for cell in cells:
             joined = self._assigner.joined((cell[START], cell[END]), span)
             if joined is not None:
@@ -173,26 +176,31 @@ class KeyWindows(Operator):
             accumulator = copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR]
             cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
-    def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
-        """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
-        joining, cell, emits, has_set_timer = growing
-        was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
-        changed = list(cells)
-        if len(joining) == 1:
-            joining[0][:] = cell
-            cell = joining[0]
-        else:
-            rest = [each for each in cells if not any(each is one for one in joining)]
-            changed = sorted([*rest, cell], key=_by_start)
-        if not joining:
-            cell[NUMBER] = self._next_number
-            self._next_number += 1
+    def _grow(self, stored: Any, cells: Sequence[Cell], growing: list[Growing]) -> None:
+        """Puts the windows that have a further record in place of the cells that they join, and emits results."""
+        changed, emitting = list(cells), []
+        for joining, cell, emits, has_set_timer in growing:
+            was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
+            if len(joining) == 1:
+                joining[0][:] = cell
+                cell = joining[0]
+            else:
+                if joining:
+                    changed = [each for each in changed if not any(each is one for one in joining)]
+                changed.append(cell)
+            if not joining:
+                cell[NUMBER] = self._next_number
+                self._next_number += 1
+            if self._assigner.ends and (not joining or was_ended):
+                self._end_timers.set(cell[END], key_of(stored))
+            if has_set_timer:
+                self._set_timers(stored, cell)
+            if emits:
+                emitting.append(cell)
+        changed.sort(key=_by_start)
         self._table.set(stored, changed)
-        if self._assigner.ends and (not joining or was_ended):
-            self._end_timers.set(cell[END], key_of(stored))
-        if has_set_timer:
-            self._set_timers(stored, cell)
-        return self._emitted(stored, changed, cell) if emits else changed
+        for cell in emitting:
+            changed = self._emitted(stored, changed, cell)
 
     def _has_passed(self, instant_ns: int) -> bool:
         reached_ns = self._reached_ns()
@@ -232,10 +240,10 @@ class KeyWindows(Operator):
 
     # --- results
 
-    def _emitted(self, stored: Any, cells: Sequence[Cell], cell: Cell) -> list[Cell]:
+    def _emitted(self, stored: Any, cells: list[Cell], cell: Cell) -> list[Cell]:
         """Emits the result of a window, which stays open; returns the cells that its key has then."""
         self._emit(stored, cell)
-        left = list(cells)
+        left = cells
         if not self._rules.accumulates and not self._assigner.ends:
             left = [each for each in cells if each is not cell]
         self._replace(stored, left)

@@ -14,7 +14,7 @@ import pytest
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.api.windows import Tumbling
+from clonos.api.windows import Session, Tumbling
 from clonos.connectors import collect, files, values
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model.options import Options
@@ -53,6 +53,9 @@ SENSITIVE: dict[str, Callable[[Stream[Any]], Any]] = {
     "a keyed process function": lambda rows: rows.key_by("user").process(Unordered),
     "a reduction": lambda rows: rows.key_by("user").reduce(lambda first, later: later),
     "a reduction of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).reduce(lambda _, row: row),
+    "sessions of a maximum length": lambda rows: (
+        rows.key_by("user").window(Session("1s", max_length="9s", time="processing")).count()
+    ),
     "an accumulator": lambda rows: rows.key_by("user").window(Tumbling("1s")).aggregate(list, list.append),
     "a sink": lambda rows: rows.map(_identity),
     "a keyed sink": lambda rows: rows.key_by("user"),
@@ -65,6 +68,7 @@ FREE: dict[str, Callable[[Stream[Any]], Any]] = {
         rows.map(_identity).filter(bool).flat_map(lambda row: [row]).key_by("user").count()
     ),
     "a count of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).count(),
+    "a count of sessions": lambda rows: rows.key_by("user").window(Session("1s")).count(),
     "a sum of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).sum("n"),
     "what follows a count": lambda rows: rows.key_by("user").count().map(_identity),
 }

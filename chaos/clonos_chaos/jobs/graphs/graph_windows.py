@@ -218,6 +218,7 @@ class Passing(GraphStep):
                 self.kind = CountTumbling(rng.choice((1, 3, 7)))
             case 1:
                 self.kind = CountSliding(*rng.choice(((4, 2), (5, 5), (6, 1))))
+                options["accumulate"] = True
             case 2:
                 self.kind, options["trigger"] = Global(), rng.choice(triggers)
                 evictors = (last_values(1 << 20), newest_values("1h"), None)
