@@ -23,8 +23,20 @@ from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
-    *("latency", "failover", "stalled_consumer", "startup", "footprint", "snapshot", "growth", "slot_machine"),
+    *(
+        "watermarks",
+        "window_latency",
+        "latency",
+        "failover",
+        "stalled_consumer",
+        "startup",
+        "footprint",
+        "snapshot",
+        "growth",
+        "slot_machine",
+    ),
 )
+EVENT_TIME: Final = frozenset({"watermarks", "window_latency"})
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0
 """Time limit per kill of ``--kills``, for all cases of failover."""
@@ -56,7 +68,8 @@ def main() -> int:
     if given.here:
         session.file = given.json
         logging.getLogger("clonos").setLevel(logging.ERROR)  # kills are intended here
-        importlib.import_module(f"benchmarks.measures.{names[0]}").run(session)
+        folder = "event_time" if names[0] in EVENT_TIME else "measures"
+        importlib.import_module(f"benchmarks.{folder}.{names[0]}").run(session)
     else:
         try:
             _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clonos.api.keyed_stream import KeyedStream as KeyedStream
     from clonos.api.stream import ProcessFunction as ProcessFunction
     from clonos.api.stream import Stream as Stream
+    from clonos.api.transforms.enriching import http_lookup as http_lookup
     from clonos.api.window_step import every_event_time as every_event_time
     from clonos.api.window_step import last_values as last_values
     from clonos.api.window_step import newest_values as newest_values
@@ -113,6 +114,7 @@ _NAMES = {
     "clonos.api.emission": ("Emission", "each", "every", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
+    "clonos.api.transforms.enriching": ("http_lookup",),
     "clonos.api.windowed": ("WindowedStream",),
     "clonos.api.window_step": ("every_event_time", "last_values", "newest_values"),
     "clonos.api.windows": ("Tumbling", "Sliding", "Session", "CountTumbling", "CountSliding", "Global"),

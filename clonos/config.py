@@ -52,7 +52,7 @@ BYTES: Final = {
 QUANTITY_MAX: Final = (1 << 62) - 1
 """Largest value of an option, in nanoseconds (146 years), bytes or counts."""
 
-DURATION_SUFFIXES: Final = {"_us": "us", "_ms": "ms"}
+DURATION_SUFFIXES: Final = {"_ns": "ns", "_us": "us", "_ms": "ms"}
 SIZE_SUFFIX: Final = "_bytes"
 
 
@@ -134,7 +134,7 @@ class _Option:
     field_name: str
     is_core: bool
     annotation: Any
-    unit: str  # "us", "ms", "bytes" or ""
+    unit: str  # "ns", "us", "ms", "bytes" or ""
 
     @property
     def minimum(self) -> int:

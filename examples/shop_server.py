@@ -1,4 +1,4 @@
-"""A small shop for `enrich.py` and `async_calls.py`: answers on localhost:8099 until it is stopped.
+"""A small shop for `enrich.py`, `async_calls.py` and `user_profiles.py`: answers on localhost:8099 until it is stopped.
 
 python examples/shop_server.py
 """
@@ -10,15 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = 8099
 RECEIPTS: dict[str, str] = {}
+LANGUAGES = {"ann": "en", "bob": "de", "eve": "fr"}
 
 
 class Shop(BaseHTTPRequestHandler):
-    """Prices by GET; orders by POST, each key once."""
+    """Prices and profiles by GET; orders by POST, each key once."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         product = self.path.rpartition("/")[2]
+        if self.path.startswith("/profiles/"):
+            self.reply({"language": LANGUAGES.get(product)}, 200 if product in LANGUAGES else 404)
+            return
         self.reply({"product": product, "price": len(product) * 10.0})
 
     def do_POST(self) -> None:
@@ -26,9 +30,9 @@ class Shop(BaseHTTPRequestHandler):
         key = self.headers["Idempotency-Key"]
         self.reply({"receipt": RECEIPTS.setdefault(key, f"receipt {len(RECEIPTS) + 1}")})
 
-    def reply(self, content: object) -> None:
+    def reply(self, content: object, status: int = 200) -> None:
         body = json.dumps(content).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.harness.result_counter import Measured, ResultCounter, SinkResult, measured
 from benchmarks.workloads.words import Workload
-from clonos import Job
+from clonos import Job, Timestamps
 from clonos.core.values.keys import Router
 
 ALL_ON: Final[Mapping[str, object]] = {"checkpoint_every": "1s", "standbys": 1, "parallelism": 2}
@@ -157,10 +157,18 @@ def split_words(batch: Any) -> Any:
     return pyarrow.record_batch({"word": words})
 
 
-def word_count(workload: Workload, shape: str, sink: Any, touch: Callable[[str], str] | None = None) -> Job:
-    """Makes the job. ``shape``: rows or columns. ``touch``: another step for each word, in rows."""
+def word_count(
+    workload: Workload,
+    shape: str,
+    sink: Any,
+    touch: Callable[[str], str] | None = None,
+    source: PreparedLines | None = None,
+    timestamps: Timestamps | None = None,
+) -> Job:
+    """Makes the job. ``shape``: rows or columns. ``touch``: another step for each word, in rows. ``source``: in place
+    of the usual one. ``timestamps``: of the lines."""
     job = Job("words")
-    lines = job.source(PreparedLines(workload, shape == "columns"), name="lines")
+    lines = job.source(source or PreparedLines(workload, shape == "columns"), name="lines", timestamps=timestamps)
     if shape == "columns":
         lines.map_batches(split_words).key_by("word").count(name="count").sink(sink)
     else:
@@ -170,7 +178,14 @@ def word_count(workload: Workload, shape: str, sink: Any, touch: Callable[[str],
     return job
 
 
-def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = None, **options: Any) -> Measured:
+def run(
+    workload: Workload,
+    shape: str,
+    touch: Callable[[str], str] | None = None,
+    source: PreparedLines | None = None,
+    timestamps: Timestamps | None = None,
+    **options: Any,
+) -> Measured:
     """Runs the job once and checks the result."""
     rows = [0] * workload.readers
     finals = workload.finals()
@@ -179,7 +194,7 @@ def run(workload: Workload, shape: str, touch: Callable[[str], str] | None = Non
     sink = CountingSink(workload, rows)
     chosen = {**ALL_ON, **(COLUMN_OPTIONS if shape == "columns" else {}), **options}
     folder = Path(workload.folder)
-    job = word_count(workload, shape, sink, touch)
+    job = word_count(workload, shape, sink, touch, source, timestamps)
     result = job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
     counted = [part for parts in sink.committed.values() for part in parts]
     read = [SinkResult.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]

@@ -31,6 +31,16 @@ AFTER_EACH: Final = each(1)
 
 NAME_THEM: Final = 'Give each a name, as in aggregate(n=count(), total=sum_("price")), from clonos.agg.'
 
+BUILT_IN: Final = (
+    (max, "max_('field')"),
+    (min, "min_('field')"),
+    (sum, "sum_('field')"),
+    (len, "count()"),
+    (set, "distinct('field')"),
+    (list, "collect()"),
+)
+"""Functions of Python that users take for aggregates, and the calls that they mean."""
+
 
 class Aggregating(GraphBuilder, Generic[T]):
     """Base of ``Stream`` with ``aggregate``."""
@@ -120,6 +130,10 @@ def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:
         own = "Use the aggregates of clonos.agg, or aggregate() of it with functions of your own."
         if callable(aggregation):
             text = getattr(aggregation, "__name__", "a function")
+            meant = next((call for function, call in BUILT_IN if function is aggregation), "")
+            if meant:
+                advice = f"Use {meant.partition('(')[0]} of clonos.agg: {name}={meant}."
+                raise InvalidJob(step_name, f"gets {name}={text}, a function of Python and no aggregate", advice)
             raise InvalidJob(
                 step_name, f"gets {name}={text}, a function and no aggregate", f"Call it, as in count(). {own}"
             )
@@ -134,7 +148,7 @@ def _aggregated(
 
     named = named_of(options["name"], aggregates)
     check_emission(options["name"] or KIND, emit)
-    is_final = emit.count is None and emit.interval_ns is None
+    is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, options)
     step = _add(stream, named, emit, options, is_keyed=is_keyed, make=_maker(emit, is_keyed))
@@ -173,7 +187,7 @@ def _add(
     make: Callable[..., Operator],
     kind: str = KIND,
 ) -> Any:
-    is_final = emit.count is None and emit.interval_ns is None
+    is_final = emit.is_final
     return stream._step(
         kind,
         lambda step: partial(make, step, aggregation),
@@ -183,6 +197,7 @@ def _add(
         runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
+        emits_at_end=is_final,
         ignores_order=is_final and aggregation.ignores_order,
         has_times=None if emit.count == 1 else False,
     )

@@ -16,6 +16,11 @@ class Emission:
     count: int | None = None
     interval_ns: int | None = None
 
+    @property
+    def is_final(self) -> bool:
+        """Returns whether the step emits once, when the input has ended."""
+        return self.count is None and self.interval_ns is None
+
     def __str__(self) -> str:
         """Returns the call that made it; stores have this text."""
         if self.count is not None:

@@ -94,8 +94,9 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
       such as ``("window", "5s")``.
-    - ``has_side_outputs``: ``Stream.side_output`` can read others than its results. ``second_from``: a step of two
-      inputs; its inputs from this index on belong to the second one.
+    - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
+    - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
+    - ``emits_at_end``: it emits when its input has ended, and not before.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
     - ``flush``: when it passes rows on to the sink behind it.
@@ -125,7 +126,8 @@ class Step:
     kind: str = ""
     state: tuple[tuple[str, str], ...] | None = None
     second_from: int | None = None
-    has_side_outputs: bool = False
+    emits_at_end: bool = False
+    side_tags: tuple[str, ...] | None = ()
     has_times: bool = False
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None

@@ -31,14 +31,14 @@ class ColumnsNeeded(JobError):
 
 
 class InvalidDuration(JobError):
-    """A size of a window is not a positive length of time in whole milliseconds."""
+    """An argument is not a positive length of time in whole milliseconds, such as the size of a window."""
 
     given: str
     reason: str
 
     def __str__(self) -> str:
         return (
-            f"{self.given} is not a size of a window: {self.reason}."
+            f"{self.given} is not a length of time: {self.reason}."
             ' Write "500ms", "5s", "2min", "1h", a timedelta or seconds.'
         )
 

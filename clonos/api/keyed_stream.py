@@ -117,10 +117,10 @@ class KeyedStream(
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return Stream(self._graph, self._process(function, True, options))
 
-    def union(self, *others: KeyedStream[K, T]) -> KeyedStream[K, T]:
+    def union(self, *others: KeyedStream[K, U]) -> KeyedStream[K, T | U]:
         """Merges this stream with others of the same job whose keys have the same meaning.
 
-        The order within each is kept.
+        Their records may be of other types. The order within each is kept.
         """
         return KeyedStream(self._graph, self._union(others))
 

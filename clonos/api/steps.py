@@ -102,17 +102,24 @@ class GraphBuilder:
             )
         make = partial(partial, Process, function=function, is_keyed=is_keyed, has_times=has_times)
         return self._step(
-            kind, make, options, (function,), runs_user_code=True, state=states_of(function), has_side_outputs=True
+            kind, make, options, (function,), runs_user_code=True, state=states_of(function), side_tags=None
         )
 
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         for each in self._inputs:
             step = self._graph.steps[each.step]
-            if not step.has_side_outputs or each.tag or each.exchange is not Exchange.FORWARD:
+            if step.side_tags == () or each.tag or each.exchange is not Exchange.FORWARD:
                 raise InvalidJob(
                     step.name,
                     "has no side outputs",
-                    "Call side_output on the stream that process or an aggregation of windows has returned.",
+                    "Call side_output on the stream that process has returned, or a window, join or merge with"
+                    ' late=Tag("late").',
+                )
+            if step.side_tags is not None and tag.name not in step.side_tags:
+                raise InvalidJob(
+                    step.name,
+                    f"has no side output {tag.name!r}; it has {', '.join(map(repr, step.side_tags))}",
+                    "Give the same tag to late= and to side_output.",
                 )
         return tuple(replace(each, tag=tag.name) for each in self._inputs)
 

@@ -16,6 +16,7 @@ from clonos.api.joining.stream_joins import StreamJoins
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
+from clonos.api.transforms.enriching import Enriching
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
 from clonos.api.window_step import AnyTrigger, window_settings
@@ -62,7 +63,17 @@ class ProcessFunction(Protocol[T_contra, U]):
         """Processes one record: reads and changes state, sets timers, emits any number of results."""
 
 
-class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T], Calling[T], GraphBuilder, Generic[T]):
+class Stream(
+    StreamJoins[T],
+    Aggregating[T],
+    Choosing[T],
+    Routing[T],
+    Folding[T],
+    Calling[T],
+    Enriching[T],
+    GraphBuilder,
+    Generic[T],
+):
     """Stream of records without a key. Each method adds a step to the job and returns the stream of its results.
 
     Most methods take these keywords:
@@ -217,8 +228,8 @@ class Stream(StreamJoins[T], Aggregating[T], Choosing[T], Routing[T], Folding[T]
         )
         return WindowedStream(self._graph, self._inputs, settings)
 
-    def union(self, *others: Stream[T]) -> Stream[T]:
-        """Merges this stream with others of the same job.
+    def union(self, *others: Stream[U]) -> Stream[T | U]:
+        """Merges this stream with others of the same job; their records may be of other types.
 
         The order within each stream is kept, that between streams is not.
         """

@@ -14,6 +14,7 @@ from clonos.api.windows import (
     CountSliding,
     CountTumbling,
     Duration,
+    Global,
     Session,
     Sliding,
     Tumbling,
@@ -67,6 +68,11 @@ class WindowSettings:
         if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
             text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
         return text
+
+    @property
+    def emits_at_end(self) -> bool:
+        """Returns whether the windows emit when the input has ended, and not before."""
+        return isinstance(self.kind, Global) and self.trigger is None
 
     @property
     def _is_aligned(self) -> bool:

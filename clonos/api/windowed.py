@@ -241,5 +241,6 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
             ignores_order=aggregation.ignores_order and settings.ignores_order,
             has_times=settings.rules.has_times,
-            has_side_outputs=settings.rules.late_tag is not None,
+            emits_at_end=settings.emits_at_end,
+            side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
         )

@@ -116,8 +116,8 @@ class Sliding(WindowKind):
     def __init__(
         self,
         size: Duration,
-        *,
         every: Duration,
+        *,
         time: Time | None = None,
         offset: Duration | None = None,
         timezone: str | None = None,

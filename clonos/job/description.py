@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
+from clonos.api.checks.growing_state import warn_of_growing_state
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
@@ -162,6 +163,7 @@ class Job:
         settings = resolve_settings(keywords, command_line)
         check_results(self._graph)
         warn_of_unnamed_steps(self._graph)
+        warn_of_growing_state(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
         with fork_server_ahead(settings.run if has_to_import else None):
             from clonos.job.handle import Handle

@@ -66,6 +66,7 @@ class StartOptions(TypedDict, total=False):
     step_records_first: int
     step_records_max: int
     store: Text
+    watermark_drift_max: Duration
 
 
 Slots = Literal["spark", "process"] | SlotKind

@@ -28,9 +28,10 @@ from clonos.core.checkpoint.checkpoint_metadata import (
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
-from clonos.io.store.driver_mark import DriverMark, refuse_running
+from clonos.io.store.driver_mark import DriverMark, MarkRecord, refuse_running
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
+from clonos.io.system.wall_clock import wall_ns
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
 from clonos.operators.job_image import JobImage
@@ -60,6 +61,7 @@ class Start:
         self._created: JobRecord | None = None
         self._sinks: list[Any] = []
         self._mark: DriverMark | None = None
+        self._dead: MarkRecord | None = None  # mark of a driver that has died
 
     # ------------------------------------------------------------------ reading
 
@@ -70,7 +72,7 @@ class Start:
         """
         found = self.store.read_job()
         if found is not None:
-            refuse_running(found.name, self.store.url, self.store.files)
+            self._dead = refuse_running(found.name, self.store.url, self.store.files)
             if found.name != self._identity.name and not self._run.overwrite:
                 raise StoreOfAnotherJob(self.store.url, f"{found.name!r}", f"{self._identity.name!r}")
         elif self._run.resume:
@@ -123,9 +125,7 @@ class Start:
         if self._run.store or not folder or not os.path.isdir(beside):
             return
         if CheckpointStore(beside).read_job() is not None:
-            advice = (
-                f"But {beside} has a job of this name: start from {folder}, or name the store with --store {beside}."
-            )
+            advice = f"But {beside} has a job of this name: start from {folder}, where its relative paths lead too."
             raise NothingToResume(self.store.url, "job", advice)
 
     def _refuse_another_job(self, found: JobRecord, plan: Plan) -> None:
@@ -152,11 +152,16 @@ class Start:
     # ------------------------------------------------------------------ changing
 
     def begin(self, image: JobImage, hash_seed: str) -> JobRecord:
-        """Begins a term, marks the store as used by this process, and prepares the outputs."""
+        """Marks the store as used by this process, begins a term, and prepares the outputs.
+
+        Raises: JobRunning: another start has done so since ``find``.
+        """
+        self._mark = DriverMark.claimed(self._identity.name, self.store.url, self.store.files, self._dead)
         if self.is_resume:
             assert self._found is not None
             record = self._found
             self.store.acquire_term(self._run.checkpoint or 0)
+            logger.warning("%s", self._continued_text(record.name))
         else:
             record = self._created = self.store.open_job(
                 self._identity.name,
@@ -166,9 +171,18 @@ class Start:
                 file=self._identity.file,
                 plan=plan_fingerprint(image.plan),
             )
-        self._mark = DriverMark(self.store.files)
         self._prepare_outputs(image, record.job_id)
         return record
+
+    def _continued_text(self, name: str) -> str:
+        resumed = self._resumed
+        if resumed is None:
+            return f"{name} ended before its first checkpoint: it begins its input again"
+        if resumed.is_final:
+            return f"{name} had read all its input at checkpoint {resumed.checkpoint}: only its output is completed"
+        written_ns = self.store.written_ns(resumed.checkpoint)
+        age = f", which is {age_text((wall_ns() - written_ns) / 1e9)} old" if written_ns else ""
+        return f"{name} continues from checkpoint {resumed.checkpoint}{age}"
 
     def _prepare_outputs(self, image: JobImage, job_id: str) -> None:
         """Prepares each output, and withdraws what was committed after the checkpoint from which the job resumes.
@@ -183,7 +197,7 @@ class Start:
                 is_replaced = self._run.overwrite or number in self._replaced_sinks
                 sink.prepare_output(job_id, self.is_resume, is_replaced)
                 number += 1
-            elif self._run.overwrite or self._replaces:
+            elif (self._run.overwrite or self._replaces) and _may_have_rows(sink):
                 logger.warning("%s", _rows_that_stay(name, sink))
             if self.is_resume:
                 _roll_back(name, sink, job_id, checkpoint, is_going_back=self._run.checkpoint is not None)
@@ -232,6 +246,14 @@ class Start:
 def rows_text(count: int) -> str:
     """Returns a number of rows as text."""
     return f"{count:,} {'row' if count == 1 else 'rows'}"
+
+
+def age_text(seconds: float) -> str:
+    """Returns a length of time as text: whole seconds, or minutes, hours or days from 100 of the smaller unit on."""
+    for unit, size in (("s", 1), ("min", 60), ("h", 3_600)):
+        if seconds < 100 * size:
+            return f"{max(0, int(seconds // size))} {unit}"
+    return f"{int(seconds // 86_400)} d"
 
 
 def default_store(name: str) -> str:
@@ -313,6 +335,11 @@ def _replaced_text(image: JobImage) -> str:
     if not any(_transactional_sinks(image)):
         return ""
     return f" and replaces the output of that run, except that of {', '.join(immediate)}"
+
+
+def _may_have_rows(sink: Any) -> bool:
+    has_table: Callable[[], bool] | None = getattr(sink, "has_table", None)
+    return has_table is None or has_table()
 
 
 def _rows_that_stay(name: str, sink: Any) -> str:

@@ -10,7 +10,8 @@ from clonos.core.coordinator.coordinator_state import JobPhase
 from clonos.core.coordinator.failure_policy import Recovery
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
-from clonos.core.model.progress import TaskPhase
+from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.wire.printable import escaped
 from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
 
@@ -29,10 +30,11 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
     """Builds the status from what the coordinator knows now."""
     view, plan = coordinator.view, coordinator.plan
     phase = PHASES[coordinator.phase]
-    counters = coordinator.counters
+    counters = {task: _displayed(found) for task, found in coordinator.counters.items()}
     totals: Counter[str] = Counter()
     for found in counters.values():
         totals.update(found)
+    totals.pop(TaskCounter.WATERMARK_NS, None)  # a sum of points in time means nothing
     return Status(
         job=plan.job_name,
         phase=Phase.STOPPING if is_stopping and phase is not Phase.ENDED else phase,
@@ -46,6 +48,13 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         alarms=alarms,
         totals=dict(totals),
     )
+
+
+def _displayed(counters: dict[str, int]) -> dict[str, int]:
+    """Leaves out the watermark of a source that has none yet, is idle or has ended."""
+    if counters.get(TaskCounter.WATERMARK_NS, 0) in (INSTANT_NS_MIN, END_OF_TIME_NS):
+        return {name: value for name, value in counters.items() if name != TaskCounter.WATERMARK_NS}
+    return counters
 
 
 def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str, int]]) -> tuple[TaskState, ...]:

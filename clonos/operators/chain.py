@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, Mirror, NothingToRead, Pieces
 from clonos.operators.event_time.regions import regions_of
+from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
@@ -95,13 +96,20 @@ class VertexImage:
         return OperatorChain(self)
 
 
+ENDS_NAME: Final = "/ends"
+"""Table with one entry: how many operators had fired all their timers at the end of the input, before a barrier."""
+
+
 class OperatorChain:
-    """Chain of one incarnation."""
+    """Chain of one incarnation.
+
+    ``_ended``: the number of operators that have fired all their timers at the end of the input.
+    """
 
     def __init__(self, image: VertexImage) -> None:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
-        self._timed = [operator for operator in self._operators if operator.has_timers]
+        self._timed = [(index, operator) for index, operator in enumerate(self._operators) if operator.has_timers]
         self._calling = [operator for operator in self._operators if operator.has_calls]
         self._limits = [
             (operator, [self._operators[before] for before in image.before(index) if self._operators[before].has_calls])
@@ -114,6 +122,7 @@ class OperatorChain:
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
         self._key_sample = KeySample()
+        self._ended = 0
 
     # --- lifecycle
 
@@ -124,6 +133,9 @@ class OperatorChain:
         """
         assert mirror is None or isinstance(mirror, StateImage), "the image belongs to another kind of chain"
         self._state = StateBackend(mirror, context.inline_bytes_max)
+        for node, operator in zip(reversed(self._image.nodes), reversed(self._operators), strict=True):
+            if any(self._operators[follower].changes_rows for follower in node.followers):
+                operator.changes_rows = True
         for node, operator in zip(self._image.nodes, self._operators, strict=True):
             operator.guard = Guard(node.step, node.is_aligned, context.collector, self._image.error_port)
             operator.timestamp_column = node.timestamp_column
@@ -139,6 +151,8 @@ class OperatorChain:
             operator.open(scope)
         if self._source is not None and position is not None:
             self._source.restore(position)
+        self._ends = self._state.table(ENDS_NAME, is_small=True)
+        self._ended = self._ends.entries.get(0, 0)
         self._rows_inputs = [self._rows_input(each) for each in self._image.inputs]
         self._columns_inputs = [self._columns_input(each) for each in self._image.inputs]
 
@@ -205,6 +219,14 @@ class OperatorChain:
         """Adds splits that ``discover_splits`` has returned."""
         self._watch().add_splits(splits)
 
+    def reached_ns(self) -> int:
+        """Returns the lowest watermark of the source's splits."""
+        return self._timed_head().reached_ns()
+
+    def hold_back(self) -> None:
+        """Notes that the source reads nothing although there may be records."""
+        self._timed_head().hold_back()
+
     def feed(self, data: bytes) -> bool:
         """Appends bytes of the journal of a source that cannot be replayed."""
         return self._journal().feed(data)
@@ -221,7 +243,8 @@ class OperatorChain:
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer of any step, None without timers."""
-        instants = [instant for operator in self._timed if (instant := operator.next_timer_ns()) is not None]
+        waiting = [operator for index, operator in self._timed if index >= self._ended]
+        instants = [instant for operator in waiting if (instant := operator.next_timer_ns()) is not None]
         return min(instants, default=None)
 
     def fire_timers(self, instant_ns: int) -> None:
@@ -231,13 +254,14 @@ class OperatorChain:
         """
         due = [
             (timer.instant_ns, index, timer)
-            for index, operator in enumerate(self._timed)
+            for index, operator in self._timed
+            if index >= self._ended
             for timer in operator.due(instant_ns)
         ]
         due.sort(key=itemgetter(0, 1))
         for index, group in groupby(due, key=itemgetter(1)):
             timers: list[DueTimer] = [timer for _, _, timer in group]
-            self._timed[index].fire(timers)
+            self._operators[index].fire(timers)
 
     def advance_watermark(self, watermark: Watermark) -> None:
         """Fires event-time timers by (time, index of the step, registration), and passes the watermark on."""
@@ -247,12 +271,17 @@ class OperatorChain:
     def end_of_input(self) -> None:
         """Fires all timers once, step by step from the source on, so that each step has seen all of its input.
 
-        Stops at a step that has open asynchronous calls; call it again when these are complete.
+        Stops at a step that has open asynchronous calls; call it again when these are complete. A timer that is set by
+        a timer fired here never fires.
         """
-        for operator in self._operators:
-            if operator.has_timers:
-                operator.fire(operator.due(None))
+        for index in range(max(self._ended - 1, 0), len(self._operators)):
+            operator = self._operators[index]
+            if index == self._ended:
+                self._ended = index + 1
+                if operator.has_timers:
+                    operator.fire(operator.due(None))
             if operator.open_calls:
+                self._ends.set(0, self._ended)
                 return
             if operator.has_event_timers:
                 operator.fire_events(operator.due_events(None))
@@ -288,6 +317,10 @@ class OperatorChain:
 
     def _watch(self) -> SourceHead:
         assert isinstance(self._source, SourceHead), "only a source with splits can watch its input"
+        return self._source
+
+    def _timed_head(self) -> TimedHead:
+        assert isinstance(self._source, TimedHead), "only a source with timestamps makes watermarks"
         return self._source
 
     def _journal(self) -> JournalHead:

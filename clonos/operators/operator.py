@@ -55,7 +55,8 @@ class Operator:
     """True if a step before it that can give rows or columns should give columns."""
 
     changes_rows: bool = True
-    """False if the operator passes no row to user code, so that it may share mutable rows with other consumers."""
+    """False if the operator passes no row to user code, so that it may share mutable rows with other consumers. The
+    chain sets it where a follower does."""
 
     timestamp_column: TimestampColumn | None = None
     """Column that has the timestamps of the batches of columns that it takes; set by the chain."""

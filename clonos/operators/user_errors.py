@@ -31,8 +31,8 @@ class RoutedError(NamedTuple):
     """Record whose processing raised, as the error output of the job gets it.
 
     ``step`` is the name of the step, ``error`` the type and text of the exception, ``traceback`` its
-    frames of user code. ``record`` is the input of the step, or its repr if it cannot be encoded; None if a timer
-    or the result of a window raised.
+    frames of user code. ``record`` is the input of the step, or its repr if it cannot be encoded; the values or the
+    accumulator of a window if its result raised; None if a timer raised.
     """
 
     step: str

@@ -35,7 +35,7 @@ DOCUMENTS = {path: _about_us(path, text) for path, text in texts() if path.endsw
 """What is written about the present state; the changelog may name what is gone."""
 FILE_SUFFIXES = ("cfg", "json", "jsonl", "md", "png", "py", "so", "toml", "txt", "yml")
 OBJECTS_OF_EXAMPLES = {
-    **dict.fromkeys(("a", "joined", "other", "payments", "rules"), clonos.Stream),
+    **dict.fromkeys(("a", "b", "joined", "other", "payments", "rules"), clonos.Stream),
     "keyed": clonos.KeyedStream,
     "context": clonos.Context,
     "datetime": datetime,

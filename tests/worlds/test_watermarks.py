@@ -12,6 +12,7 @@ import pytest
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos_chaos.directed.building_blocks import OPTIONS, SETTINGS, at, kills_it
 from clonos_chaos.directed.directed_tests import DIRECTED_TESTS
+from clonos_chaos.jobs.drifting_jobs import HELD_MAX, DriftingJob
 from clonos_chaos.jobs.timed_jobs import LATE, TimedJob
 from clonos_chaos.jobs.window_jobs import LATE_PLACE, LateJob, Spec
 from clonos_chaos.swarm.environments import Swarm
@@ -21,6 +22,9 @@ from tests.worlds.playing import is_done, played_scene, scenes_of, swarmed
 pytestmark = pytest.mark.worlds
 
 IDLE_SCENE = "51 task of the source is idle"
+DRIFTING = "51 source waits for another one far behind"
+UNALIGNED = "51 source does not wait without the option"
+FAULTLESS = (IDLE_SCENE, DRIFTING, UNALIGNED, "51 source waits for another one until it is idle")
 
 
 def rows_of(world: World) -> list[Any]:
@@ -37,7 +41,7 @@ def test_random_worlds_of_windows_are_correct(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene != IDLE_SCENE])
+@pytest.mark.parametrize("scene", [scene for scene in scenes_of(51) if scene not in FAULTLESS])
 def test_windows_are_the_same_when_their_task_dies(scene: str) -> None:
     for world in played_scene(scene):
         assert is_done(world)
@@ -80,6 +84,25 @@ def test_late_records_are_counted_once_whatever_dies() -> None:
         assert world.outcome.views > 2, seed
         refused += counted
     assert refused > 100
+
+
+def held_max(scene: str, seed: int) -> int:
+    """Runs a world and returns the maximum number of rows that the windows of a task have held."""
+    world = DIRECTED_TESTS[scene](seed)
+    world.run()
+    assert is_done(world)
+    assert isinstance(world.job, DriftingJob)
+    return world.job.held_max
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_hold_little_of_a_source_that_is_far_ahead_with_the_option_only(seed: int) -> None:
+    assert held_max(DRIFTING, seed) <= HELD_MAX < held_max(UNALIGNED, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_becomes_idle_holds_no_other_back(seed: int) -> None:
+    assert held_max("51 source waits for another one until it is idle", seed) <= HELD_MAX
 
 
 def test_the_twin_sees_a_row_that_left_another_window_or_too_early() -> None:

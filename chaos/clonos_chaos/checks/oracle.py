@@ -45,6 +45,9 @@ class Oracle:
         self.situations = Situations(world)
         self.is_lost = False  # a task has reported a lost log in this generation
         self._progress_ns = 0  # last event that a stuck job does not have
+        self._records_ns = (
+            0  # last event that a job does not have whose sources wait for ever, though checkpoints complete
+        )
         self._died_at: Counter[tuple[TaskId, ChannelId | None, int]] = (
             Counter()
         )  # (task, channel, seq) that the coordinator may know
@@ -80,7 +83,7 @@ class Oracle:
         if not before.number:
             self.world.faults.first_view()
         self.world.outcome.views += 1
-        self._progress_ns = self.world.clock.now_ns
+        self._progress_ns = self._records_ns = self.world.clock.now_ns
         return is_rollback
 
     def _is_anybody_left(self, view: View) -> bool:
@@ -110,7 +113,7 @@ class Oracle:
         """Records that these processes are about to die."""
         if self.is_over:
             return
-        self._progress_ns = self.world.clock.now_ns
+        self._progress_ns = self._records_ns = self.world.clock.now_ns
         for slot in slots:
             for life in self.world.slots[slot].tasks.values():
                 announced = {element for element in (life.announced, life.acknowledged) if element is not None}
@@ -157,8 +160,16 @@ class Oracle:
             self._until_look = self.world.settings.look_every
             self.look()
             silent_ns = self.world.clock.now_ns - self._progress_ns
-            if silent_ns > self.world.settings.patience_ms * MILLISECOND_NS and self.world.ending is None:
+            patience_ns = self.world.settings.patience_ms * MILLISECOND_NS
+            if silent_ns > patience_ns and self.world.ending is None:
                 self.world.fail(f"stuck: no view, checkpoint or fault for {silent_ns / SECOND_NS:.1f} virtual seconds")
+            silent_ns = self.world.clock.now_ns - self._records_ns
+            if silent_ns > patience_ns and self.world.ending is None:
+                self.world.fail(f"stuck: no view, record or fault for {silent_ns / SECOND_NS:.1f} virtual seconds")
+
+    def received(self) -> None:
+        """Records that a task has received elements that are no barriers."""
+        self._records_ns = self.world.clock.now_ns
 
     def look(self) -> None:
         """Checks all logs, channels and assignments."""

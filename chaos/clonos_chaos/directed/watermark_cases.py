@@ -14,6 +14,7 @@ from clonos_chaos.directed.building_blocks import (
     directed_test,
     kills_it,
 )
+from clonos_chaos.jobs.drifting_jobs import DRIFT_NS, DriftingJob, IdlingJob, UnalignedJob
 from clonos_chaos.jobs.timed_jobs import MergingJob, SleepingJob, TimedJob
 from clonos_chaos.jobs.window_jobs import LateJob, PatientJob, SlidingJob, WindowJob
 from clonos_chaos.sim.targeted_faults import FaultAction, PointReached, TargetedFault
@@ -22,7 +23,12 @@ from clonos_chaos.swarm.world import World
 RECORDS = 480
 
 
-def _timed(seed: int, targeted_faults: Sequence[TargetedFault], kind: type[TimedJob | WindowJob] = MergingJob) -> World:
+def _timed(
+    seed: int,
+    targeted_faults: Sequence[TargetedFault],
+    kind: type[TimedJob | WindowJob] = MergingJob,
+    drift_ns: int = 0,
+) -> World:
     """Makes a world in which barriers pass at once, because little is on its way."""
 
     def job(rng: Random) -> TimedJob | WindowJob:
@@ -30,7 +36,7 @@ def _timed(seed: int, targeted_faults: Sequence[TargetedFault], kind: type[Timed
 
     return World(
         seed,
-        options=replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300),
+        options=replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300, watermark_drift_max_ns=drift_ns),
         settings=SETTINGS,
         job=job,
         targeted_faults=targeted_faults,
@@ -71,3 +77,23 @@ def _late(seed: int) -> World:
 @directed_test("51 task of windows that take late records dies in the middle of a step")
 def _patient(seed: int) -> World:
     return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160, 260)], PatientJob)
+
+
+@directed_test("51 source waits for another one far behind")
+def _drifting(seed: int) -> World:
+    return _timed(seed, [], DriftingJob, DRIFT_NS)
+
+
+@directed_test("51 source does not wait without the option")
+def _unaligned(seed: int) -> World:
+    return _timed(seed, [], UnalignedJob)
+
+
+@directed_test("51 source waits for another one until it is idle")
+def _idling(seed: int) -> World:
+    return _timed(seed, [], IdlingJob, DRIFT_NS)
+
+
+@directed_test("51 source dies while another one waits for it")
+def _drifting_dies(seed: int) -> World:
+    return _timed(seed, [at("emission", kills_it, nth=nth) for nth in (60, 160)], DriftingJob, DRIFT_NS)

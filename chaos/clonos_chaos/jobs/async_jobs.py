@@ -1,4 +1,4 @@
-"""Fuzz jobs with concurrent calls (``map_async``): whatever dies, every record has the one answer given to it."""
+"""Fuzz jobs with concurrent calls (``map_async``, ``enrich``): a record has the one answer given to it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,42 @@ class AsideJob(ApiJob):
         if rng.random() < 0.5:
             rows = rows.rebalance()
         for stage in (1, 3):
-            answered = rows.map_async(
-                partial(self._answered, stage),
-                capacity=rng.choice((1, 3, 16)),
-                ordered=rng.random() < 0.5,
-                parallelism=rng.choice((1, 2)),
-            )
+            answered = self._enriched(rows, stage, rng) if rng.random() < 0.5 else self._mapped(rows, stage, rng)
             rows = answered.key_by(lambda row: row[0] % KEYS).process(CountPerKey(stage + 1, rng.choice((0, 15))))
         if rng.random() < 0.5:
             rows.sink(Immediate())
         else:
             rows.sink(Parts())
 
+    def _mapped(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.map_async(
+            partial(self._answered, stage),
+            capacity=rng.choice((1, 3, 16)),
+            ordered=rng.random() < 0.5,
+            parallelism=rng.choice((1, 2)),
+        )
+
+    def _enriched(self, rows: Stream[Row], stage: int, rng: Random) -> Stream[Row]:
+        return rows.enrich(
+            partial(self._looked_up, stage),
+            on=_offset,
+            select=partial(_with_answer, stage),
+            cache=rng.choice((None, 1, 8, (4, "20ms"))),
+            capacity=rng.choice((1, 3, 16)),
+            parallelism=rng.choice((1, 2)),
+        )
+
+    def _looked_up(self, stage: int, offset: int, idempotency_key: str) -> int:
+        return self.service.ask((stage, offset), idempotency_key)
+
     def _answered(self, stage: int, row: Row, idempotency_key: str) -> Row:
-        offset, lineage = row
-        answer = self.service.ask((stage, offset), idempotency_key)
-        return offset, (*lineage, (stage, 0, offset * 8, 0, 0, answer))
+        return _with_answer(stage, row, self._looked_up(stage, row[0], idempotency_key))
+
+
+def _offset(row: Row) -> int:
+    return row[0]
+
+
+def _with_answer(stage: int, row: Row, answer: int) -> Row:
+    offset, lineage = row
+    return offset, (*lineage, (stage, 0, offset * 8, 0, 0, answer))

@@ -128,7 +128,7 @@ class JoinedJob(TimedJob):
     ) -> Stream[Any]:
         """Adds a join with bounds in nanoseconds, which the API does not take."""
         make = partial(partial, EventJoin, rule=self._rule, how=how, select=select, late=LATE.name)
-        flags: Any = {"has_times": True, "has_side_outputs": True, "state": ()}
+        flags: Any = {"has_times": True, "side_tags": None, "state": ()}
         return Stream(sides[0]._graph, add_step(*sides, "join", make, options, select, **flags))
 
     def has_match(self, offset: int) -> bool:

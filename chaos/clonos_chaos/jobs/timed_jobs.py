@@ -177,11 +177,18 @@ class EventStream(GraphBuilder):
         """Returns the same stream."""
         return cls(stream._graph, stream._inputs)
 
-    def windows(self, stage: int, size_ns: int, job: TimedJob, parallelism: int) -> Stream[Row]:
+    def windows(
+        self,
+        stage: int,
+        size_ns: int,
+        job: TimedJob,
+        parallelism: int,
+        kind: type[EventWindows] = EventWindows,
+    ) -> Stream[Row]:
         """Adds windows to a keyed stream."""
 
         def make(name: str) -> Callable[[], Operator]:
-            return partial(EventWindows, name, stage, size_ns, job)
+            return partial(kind, name, stage, size_ns, job)
 
         step = self._graph.add("event windows", None, self._inputs, make=make, parallelism=parallelism)
         return Stream(self._graph, (StepInput(step.number),))
@@ -223,11 +230,15 @@ class TimedJob(ApiJob):
 
     # --- timestamps
 
+    def timestamp_ns(self, offset: int) -> int:
+        """Returns the timestamp of a record."""
+        return timestamp_of(offset, self.disorder_ns)
+
     def window_end(self, row: Row, size_ns: int) -> int:
         """Returns the end of a row's window: a row that left a window has the window's end less 1 ns."""
         offset, lineage = row
         windows = [entry[3] for entry in lineage if isinstance(entry[3], tuple)]
-        timestamp_ns = windows[-1][2] - 1 if windows else timestamp_of(offset, self.disorder_ns)
+        timestamp_ns = windows[-1][2] - 1 if windows else self.timestamp_ns(offset)
         return (timestamp_ns // size_ns + 1) * size_ns
 
     # --- sleeping splits

@@ -1,8 +1,9 @@
 """Fuzz jobs of transformations: routing, duplicates, folds, limits, calls side by side and flushes, each of which lets
 every row through once.
 
-Rows are doubled and deduplicated; folds gather rows, and what they emit again and again is deduplicated too. So a row
-that a restored step has forgotten, or passes on twice, is missing or too much in the output.
+Rows are doubled and deduplicated, or follow a wrong row that raises and leaves no state. Folds gather rows, and what
+they emit again and again is deduplicated too. So a row that a restored step has forgotten, or passes on twice, is
+missing or too much in the output.
 """
 
 from __future__ import annotations
@@ -15,9 +16,20 @@ from typing import Any, ClassVar
 from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos_chaos.jobs.api_jobs import ApiJob, CountPerKey, Immediate, Offsets, Parts, Row, stage_of_row
+from clonos.operators.state.state_descriptors import ListState, MapState
+from clonos_chaos.jobs.api_jobs import (
+    ApiJob,
+    CountPerKey,
+    FuzzPartsWriter,
+    Immediate,
+    Offsets,
+    Parts,
+    Row,
+    stage_of_row,
+)
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.fuzz_jobs import next_of
+from clonos_services import clock
 
 UNREAD = 30
 """How many times more records a source has that is ended by a limit in another task."""
@@ -27,6 +39,51 @@ CALLED_STAGE = 5
 
 SPAN = "10min"
 """Length of time that no world lasts."""
+
+
+class Unwritten(Parts):
+    """Sink that drops its rows; for the error output."""
+
+    def writer(self) -> UnwrittenRows:
+        return UnwrittenRows()
+
+
+class UnwrittenRows(FuzzPartsWriter):
+    """Writer that prepares nothing."""
+
+    def prepare(self, checkpoint: int) -> None:
+        pass
+
+
+class Corrected:
+    """Passes on the first row of each offset, some of them by a timer, and raises at wrong rows after all changes.
+
+    If a change of a wrong row stays, its correction is missing in the output, or a row comes out twice.
+    """
+
+    offsets = MapState[int, bool]("offsets")
+    held = ListState[Row]("held")
+
+    def process(self, given: tuple[bool, Row], context: Any) -> None:
+        is_wrong, row = given
+        offsets = context.state(self.offsets)
+        if offsets.get(row[0]):
+            return
+        offsets[row[0]] = True
+        context.state(self.held).append(row)
+        if row[0] % 3 == 0 and not is_wrong:
+            context.set_timer(clock.time() + 0.01)
+        else:
+            self.on_timer(None, context)
+        if is_wrong:
+            context.set_timer(clock.time() + 0.001)
+            raise ValueError("this row is wrong")
+
+    def on_timer(self, timestamp: Any, context: Any) -> None:
+        held = context.state(self.held)
+        for row in held:
+            context.emit(row)
+        held.clear()
 
 
 class TransformedJob(ApiJob):
@@ -53,12 +110,15 @@ class TransformedJob(ApiJob):
             rows = self._routed(rows, rng).map(partial(stage_of_row, 1, rng, None), parallelism=rng.choice((1, 2)))
         doubled = self._routed(rows.flat_map(_twice), rng).map(_same, parallelism=rng.choice((1, 2, 3)))
         rows = self._deduplicated(doubled, rng)
+        if self.records % 3 == 0:  # not drawn, so that a seed still gives its job
+            graph.errors = Unwritten()
+            rows = rows.flat_map(_wrong_first).key_by(_key_of_given).process(Corrected)
         if rng.random() < 0.5:
             rows = rows.key_by(_key).process(CountPerKey(2, rng.choice((0, 15))))
         if rng.random() < 0.7:
             rows = self._folded(rows, rng)
         last = rows.map(partial(stage_of_row, 4, rng, None))
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and graph.errors is None:  # all sinks of a job are of one kind
             last.sink(Immediate(), flush=aside.choice((None, each(1), each(5), every("20ms"), at_end())))
         else:
             first, rest = last.split(_is_even)
@@ -136,6 +196,14 @@ def _same(row: Row) -> Row:
 
 def _twice(row: Row) -> list[Row]:
     return [row, row]
+
+
+def _wrong_first(row: Row) -> list[tuple[bool, Row]]:
+    return [(True, row), (False, row)]
+
+
+def _key_of_given(given: tuple[bool, Row]) -> int:
+    return _key(given[1])
 
 
 def _offset(row: Row) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from clonos.core.coordinator import event_handlers, sources
+from clonos.core.coordinator.coordinator_state import CoordinatorState
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import ChannelId, CheckpointId
+from clonos.core.model.ids import ChannelId, CheckpointId, TaskId
 from clonos.core.model.plan import Partitioning
-from clonos.core.model.watermark import IDLE, Watermark
+from clonos.core.model.watermark import END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Watermark
 from clonos.core.task.outputs import OutputPort
 from clonos.core.task.watermarks import InputWatermarks
+from clonos.core.wire.control_messages import DriftLimit
 from clonos.operators.event_time.regions import Region
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timed_source import TimedHead
@@ -146,3 +149,39 @@ def watermarks_are_made_by_the_real_clock(mutation: Mutation) -> None:
 
     mutation.wrap(TimedHead, "open", opened)
     mutation.wrap(TimedHead, "_watermark_behind", behind)
+
+
+@mutant("2.2")
+def sources_wait_for_the_fastest(mutation: Mutation) -> None:
+    """A source may be ahead of the slowest other one by the drift."""
+
+    def limit_drift(state: CoordinatorState) -> None:
+        drift_ns, tasks = state.options.watermark_drift_max_ns, state.plan.timed_sources
+        reached = [each for task in tasks if (each := sources.reached_ns(state, task)) < END_OF_TIME_NS]
+        if drift_ns and reached:
+            limit = DriftLimit(max(reached) + drift_ns, tasks[0], max(reached) + drift_ns)
+            sources._send_to_slots(state, tasks, limit)
+
+    mutation.swap(event_handlers, "limit_drift", limit_drift)
+
+
+@mutant("2.2")
+def ended_sources_hold_others_back(mutation: Mutation) -> None:
+    """A source that has ended does not count among the slowest."""
+
+    def reached_ns(right: Any, state: CoordinatorState, task: TaskId) -> int:
+        found: int = right(state, task)
+        return INSTANT_NS_MIN if found == END_OF_TIME_NS else found
+
+    mutation.wrap(sources, "reached_ns", reached_ns)
+
+
+@mutant("2.2")
+def idle_sources_hold_others_back(mutation: Mutation) -> None:
+    """A source that is idle does not count among the slowest."""
+
+    def reached_ns(self: TimedHead) -> int:
+        known = [time.reached_ns for time in self._times._splits.values()]
+        return min([INSTANT_NS_MIN if each is None else each for each in known], default=END_OF_TIME_NS)
+
+    mutation.swap(TimedHead, "reached_ns", reached_ns)

@@ -39,3 +39,16 @@ def draw_options(rng: Random) -> Options:
 def draw_calls_ahead(options: Options, seed: int) -> Options:
     """Makes logs grow at each recorded call in every second world, in others with the step; a separate stream."""
     return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))
+
+
+TIMED_TOPOLOGIES = frozenset({"timed", "joined", "windows"})
+"""Topologies whose sources make watermarks."""
+
+
+def draw_separately(options: Options, seed: int, topology: str) -> Options:
+    """Draws options that have come later, from streams of their own: other draws do not depend on them."""
+    options = draw_calls_ahead(options, seed)
+    if topology not in TIMED_TOPOLOGIES:
+        return options
+    drift_ns = Random(f"drift of {seed}").choice((0, 0, 0, 20, 200, 5_000_000))
+    return replace(options, watermark_drift_max_ns=drift_ns)

@@ -43,7 +43,7 @@ from clonos_chaos.sim.sim_spill import DiskEnvironment, draw_budgets
 from clonos_chaos.sim.sim_tables import ExternalSystems, kind_of
 from clonos_chaos.sim.targeted_faults import PointReached, TargetedFault
 from clonos_chaos.sim.virtual_clock import MILLISECOND_NS, SECOND_NS, Clockwork
-from clonos_chaos.swarm.random_options import draw_calls_ahead, draw_hot, draw_options
+from clonos_chaos.swarm.random_options import draw_hot, draw_options, draw_separately
 
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
@@ -163,9 +163,9 @@ class World:
         rng = Random(seed)
         budget_rng = Random(f"budgets of {seed}")  # a separate stream: other draws do not depend on it
         self.settings = settings or replace(WorldSettings.draw(rng), disk=DiskEnvironment.draw(budget_rng))
-        self.options = options or draw_calls_ahead(draw_budgets(draw_options(rng), budget_rng), seed)
-        depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         topology = topology or TOPOLOGIES[seed % len(TOPOLOGIES)]
+        self.options = options or draw_separately(draw_budgets(draw_options(rng), budget_rng), seed, topology)
+        depth = rng.choice((None, None, None, 1, 2)) if options is None else options.sharing_depth
         make = _MAKERS.get(topology, draw_job)
         records = rng.randint(30, 100) if job is None else 0
         self.job: AnyJob = job(rng) if job else make(topology, rng, min(records, records_max or records), depth)
@@ -305,6 +305,8 @@ class World:
         slot.handle(MessageReceived(sender, batch, payload))
         if receiver is not None and receiver.next_seq > before_seq:
             self.oracle.channels.took(batch, payload, before_seq)
+            if not batch.kind.has_checkpoint:
+                self.oracle.received()
 
     # ------------------------------------------------------------------ the coordinator
 

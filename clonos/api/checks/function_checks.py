@@ -58,6 +58,9 @@ METHOD_PARAMETERS: Final = {
 }
 """Arguments that the methods of a process function are called with."""
 
+AWAITING: Final = frozenset({"map_async", "enrich"})
+"""Methods that await ``async def`` functions."""
+
 TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
@@ -70,7 +73,7 @@ def check_function(
     ``arguments``: what it is called with; by default that of ``PARAMETERS``.
 
     Raises: InvalidJob: it is no function, has other parameters than the step has arguments, is a generator function
-        outside of ``flat_map``, or ``async def`` outside of ``map_async``.
+        outside of ``flat_map``, or ``async def`` in a step that awaits nothing.
     """
     if not callable(function):
         raise _no_function(method, step, function)
@@ -78,7 +81,7 @@ def check_function(
     is_generator = inspect.isgeneratorfunction(called)
     if is_generator and method != "flat_map":
         what = "a generator function, and a call of it returns a generator, not a result"
-    elif (inspect.iscoroutinefunction(called) and method != "map_async") or inspect.isasyncgenfunction(called):
+    elif (inspect.iscoroutinefunction(called) and method not in AWAITING) or inspect.isasyncgenfunction(called):
         what = "an async function, and nothing here would await it"
     else:
         if arguments is None and index < len(known := PARAMETERS.get(method, ())):

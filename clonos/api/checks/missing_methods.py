@@ -29,6 +29,7 @@ STREAM_HINTS: Final = {
     **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "co_group": JOIN,
     "join_asof": "Use join_as_of(other, on=...).",
+    **dict.fromkeys(("lookup_join", "async_lookup"), "Use enrich(address_or_function, ...), or lookup(table, on=...)."),
     "interval_join": "Use join(other, on=..., between=('-1h', '1h')).",
     "merge": "Use union(other).",
     "concat": "Use union(other).",
@@ -54,6 +55,7 @@ STREAM_HINTS: Final = {
     "write": "Use .sink(files.jsonl('out')) or another sink.",
     "name": "Give the step its name where it is added: map(function, name='parse').",
     "uid": "Give the step its name where it is added: map(function, name='parse').",
+    "par": "Give the step itself par=: map(function, par=4), filter or flat_map.",
     "set_parallelism": "Give the step its parallelism where it is added: map(function, parallelism=4).",
     "execute": "Call run() of the job.",
     "run": "Call run() of the job.",
@@ -66,7 +68,9 @@ STREAM_HINTS: Final = {
 KEYED_HINTS: Final = {
     **STREAM_HINTS,
     "merge_ordered": "Call it on the stream before key_by.",
-    **dict.fromkeys(("map", "filter", "flat_map", "map_async", "map_batches", "rebalance", "broadcast"), ON_KEYED),
+    **dict.fromkeys(
+        ("map", "filter", "flat_map", "map_async", "enrich", "map_batches", "rebalance", "broadcast"), ON_KEYED
+    ),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
     ),
@@ -84,7 +88,14 @@ WINDOWED_HINTS: Final = {
     ),
     "max": "Use reduce(max).",
     "min": "Use reduce(min).",
-    "mean": "Use aggregate(mean=mean('field')) with clonos.agg.",
+    **{
+        name: f"Use aggregate({name}={name}('field')) with clonos.agg."
+        for name in ("mean", "stddev", "variance", "first", "last", "collect", "distinct", "approx_distinct")
+    },
+    "quantile": "Use aggregate(quantile=quantile('field', 0.95)) with clonos.agg.",
+    "top_k": "Use aggregate(top=top_k(3, by='field')) with clonos.agg.",
+    "bottom_k": "Use aggregate(bottom=bottom_k(3, by='field')) with clonos.agg.",
+    "count_if": "Use aggregate(n=count_if(predicate)) with clonos.agg.",
 }
 
 JOB_HINTS: Final = {

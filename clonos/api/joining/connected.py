@@ -63,6 +63,12 @@ class ConnectedStreams(Generic[A, B]):
         """
         exchanges = {each.exchange for each in second._inputs}
         self._is_broadcast = exchanges == {Exchange.BROADCAST}
+        if Exchange.HASH in exchanges and {each.exchange for each in first._inputs} == {Exchange.BROADCAST}:
+            raise InvalidJob(
+                "process",
+                "connects a broadcast stream with a keyed one",
+                "The broadcast stream comes second: keyed.connect(rules.broadcast()).",
+            )
         if Exchange.HASH in exchanges and not is_keyed:
             raise InvalidJob("process", "connects a stream without keys with a keyed one", "Call key_by on both.")
         if is_keyed and exchanges != {Exchange.HASH} and not self._is_broadcast:
@@ -110,7 +116,7 @@ class ConnectedStreams(Generic[A, B]):
             StepOptions(name=name, parallelism=parallelism, effects=effects, standby=standby),
             function,
             has_times=has_times,
-            has_side_outputs=True,
+            side_tags=None,
             state=states_of(function),
         )
         return Stream(self._first._graph, inputs)

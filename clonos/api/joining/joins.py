@@ -65,13 +65,13 @@ def keyed_sides(left: GraphBuilder, right: GraphBuilder, on: Any, step: str) -> 
             'Give a field that both streams have, such as on="order", or a pair of fields or functions:'
             ' on=("order", "order_id"), on=(left_key, right_key).',
         )
-    return _keyed(left, keys[0], step), _keyed(right, keys[1], step)
+    return _keyed(left, keys[0], step, "left"), _keyed(right, keys[1], step, "right")
 
 
-def _keyed(stream: GraphBuilder, key: Any, step: str) -> GraphBuilder:
+def _keyed(stream: GraphBuilder, key: Any, step: str, side: str) -> GraphBuilder:
     if not isinstance(key, str):
         check_function("key_by", step, key)
-    key_by = KeyBy(stream._graph.reserve_name("key_by", None), key, False)
+    key_by = KeyBy(stream._graph.reserve_name(f"{step}-{side}-key", None), key, False)
     return GraphBuilder(stream._graph, stream._inputs_by(Exchange.HASH, key_by))
 
 
@@ -103,9 +103,10 @@ def join_step(
         raise timestamps_missing(step, have_times)
     if late is not None and not is_timed:
         raise InvalidJob(step, "gets late=, and its streams have no timestamps", GIVE_TIMESTAMPS)
+    tags = _tags(step, late)
     make: Callable[[str], Callable[[], Operator]]
     if is_timed:
-        make = partial(partial, EventJoin, rule=rule, how=kind, select=select, late=None if late is None else late.name)
+        make = partial(partial, EventJoin, rule=rule, how=kind, select=select, late=next(iter(tags), None))
     else:
         make = partial(partial, ClockJoin, rule=rule, how=kind, select=select)
     return add_step(
@@ -116,7 +117,7 @@ def join_step(
         options,
         select,
         has_times=is_timed,
-        has_side_outputs=is_timed,
+        side_tags=tags,
         state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
     )
 
@@ -153,6 +154,7 @@ def as_of_step(
     if not all(have_times):
         raise timestamps_missing(step, have_times)
     tolerance_ns = None if tolerance is None else bound_ns(tolerance)
+    tags = _tags(step, late)
     make = partial(
         partial,
         AsOfJoin,
@@ -160,12 +162,10 @@ def as_of_step(
         tolerance_ns=tolerance_ns,
         is_inner=kind is How.INNER,
         select=select,
-        late=None if late is None else late.name,
+        late=next(iter(tags), None),
     )
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
-    return add_step(
-        left, right, "join_as_of", make, options, select, has_times=True, has_side_outputs=True, state=state
-    )
+    return add_step(left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state)
 
 
 def lookup_step(
@@ -194,6 +194,7 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options
     Raises: InvalidJob: a stream has no timestamps, or belongs to another job.
     """
     step, graph = options.get("name") or "merge_ordered", streams[0]._graph
+    tags = _tags(step, late)
     inputs: tuple[StepInput, ...] = ()
     for number, stream in enumerate(streams):
         if stream._graph is not graph:
@@ -216,11 +217,11 @@ def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options
         "merge_ordered",
         options.get("name"),
         inputs,
-        make=lambda name: partial(MergeOrdered, name, None if late is None else late.name),
+        make=lambda name: partial(MergeOrdered, name, next(iter(tags), None)),
         parallelism=options.get("parallelism"),
         standby=options.get("standby"),
         has_times=True,
-        has_side_outputs=True,
+        side_tags=tags,
         state=(("inputs", str(len(streams))),),
         breaks_order=True,
     )
@@ -250,6 +251,18 @@ def add_step(
         runs_user_code=function is not None,
         **rest,
     )
+
+
+def _tags(step: str, late: Any) -> tuple[str, ...]:
+    """Returns the names of the side outputs of a step: that of ``late``, if it is given.
+
+    Raises: InvalidJob: it is no tag.
+    """
+    if late is None:
+        return ()
+    if not isinstance(late, Tag):
+        raise InvalidJob(step, f"gets late={late!r:.80}", 'Give it a tag: late=Tag("late").')
+    return (late.name,)
 
 
 def checked_how(step: str, how: str, allowed: tuple[How, ...]) -> How:

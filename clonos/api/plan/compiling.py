@@ -129,6 +129,7 @@ class _Compiler:
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
+                is_timed=any(map(self._makes_watermarks, vertex.steps)),
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
             )
@@ -238,13 +239,18 @@ class _Compiler:
         if step.source is not None:
             source = self.ordered.get(step.number, step.source)
             arguments = step.name, source, self.splits[step.name], step.emits_columns
-            if step.assigner is not None or isinstance(source, TimedSource):
+            if self._makes_watermarks(step):
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
         if step.sink is not None:
             return self._sink_factory(step.sink, vertex, self._graph.steps[step.inputs[0].step].name)
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
+
+    def _makes_watermarks(self, step: Step) -> bool:
+        if step.source is None or isinstance(step.source, PushSource):
+            return False
+        return step.assigner is not None or isinstance(self.ordered.get(step.number, step.source), TimedSource)
 
     def _sink_factory(self, sink: AnySink, vertex: PlannedVertex, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):

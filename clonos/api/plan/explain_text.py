@@ -6,7 +6,16 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from clonos.api.plan.explanation import ExchangeInfo, Explanation, SinkInfo, SourceInfo, StateInfo, StepInfo, VertexInfo
+from clonos.api.plan.explanation import (
+    ExchangeInfo,
+    Explanation,
+    LimitInfo,
+    SinkInfo,
+    SourceInfo,
+    StateInfo,
+    StepInfo,
+    VertexInfo,
+)
 from clonos.api.plan.step_tree import tree_lines
 from clonos.api.windows import duration_text
 
@@ -17,6 +26,12 @@ INDENT: Final = "  "
 GUARANTEES: Final = {
     "checkpoint": "exactly-once: rows become visible when a checkpoint completes",
     "immediate": "exactly-once, immediate: rows are numbered and leave at once, repeated ones are dropped",
+}
+
+POSITIONS: Final = {
+    "record": "behind the last record that the limit needs",
+    "step": "behind the last record that the limit needs, or a few further, as one record may give several results",
+    "checkpoint": "behind what it has read when the next checkpoint begins, as the limit is in another task",
 }
 
 
@@ -60,6 +75,9 @@ def _facts(vertex: VertexInfo, plan: Explanation) -> Iterator[tuple[str, str]]:
             yield "state", f"{step.name}: {_state_text(step.state)}"
     yield from _column_facts(inside)
     for step in inside:
+        if step.limit is not None:
+            yield "limit", f"{step.name}: {_limit_text(step.limit)}"
+    for step in inside:
         if step.sink is not None:
             yield "sink", f"{step.name}: {_sink_text(step.sink)}"
         if step.has_effects:
@@ -84,6 +102,11 @@ def _source_text(source: SourceInfo) -> str:
     else:
         splits = _several(source.splits, "split")
     return f"{source.connector}, {splits}{', without an end' if source.is_unbounded else ''}"
+
+
+def _limit_text(limit: LimitInfo) -> str:
+    ends = f"{' and '.join(limit.sources)} {'ends' if len(limit.sources) == 1 else 'end'}"
+    return f"{_several(limit.records, 'record')}, then {ends}, committed {POSITIONS[limit.position]}"
 
 
 def _sink_text(sink: SinkInfo) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.api.checks.code_check import warnings_of
+from clonos.api.checks.growing_state import growth_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.graph import JobGraph, KeyBy, Step, StepInput
@@ -29,6 +30,7 @@ from clonos.api.plan.explanation import (
     TimeInfo,
     VertexInfo,
 )
+from clonos.api.plan.limits import limit_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
@@ -112,6 +114,7 @@ class _Explainer:
             state=_state_of(self._states.get(step.name)),
             source=self._source_of(step),
             sink=_sink_of(step.sink),
+            limit=limit_of(step, self._graph.steps, self._compiled.vertex_of),
             has_effects=step.has_effects,
             is_unread=is_unread(step, self._graph),
         )
@@ -168,7 +171,7 @@ class _Explainer:
         missing = [f"the splits of {name} are not known yet: {note}" for name, note in self._compiled.unlisted.items()]
         unnamed = unnamed_warning(self._graph)
         code = [text for _, text in warnings_of(self._graph)]
-        return [*missing, *lost, *([unnamed] if unnamed else []), *code]
+        return [*missing, *lost, *([unnamed] if unnamed else []), *growth_warnings(self._graph), *code]
 
 
 def _key_of(key_by: KeyBy | None) -> KeyInfo | None:

@@ -64,6 +64,18 @@ class TimeInfo(msgspec.Struct, frozen=True):
     is_lost: bool
 
 
+class LimitInfo(msgspec.Struct, frozen=True):
+    """Limit of a step, which ends ``sources``.
+
+    ``position``: where they stand then. "record": behind the last record that the limit needed. "step": the same, or
+    further by what they read in one step. "checkpoint": behind what they had read when the next checkpoint began.
+    """
+
+    records: int
+    sources: tuple[str, ...]
+    position: str
+
+
 class StepInfo(msgspec.Struct, frozen=True):
     """Step as the user wrote it.
 
@@ -84,6 +96,7 @@ class StepInfo(msgspec.Struct, frozen=True):
     state: StateInfo | None
     source: SourceInfo | None
     sink: SinkInfo | None
+    limit: LimitInfo | None
     has_effects: bool
     is_unread: bool
 

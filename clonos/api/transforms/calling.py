@@ -98,7 +98,7 @@ class Calling(GraphBuilder, Generic[T]):
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         step = name or "map_async"
         for what, number, least in (("capacity", capacity, 1), ("per_key", per_key, 1), ("retries", retries, 0)):
-            _check_count(step, what, number, least)
+            check_count(step, what, number, least)
         _check_timeout(step, timeout, function)
         policy = CallPolicy(
             timeout_ns=None if timeout is None else duration_ns(timeout),
@@ -120,7 +120,7 @@ def add_parallel(
     Raises: InvalidJob: ``par`` is not an int of at least 1, or the step has effects.
     """
     step = options["name"] or kind
-    _check_count(step, "par", par, 1)
+    check_count(step, "par", par, 1)
     if options["effects"]:
         raise InvalidJob(
             step,
@@ -140,6 +140,7 @@ def _check_timeout(step: str, timeout: object, function: Callable[..., Any]) -> 
         )
 
 
-def _check_count(step: str, what: str, number: object, least: int) -> None:
+def check_count(step: str, what: str, number: object, least: int) -> None:
+    """Raises: InvalidJob: ``number`` is not an int of at least ``least``."""
     if type(number) is not int or number < least:
         raise InvalidJob(step, f"has {what}={number!r:.80}", f"Give an int of at least {least}.")

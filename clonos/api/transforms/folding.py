@@ -128,5 +128,6 @@ def folded(
         runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("emit", str(emit)),),
+        emits_at_end=emit.is_final,
         has_times=False,
     )

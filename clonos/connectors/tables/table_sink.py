@@ -16,13 +16,16 @@ from typing import Any
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.json_text import scalar_text
+from clonos.connectors.tables.table_database import Database
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.connectors.tables.table_writer import TableWriter
 
 SQLITE_BUSY_MS = 10_000
 SQLITE_INT_END = 1 << 63
+NO_TABLE = "no such table"
+"""What SQLite says of a table that does not exist, as an OperationalError; other drivers give a ProgrammingError."""
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, enum.Enum, msgspec.Struct)
 
@@ -88,6 +91,23 @@ class TableSink:
         finally:
             writer.close()
 
+    def has_table(self) -> bool:
+        """Returns whether the table exists; True if the database cannot be asked."""
+        database = Database(self)
+        try:
+            database.in_transaction(
+                "looking for it", lambda: database.columns(self.dialect.select_columns(self.table)), 1
+            )
+        except TableRefused:
+            return False
+        except TableUnavailable as error:
+            return NO_TABLE not in str(error)
+        except Exception:  # noqa: BLE001  whatever connect() raises: the tasks will say it
+            return True
+        finally:
+            database.close()
+        return True
+
     def begin(self, connection: Any) -> None:
         """Begins a transaction if the driver does not do so itself."""
 
@@ -124,6 +144,10 @@ class SqliteSink(TableSink):
             check_same_thread=False,
         )
         super().__init__(connect, table, columns, upsert, paramstyle="qmark", quote='"')
+
+    def has_table(self) -> bool:
+        """Returns whether the table exists, without creating a file."""
+        return os.path.exists(self.path) and super().has_table()
 
     def begin(self, connection: Any) -> None:
         """Begins a transaction with the write lock, so that what it reads holds until the commit."""

@@ -30,11 +30,10 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.limits import sources_to_end
+from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
 from clonos.core.wire.control_messages import (
-    Hold,
     Release,
     SlotStatus,
     Snapshotted,
@@ -345,16 +344,8 @@ def _repeat(state: CoordinatorState) -> None:
         for slot in sorted(state.behind_completed):
             state.emit(Send(slot, completed))
     _trigger(state)
-    _hold_sources(state)
-
-
-def _hold_sources(state: CoordinatorState) -> None:
-    """Pauses all sources while a slot is above a soft limit, so that the elements in channels drain."""
-    for above in state.over_soft_limit:
-        slots = {state.view.placements[task].slot for task in state.plan.sources}
-        for slot in sorted(slot for slot in slots if slot is not None and slot in state.addresses):
-            state.emit(Send(slot, Hold(above)))
-        return
+    hold_sources(state)
+    limit_drift(state)
 
 
 REPEAT = _repeat

@@ -49,6 +49,7 @@ class Vertex:
         False  # a source that cannot be read again: its input is replicated in a journal before it is read
     )
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
+    is_timed: bool = False  # a source that makes watermarks
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
 
@@ -261,6 +262,11 @@ class Plan:
     def sources(self) -> tuple[TaskId, ...]:
         """Tasks of source vertices, ascending."""
         return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_source)
+
+    @cached_property
+    def timed_sources(self) -> tuple[TaskId, ...]:
+        """Tasks of sources that make watermarks, ascending."""
+        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_timed)
 
     @cached_property
     def limited(self) -> tuple[TaskId, ...]:

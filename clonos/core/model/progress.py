@@ -38,5 +38,8 @@ class TaskCounter(StrEnum):
     OVER_SOFT_LIMIT = "over_soft_limit"  # 1 while its slot is above the soft limit of a budget
     LATE_RECORDS = "late_records"  # refused by windows and joins since the job's start; absent if there were none
     LIMIT_REACHED = "limit_reached"  # 1 when a limit of the task lets nothing more through; absent before
+    WATERMARK_NS = (
+        "watermark_ns"  # of a source with timestamps: its lowest split's; the largest instant without a split
+    )
     BACKLOG_ELEMENTS = "backlog_elements"  # produced for it and not processed yet, 0 for a source; absent while unknown
     BACKLOG_BYTES = "backlog_bytes"  # for a source with a journal instead: received and not read yet

@@ -202,6 +202,19 @@ class WatchingChain(Chain, Protocol):
         """Adds the splits that ``discover_splits`` described, in this or an earlier incarnation."""
 
 
+class TimedChain(Chain, Protocol):
+    """Chain of a source that makes watermarks."""
+
+    def reached_ns(self) -> int:
+        """Returns the minimum of the watermarks of the splits that are not idle and have not ended.
+
+        INSTANT_NS_MIN while one of them has no watermark, END_OF_TIME_NS if there is no such split.
+        """
+
+    def hold_back(self) -> None:
+        """Notes that nothing is read although there may be records, so that no split counts as idle."""
+
+
 class CallingChain(Chain, Protocol):
     """Chain that makes asynchronous calls (``Recorder.submit``)."""
 

@@ -88,6 +88,15 @@ class CallingRecorder(Recorder, Protocol):
         """
 
 
+class HoldingRecorder(CallingRecorder, Protocol):
+    """Recorder for operators whose records also wait for the calls of others."""
+
+    def hold(self, count: int) -> None:
+        """Adds ``count`` to the records that wait without a call of their own, or subtracts: the task takes no more
+        input while about 1,000 wait.
+        """
+
+
 class _Inside:
     """External call that is being made.
 

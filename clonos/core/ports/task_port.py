@@ -43,6 +43,7 @@ class Emission(NamedTuple):
     whole: Pieces | None = None
     has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
     late_records: int = 0  # refused since the job's start; 0 in mid-step
+    reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -62,6 +63,12 @@ class Triggered(NamedTuple):
     checkpoint: CheckpointId
     then_pause: bool
     then_end: bool = False
+
+
+class ReadLimit(NamedTuple):
+    """Slot to a source task: read nothing while your watermark is above this instant."""
+
+    watermark_ns_max: int
 
 
 class Journalled(NamedTuple):
@@ -96,7 +103,7 @@ class BudgetChanged(NamedTuple):
     """Shell to task: the output budget may have room for a step again."""
 
 
-Command = Delivered | Triggered | Journalled | Finished | ReplayExtended | Stopped | BudgetChanged
+Command = Delivered | Triggered | ReadLimit | Journalled | Finished | ReplayExtended | Stopped | BudgetChanged
 
 
 class Activation(NamedTuple):

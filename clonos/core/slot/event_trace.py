@@ -187,13 +187,14 @@ def _encode_emitted(event: StepEmitted) -> Values:
     done = event.emission
     outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
     parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
-    counted = done.records_in, done.journal_read_bytes, done.cost_bytes, done.has_reached_limit, done.late_records
-    return event.task, event.thread, done.log, outputs, done.consumed, *parts, done.prepared, *counted
+    rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes
+    last = done.has_reached_limit, done.late_records, done.reached_ns
+    return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest, *last
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, has_reached_limit, late_records = rest
+    records, journal, cost, *last = rest
     made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
     emission = Emission(
         log,
@@ -206,8 +207,7 @@ def _decode_emitted(values: list[Any]) -> StepEmitted:
         cost,
         ReadyPieces() if has_more else None,
         ReadyPieces() if has_whole else None,
-        has_reached_limit,
-        late_records,
+        *last,
     )
     return StepEmitted(task, thread, emission)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
+from clonos.core.model.watermark import END_OF_TIME_NS
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
-from clonos.core.ports.task_port import Activation, Emission, ReplayExtended, Triggered
+from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
@@ -17,6 +18,7 @@ class HostedThread(CommandQueue):
     """Thread of its own, or that of the shadow from which the incarnation continues."""
 
     __slots__ = (
+        "watermark_ns_max",
         "asked",
         "fed_bytes",
         "first_record",
@@ -24,6 +26,7 @@ class HostedThread(CommandQueue):
         "has_reached_limit",
         "late_records",
         "number",
+        "reached_ns",
         "records_in",
         "records_out",
         "replayed",
@@ -43,6 +46,8 @@ class HostedThread(CommandQueue):
         self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.late_records = 0  # refused since the job's start
         self.asked: Triggered | None = None  # the highest barrier asked of a source
+        self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
+        self.watermark_ns_max = END_OF_TIME_NS  # watermark above which a source reads nothing
 
     def take_over(self, shadow: Shadow) -> None:
         """Continues with the thread of a shadow."""
@@ -103,6 +108,12 @@ class HostedThread(CommandQueue):
         if self.is_attached:
             self.put(message)
 
+    def limit_drift(self, watermark_ns_max: int) -> None:
+        """Tells a source how far it may read. One that has not started learns it from the next message."""
+        if self.is_attached and watermark_ns_max != self.watermark_ns_max:
+            self.watermark_ns_max = watermark_ns_max
+            self.put(ReadLimit(watermark_ns_max))
+
     def on_log_end(self) -> None:
         """Counts what the task has replayed: its log has ended."""
         self.replayed = max(0, (self.records_in or self.first_record) - self.first_record)
@@ -118,6 +129,8 @@ class HostedThread(CommandQueue):
             self.records_in = emission.records_in
         self.late_records = emission.late_records or self.late_records
         self.has_reached_limit = self.has_reached_limit or emission.has_reached_limit
+        if emission.reached_ns is not None:
+            self.reached_ns = emission.reached_ns
         self.handled_bytes += emission.cost_bytes
         for output in emission.outputs:
             if output.kind.is_data:

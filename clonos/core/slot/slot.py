@@ -29,6 +29,7 @@ from clonos.core.slot.backups import Backups
 from clonos.core.slot.early_messages import EarlyMessages
 from clonos.core.slot.hosted_task import HostedTask
 from clonos.core.slot.slot_events import Event, HeartbeatDue, MessageReceived, PeerBack, PeerGone
+from clonos.core.slot.source_drift import SourceDrift
 from clonos.core.slot.storage_events import StorageEvents
 from clonos.core.slot.story import Story
 from clonos.core.slot.task_status import status_of
@@ -38,7 +39,7 @@ from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.admission import check_for_slot, check_watermark
 from clonos.core.wire.authorization import check_itself, check_lengths, check_life, sender_name
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
-from clonos.core.wire.control_messages import Completed, Hold, Release, SlotStatus, Suspicion, Trigger, View
+from clonos.core.wire.control_messages import Completed, DriftLimit, Hold, Release, SlotStatus, Suspicion, Trigger, View
 from clonos.core.wire.log_delta import Delta
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceAck, LogReply, LogRequest
@@ -56,7 +57,7 @@ class Slot(StorageEvents, LocalEvents):
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
-        self.pressure = Pressure(options, self.shell)
+        self.pressure, self.drift = Pressure(options, self.shell), SourceDrift(options, self.shell)
         threads = map(ThreadId, count(1))
         self.context = SlotContext(slot_id, plan, options, self.shell, self.pressure.budget, threads, self.mark_status)
         self.backups = Backups(self.context)
@@ -203,10 +204,6 @@ class Slot(StorageEvents, LocalEvents):
         if hosted is not None and hosted.reports.on_acknowledged(announce_ack):
             self.shell.announce_ack(announce_ack.task, hosted.thread)
 
-    def _on_hold(self, _sender: SlotId, _hold: Hold, _payload: object) -> None:
-        if self.pressure.hold():
-            self._pause_sources()
-
     def _on_release(self, _sender: SlotId, release: Release, _payload: object) -> None:
         if release.slot == self.id:
             self.close()
@@ -297,8 +294,7 @@ class Slot(StorageEvents, LocalEvents):
         if now_ns - self._ticked_ns < self.options.heartbeat_ms * 1_000_000:
             return
         self._ticked_ns = now_ns
-        if self.pressure.tick(now_ns):
-            self._pause_sources()
+        self.tick_sources(now_ns)
         self.relieve_pressure()
         failed_writes, self.failed_writes = self.failed_writes, {}
         for name, unwritten in failed_writes.items():
@@ -395,6 +391,7 @@ FROM_COORDINATOR: Handlers = {
     Completed: Slot._on_completed,
     Release: Slot._on_release,
     AnnounceAck: Slot._on_announce_ack,
-    Hold: Slot._on_hold,
+    Hold: Slot.on_hold,
+    DriftLimit: Slot.on_drift_limit,
 }
 """What the coordinator may send."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from clonos.core.channel.budgets import Level, LimitExceeded, SegmentUnreadable
 from clonos.core.channel.segment import SegmentPhase
 from clonos.core.checkpoint.pending_snapshots import task_of_object
-from clonos.core.model.ids import COORDINATOR, TaskId
+from clonos.core.model.ids import COORDINATOR, SlotId, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Pieces
@@ -24,6 +24,8 @@ from clonos.core.slot.slot_events import (
     SnapshotWritten,
     WholeStateWritten,
 )
+from clonos.core.slot.source_drift import SourceDrift
+from clonos.core.wire.control_messages import DriftLimit, Hold
 from clonos.core.wire.recovery_messages import Recourse
 
 
@@ -33,6 +35,7 @@ class StorageEvents(ABC):
     plan: Plan
     shell: EffectCollector
     pressure: Pressure
+    drift: SourceDrift
     backups: Backups
     hosted: dict[TaskId, HostedTask]
     failed_writes: dict[str, tuple[Snapshot, Pieces | None]]
@@ -144,6 +147,21 @@ class StorageEvents(ABC):
         for hosted in self.hosted.values():
             log_bytes += hosted.logs.size_bytes
         return log_bytes
+
+    def on_hold(self, _sender: SlotId, _hold: Hold, _payload: object) -> None:
+        """Pauses the sources here, because another slot is above a soft limit."""
+        if self.pressure.hold():
+            self._pause_sources()
+
+    def on_drift_limit(self, _sender: SlotId, limit: DriftLimit, _payload: object) -> None:
+        """Tells the sources here how far they may read."""
+        self.drift.limit(limit, self.hosted.values())
+
+    def tick_sources(self, now_ns: int) -> None:
+        """Lets sources read on when the coordinator has not repeated that they should wait."""
+        if self.pressure.tick(now_ns):
+            self._pause_sources()
+        self.drift.tick(now_ns, self.hosted.values())
 
     def _pause_sources(self) -> None:
         for hosted in self.hosted.values():

@@ -18,6 +18,7 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
         (TaskCounter.RECORDS_OUT, hosted.running.records_out),
         *(((TaskCounter.LATE_RECORDS, hosted.running.late_records),) if hosted.running.late_records else ()),
         *(((TaskCounter.LIMIT_REACHED, 1),) if hosted.running.has_reached_limit else ()),
+        *(((TaskCounter.WATERMARK_NS, hosted.running.reached_ns),) if hosted.running.reached_ns is not None else ()),
         *(((TaskCounter.ROWS_WRITTEN, hosted.output_gate.confirmed_seq),) if hosted.output_gate.confirmed_seq else ()),
         *(((TaskCounter.REPLAYED_RECORDS, hosted.running.replayed),) if hosted.running.replayed else ()),
         (TaskCounter.DETERMINANT_BYTES, hosted.logs.end_bytes(hosted.own_log)),

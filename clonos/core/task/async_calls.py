@@ -17,6 +17,9 @@ from clonos.core.ports.task_port import Finished, TaskPort
 
 CAPACITY_UNLIMITED = 1 << 30
 
+HELD_MAX = 1_000
+"""Records that may wait for the calls of others, about."""
+
 
 def request_digest(service: str, request: bytes) -> bytes:
     """Returns the digest that identifies a request."""
@@ -34,6 +37,7 @@ class OpenCalls:
     def __init__(self, port: TaskPort, key_space: str) -> None:
         self._port, self._key_space = port, key_space
         self._capacity = CAPACITY_UNLIMITED
+        self._held = 0
         self._open: dict[int, tuple[str, str, Callable[[str], object]]] = {}
         self._not_begun: list[int] = []
         self._finished: deque[Finished] = deque()
@@ -44,11 +48,15 @@ class OpenCalls:
     @property
     def room(self) -> int:
         """Number of records that may be taken if each requests one call."""
-        return max(0, self._capacity - len(self._open))
+        return max(0, min(self._capacity - len(self._open), HELD_MAX - self._held))
 
     def limit(self, capacity: int) -> None:
         """Limits the number of open calls to ``capacity``."""
         self._capacity = min(self._capacity, capacity)
+
+    def hold(self, count: int) -> None:
+        """Adds to the number of records that wait for the calls of others."""
+        self._held += count
 
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
         """Adds a call that user code requests; ``begin`` starts it once the task is live."""

@@ -318,6 +318,10 @@ class TaskLog:
         """Limits the open asynchronous calls (see ``Recorder.limit_calls``)."""
         self.open_calls.limit(capacity)
 
+    def hold(self, count: int) -> None:
+        """Counts records that wait for the calls of others (see ``Recorder.hold``)."""
+        self.open_calls.hold(count)
+
     def submit(self, number: int, service: str, request: bytes, perform: Callable[[str], object]) -> None:
         """Requests an asynchronous call (see ``Recorder.submit``)."""
         self.open_calls.submit(number, service, request, perform)

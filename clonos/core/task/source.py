@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 from clonos.core.log import determinants as d
+from clonos.core.model.options import Options
 from clonos.core.model.plan import Vertex
-from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, WatchingChain
-from clonos.core.ports.task_port import TaskPort, Triggered
+from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, TimedChain, WatchingChain
+from clonos.core.ports.task_port import Journalled, ReadLimit, TaskPort, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.task.drift_alignment import DriftAlignment
 from clonos.core.task.journal_reader import JournalReader
 from clonos.core.task.poll_backoff import PollBackoff
 from clonos.core.task.record_or_replay import TaskLog
@@ -36,6 +38,9 @@ class ReadingTask(Protocol):
     def finish_step(self, count: int, began_ns: int) -> None:
         """Counts the elements of a step that the chain has processed, and emits it."""
 
+    def emit(self) -> int:
+        """Emits the step."""
+
     def end_or_emit(self) -> None:
         """Ends the stream if nothing is open any more; otherwise emits the step."""
 
@@ -43,12 +48,15 @@ class ReadingTask(Protocol):
 class SourceReader:
     """Input of one incarnation of a source task."""
 
-    def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None) -> None:
+    def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None, options: Options) -> None:
         self.task = task
         self.is_paused = self._is_to_end = False
         self.has_read_all = False
         self._poll_backoff = PollBackoff()
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
+        self.drift: DriftAlignment | None = None
+        if vertex.is_timed:
+            self.drift = DriftAlignment(cast(TimedChain, task.chain), options.watermark_drift_max_ns > 0)
         self.journal: JournalReader | None = None
         if vertex.is_journalled:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0
@@ -65,19 +73,25 @@ class SourceReader:
         return self.journal.end_bytes if self.journal is not None else 0
 
     @property
-    def journal_read_bytes(self) -> int:
-        """End of the part of the journal that the chain has read, 0 without a journal."""
-        return self.journal.read_bytes if self.journal is not None else 0
+    def progress(self) -> tuple[int, int | None]:
+        """End of the part of the journal that the chain has read, 0 without a journal; and the lowest watermark of the
+        splits, None without watermarks.
+        """
+        read_bytes = self.journal.read_bytes if self.journal is not None else 0
+        return read_bytes, None if self.drift is None else self.drift.reached_ns
 
     def recover(self, data: bytes) -> None:
         """Feeds the gathered journal."""
         if self.journal is not None:
             self.journal.recover(data)
 
-    def feed(self, data: bytes) -> None:
-        """Feeds the next bytes of the journal."""
-        if self.journal is not None:
-            self.journal.feed(data)
+    def take(self, command: Journalled | ReadLimit) -> None:
+        """Feeds the next bytes of the journal, or takes over how far the source may read."""
+        if isinstance(command, Journalled):
+            if self.journal is not None:
+                self.journal.feed(command.data)
+        elif self.drift is not None:
+            self.drift.limit(command.watermark_ns_max)
 
     def follow(self, entry: d.Entry) -> bool:
         """Replays an entry of a source. Returns False if the entry is not one of a source's."""
@@ -102,6 +116,8 @@ class SourceReader:
     def live_step(self, budget_bytes: int) -> None:
         """Reads the records that are available, up to the limit of a step."""
         task = self.task
+        if self.drift is not None and self.drift.take_report():
+            task.emit()
         if self.is_paused or self.has_read_all:
             task.take(task.port.receive(task.chain.next_timer_ns() if self.has_read_all else None))
             return
@@ -116,7 +132,7 @@ class SourceReader:
             task.take(task.port.receive(self._poll_backoff.until_ns))
             return
         began_ns = task.pace.begin()
-        is_released = self.journal is None or self.journal.is_released
+        is_released = self.journal.is_released if self.journal is not None else not self._is_ahead()
         limit = task.pace.limit(budget_bytes, task.log.open_calls.room) if is_released else 0
         found = task.chain.poll(limit) if limit else NothingToRead.NOW
         if self._is_to_end:
@@ -141,6 +157,9 @@ class SourceReader:
         self._read(split, count, is_begun=True)
         if count:
             self._poll_backoff.measure(count, limit, now_ns, task.pace.begin() - began_ns)
+
+    def _is_ahead(self) -> bool:
+        return self.drift is not None and self.drift.is_ahead()
 
     def _read(self, split: int, count: int, is_begun: bool = False) -> None:
         task = self.task

@@ -23,12 +23,13 @@ from clonos.core.ports.task_port import (
     Emission,
     Finished,
     Journalled,
+    ReadLimit,
     ReplayExtended,
     TaskPort,
     Triggered,
 )
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
+from clonos.core.task.inputs import InputQueue, open_inputs
 from clonos.core.task.opening import open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
@@ -68,7 +69,7 @@ class Task:
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
-        self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
+        self.reading = SourceReader(self, vertex, snapshot, options) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -195,9 +196,9 @@ class Task:
     def take(self, command: Any) -> None:
         if isinstance(command, Delivered):
             self.input_of[command.channel].put(command)
-        elif isinstance(command, Journalled):
+        elif isinstance(command, Journalled | ReadLimit):
             assert self.reading is not None, self.task
-            self.reading.feed(command.data)
+            self.reading.take(command)
         elif isinstance(command, ReplayExtended):
             self.log.extend(command.log, command.is_all)
             if command.is_single_step:
@@ -375,7 +376,7 @@ class Task:
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
             late_records=self.collected.late_records,
-            blocked=blocked_inputs(self.inputs),
+            blocked=tuple((queue.channel, queue.blocked_by) for queue in self.inputs if queue.blocked_by is not None),
         )
 
     # ------------------------------------------------------------------ emission
@@ -391,8 +392,9 @@ class Task:
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
-        read_bytes = self.reading.journal_read_bytes if self.reading is not None else 0
+        read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
         found = self.collected
-        counted = self.records_in, read_bytes, cost, more, whole, found.has_reached_limit, found.late_records
+        last = found.has_reached_limit, found.late_records, reached_ns
+        counted = self.records_in, read_bytes, cost, more, whole, *last
         self.port.emit(Emission(log, outputs, consumed, snapshot, found.parts(), *counted))
         return cost

@@ -8,6 +8,7 @@ import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
 from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.model.watermark import Instant
 from clonos.core.wire.decoding import ObjectName
 from clonos.core.wire.fields import Name, Objects, Text
 from clonos.core.wire.log_delta import Count
@@ -230,6 +231,18 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
     """
 
     slot: SlotId  # the slot above its limit
+
+
+class DriftLimit(msgspec.Struct, frozen=True, array_like=True, tag="drift_limit"):
+    """Coordinator to the slots of sources that make watermarks: a source above ``watermark_ns_max`` reads nothing.
+
+    The limit of the source ``slowest`` is ``slowest_ns_max``. Repeated at the heartbeat; it expires by itself when it
+    is not repeated.
+    """
+
+    watermark_ns_max: Instant
+    slowest: TaskId
+    slowest_ns_max: Instant
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, tag="completed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
 from clonos.core.wire.control_messages import (
     Completed,
+    DriftLimit,
     Hold,
     Logged,
     Peek,
@@ -61,6 +62,7 @@ Message = (
     | Trigger
     | AnnounceAck
     | Hold
+    | DriftLimit
     | Peek
     | Completed
     | Release

@@ -72,15 +72,18 @@ class JobRunning(JobError):
         )
 
 
-def refuse_running(job: str, url: str, files: ObjectFiles, wait: Callable[[float], object] = time.sleep) -> None:
-    """Refuses to go on while a driver runs the job of the store. ``wait``: called with the seconds to wait for signs of
-    life of a driver on another machine.
+def refuse_running(
+    job: str, url: str, files: ObjectFiles, wait: Callable[[float], object] = time.sleep
+) -> MarkRecord | None:
+    """Refuses to go on while a driver runs the job of the store. Returns the mark of a dead driver, if there is one.
+
+    ``wait``: called with the seconds to wait for signs of life of a driver on another machine.
 
     Raises: JobRunning.
     """
     found = _read(files)
     if found is None:
-        return
+        return None
     if found.machine == _machine():
         is_running = _born(found.pid) == found.born
     else:
@@ -95,20 +98,37 @@ def refuse_running(job: str, url: str, files: ObjectFiles, wait: Callable[[float
     if is_running:
         since = datetime.fromtimestamp(found.since_ns // 1_000_000_000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
         raise JobRunning(job, url, found.host, found.pid, since, found.is_of_this_process)
+    return found
 
 
 class DriverMark:
     """Mark of this process, renewed by a thread until ``close`` removes it."""
 
-    def __init__(self, files: ObjectFiles, renew_every_s: float = RENEW_EVERY_S) -> None:
-        """Writes the mark. Raises: StoreFailed."""
+    def __init__(
+        self, files: ObjectFiles, renew_every_s: float = RENEW_EVERY_S, record: MarkRecord | None = None
+    ) -> None:
+        """Writes the mark; with ``record``, it has been written. Raises: StoreFailed."""
         self._files, self._renew_every_s = files, renew_every_s
-        pid = os.getpid()
-        self._record = MarkRecord(socket.gethostname(), pid, _machine(), _born(pid), wall_ns())
-        files.write(MARK_NAME, msgspec.json.encode(self._record))
+        self._record = record or _own_record()
+        if record is None:
+            files.write(MARK_NAME, msgspec.json.encode(self._record))
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._renew_on, name="driver mark", daemon=True)
         self._thread.start()
+
+    @classmethod
+    def claimed(cls, job: str, url: str, files: ObjectFiles, dead: MarkRecord | None) -> DriverMark:
+        """Writes the mark, unless a driver that runs has written its own. ``dead``: the mark of a driver that does not.
+
+        Raises: JobRunning. StoreFailed.
+        """
+        record = _own_record()
+        if not files.create_if_absent(MARK_NAME, msgspec.json.encode(record)):
+            found = _read(files)
+            if found is not None and found not in (dead, record):
+                refuse_running(job, url, files)
+            files.write(MARK_NAME, msgspec.json.encode(record))
+        return cls(files, record=record)
 
     def _renew_on(self) -> None:
         while not self._is_closing.wait(self._renew_every_s) and self.renew():
@@ -134,6 +154,11 @@ class DriverMark:
             found = _read(self._files)
             if found is not None and found.is_of_run(self._record):
                 self._files.delete(MARK_NAME)
+
+
+def _own_record() -> MarkRecord:
+    pid = os.getpid()
+    return MarkRecord(socket.gethostname(), pid, _machine(), _born(pid), wall_ns())
 
 
 def _read(files: ObjectFiles) -> MarkRecord | None:

@@ -43,7 +43,7 @@ class ChainEntry(msgspec.Struct, frozen=True):
 
     ``checkpoint``: in an entry of a term, 0 or the checkpoint that the job resumes from; later checkpoints that are
     completed before this entry are void. ``claimant``: random bytes of the writing process, so that two processes never
-    write equal entries of a term.
+    write equal entries of a term. ``written_ns``: the time of a checkpoint; 0 in entries of earlier versions.
     """
 
     format: int
@@ -53,6 +53,7 @@ class ChainEntry(msgspec.Struct, frozen=True):
     claimant: bytes
     checkpoint: Count = 0
     metadata: bytes = b""
+    written_ns: Count = 0
 
 
 class AppendOutcome(StrEnum):

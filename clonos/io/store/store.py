@@ -21,6 +21,7 @@ from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, FOLDER, AppendOutcome, ChainEntry, EntryKind, StoreChain
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
 from clonos.io.system.entropy import random_bytes, random_hash_seed
+from clonos.io.system.wall_clock import wall_ns
 
 STORE_FORMAT = 1
 JOB_NAME = "job"
@@ -122,6 +123,7 @@ class CheckpointStore:
         self._record: JobRecord | None = None
         self._term = 0
         self._claimant = random_bytes(8)
+        self._appended: ChainEntry | None = None
 
     # ------------------------------------------------------------------ objects
 
@@ -297,6 +299,10 @@ class CheckpointStore:
         """Returns the numbers of the checkpoints that were complete when the job was found, ascending."""
         return sorted(entry.checkpoint for entry in self._completed())
 
+    def written_ns(self, checkpoint: int) -> int:
+        """Returns the time of a completed checkpoint in nanoseconds since the Unix epoch; 0 if it is unknown."""
+        return next((entry.written_ns for entry in self._completed() if entry.checkpoint == checkpoint), 0)
+
     def append_checkpoint(self, checkpoint: int, metadata: bytes) -> AppendOutcome:
         """Completes a checkpoint. Returns TAKEN when another coordinator has begun a term; may be repeated after
         ``StoreFailed``."""
@@ -304,7 +310,9 @@ class CheckpointStore:
         entry = ChainEntry(
             CHAIN_FORMAT, EntryKind.CHECKPOINT, self._record.job_id, self._term, self._claimant, checkpoint, metadata
         )
-        outcome = self.chain.append(entry)
+        if self._appended is None or entry != msgspec.structs.replace(self._appended, written_ns=0):
+            self._appended = msgspec.structs.replace(entry, written_ns=wall_ns())  # a repetition writes equal bytes
+        outcome = self.chain.append(self._appended)
         if outcome is AppendOutcome.CREATED:
             self.chain.remove_old()
         return outcome

@@ -7,9 +7,12 @@ lists and dicts. They depend on the records and their order only, never on where
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from clonos.core.values.copying import copied
 
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -33,6 +36,10 @@ class Insertion(IntEnum):
     IN_PLACE = 2  # changes the accumulator in place, and never raises
 
 
+Insert = Callable[[Any, Any], Any]
+"""Function (accumulator, term) that returns the accumulator with the term."""
+
+
 class Aggregation(ABC, Generic[T_contra, R_co]):
     """Aggregate of records in four functions: create, add, merge and result of an accumulator.
 
@@ -41,6 +48,10 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
     """
 
     insertion: Insertion = Insertion.REPLACES
+
+    changes_terms: bool = False
+    """Whether functions of the user may change in place what ``insert`` got and the accumulator keeps. A term that
+    several accumulators get is copied for each then."""
 
     ignores_order: bool = False
     """Whether the result is the same in whatever order records arrive."""
@@ -106,11 +117,17 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         self._places = tuple(place_of[name] for name in self._names)
         self._aggregations = tuple(each for _, each in ordered)
         self._terms = tuple(each.term for each in self._aggregations)
-        self._inserts = tuple(each.insert for each in self._aggregations)
-        self._safe_inserts = tuple(each.insert_or_keep for each in self._aggregations)
+        self._inserts = tuple(self._shared(each, each.insert) for each in self._aggregations)
+        self._safe_inserts = tuple(self._shared(each, each.insert_or_keep) for each in self._aggregations)
         self._results = tuple(aggregations[name].result for name in self._names)
         self.ignores_order = all(each.ignores_order for each in self._aggregations)
         self.can_merge = all(each.can_merge for each in self._aggregations)
+        self.changes_terms = len(ordered) == 1 and ordered[0][1].changes_terms
+
+    @staticmethod
+    def _shared(aggregation: Aggregation[T_contra, Any], insert: Insert) -> Insert:
+        """Returns ``insert`` for a term that other aggregations get, too."""
+        return partial(_insert_copy, insert) if aggregation.changes_terms else insert
 
     @property
     def aggregations(self) -> dict[str, Aggregation[T_contra, Any]]:
@@ -145,3 +162,7 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}={each!r}" for name, each in self.aggregations.items())
+
+
+def _insert_copy(insert: Insert, accumulator: Any, term: Any) -> Any:
+    return insert(accumulator, copied(term))

@@ -27,8 +27,10 @@ class Custom(Aggregation[Any, Any]):
     ) -> None:
         self._create, self._add, self._merge, self._result = create, add, merge, result
         self.can_merge = merge is not None
+        self.changes_terms = True
         if add is list.append:
             self.insertion = Insertion.IN_PLACE
+            self.changes_terms = result is not None or merge not in (None, list.extend)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
@@ -67,6 +69,7 @@ class Reduction(Aggregation[Any, Any]):
     """Reduction by an associative ``function(so far, value)``. The accumulator is a list of at most one value."""
 
     insertion = Insertion.CALLS_USER
+    changes_terms = True
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function

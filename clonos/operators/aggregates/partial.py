@@ -17,6 +17,7 @@ class Wrapping(Aggregation[Any, Any]):
         assert aggregation.can_merge, "parts of an aggregate without merge cannot be joined"
         self._aggregation = aggregation
         self.ignores_order = aggregation.ignores_order
+        self.changes_terms = aggregation.changes_terms
 
     def create(self) -> Any:
         return self._aggregation.create()

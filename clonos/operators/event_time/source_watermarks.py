@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from clonos.core.model.watermark import ACTIVE, IDLE, Instant, Watermark
+from clonos.core.model.watermark import ACTIVE, END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Instant, Watermark
 from clonos.core.wire.log_delta import Count
 
 
@@ -30,6 +30,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     is_idle: bool
     check_ns: Count
     splits: dict[int, SplitTime]
+    flush_ns: Count = 0
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -48,17 +49,18 @@ class SourceWatermarks:
         self._sent_ns: int | None = None
         self._is_idle = False
         self._check_ns = CHECK_AT_ONCE_NS
+        self._flush_ns = 0  # time from which on a watermark that rose by less than ``every_ns`` may be sent
         self._found_empty: set[int] = set()  # splits that had no record when they were last polled; not in the state
 
     def restore(self, state: bytes) -> None:
         """Restores the state of a snapshot. Raises what msgspec raises for other bytes."""
         found = _decoder.decode(state)
         self._sent_ns, self._is_idle, self._check_ns = found.sent_ns, found.is_idle, found.check_ns
-        self._splits = found.splits
+        self._splits, self._flush_ns = found.splits, found.flush_ns
 
     def state(self) -> bytes:
         """Returns the state for a snapshot."""
-        return _encoder.encode(_State(self._sent_ns, self._is_idle, self._check_ns, self._splits))
+        return _encoder.encode(_State(self._sent_ns, self._is_idle, self._check_ns, self._splits, self._flush_ns))
 
     def add(self, split: int) -> None:
         """Adds a split that was found at run time."""
@@ -95,15 +97,24 @@ class SourceWatermarks:
 
     def _risen(self, least_ns: int) -> list[Watermark]:
         """Returns the watermark if it has risen by ``least_ns`` since the last one."""
-        counted = [time.reached_ns for time in self._splits.values() if not time.is_idle]
-        known = [reached_ns for reached_ns in counted if reached_ns is not None]
-        if not counted or len(known) < len(counted):
-            return []
-        lowest_ns = min(known)
-        if self._sent_ns is not None and lowest_ns < self._sent_ns + least_ns:
+        lowest_ns = self.lowest_ns()
+        if not self._has_risen(lowest_ns, least_ns):
             return []
         self._sent_ns = lowest_ns
         return [lowest_ns]
+
+    def _has_risen(self, lowest_ns: int, least_ns: int) -> bool:
+        if lowest_ns in (INSTANT_NS_MIN, END_OF_TIME_NS):
+            return False
+        return self._sent_ns is None or lowest_ns >= self._sent_ns + least_ns
+
+    def lowest_ns(self) -> int:
+        """Returns the minimum over the splits that are not idle and have not ended.
+
+        INSTANT_NS_MIN while one of them has no watermark, END_OF_TIME_NS if there is no such split.
+        """
+        counted = [time.reached_ns for time in self._splits.values() if not time.is_idle]
+        return min([INSTANT_NS_MIN if each is None else each for each in counted], default=END_OF_TIME_NS)
 
     # --- idleness
 
@@ -111,7 +122,16 @@ class SourceWatermarks:
         """Notes that a poll has found no record in a split."""
         self._found_empty.add(split)
 
+    def hold_back(self) -> None:
+        """Notes that splits are not polled although they may have records, so that none is taken for idle."""
+        self._found_empty.clear()
+
     def next_check_ns(self) -> int | None:
+        """Returns when ``check`` is called next, None if there is nothing to check."""
+        instants = [self._next_idle_check_ns(), self._next_flush_ns()]
+        return min([each for each in instants if each is not None], default=None)
+
+    def _next_idle_check_ns(self) -> int | None:
         """Returns when idleness is checked next.
 
         None while a split might be taken for idle that has records: it was neither read nor found empty, because the
@@ -122,17 +142,36 @@ class SourceWatermarks:
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
         return self._check_ns if self._check_ns == CHECK_AT_ONCE_NS or quiet <= self._found_empty else None
 
+    def _next_flush_ns(self) -> int | None:
+        """Returns when a rise is sent that ``watermark_every`` holds back: only if no split has a record now."""
+        if not self._splits.keys() <= self._found_empty:
+            return None
+        return self._flush_ns if self._has_risen(self.lowest_ns(), 1) else None
+
     def check(self, instant_ns: int) -> list[Watermark]:
-        """Makes splits idle that were not read since the last check, and sends what ``watermark_every`` held back."""
-        if instant_ns < self._check_ns:
-            return []
-        changes = self._risen(1)
+        """Sends a rise that ``watermark_every`` held back, and makes splits without records idle.
+
+        If all become idle, the latest of them counts: one after the other, they would have left it for the last.
+        """
+        changes: list[Watermark] = []
+        is_idle_check = bool(self._idle_after_ns) and instant_ns >= self._check_ns
+        if is_idle_check or instant_ns >= self._flush_ns:
+            changes += self._risen(1)
+            self._flush_ns = instant_ns + self._every_ns
+        if not is_idle_check:
+            return changes
         if self._check_ns != CHECK_AT_ONCE_NS:
             for time in self._splits.values():
                 time.is_idle, time.was_read = not time.was_read, False
             changes += self._risen(1)
         self._check_ns = instant_ns + self._idle_after_ns
         if not self._is_idle and all(time.is_idle for time in self._splits.values()):
+            latest_ns = max(
+                [time.reached_ns for time in self._splits.values() if time.reached_ns is not None], default=None
+            )
+            if latest_ns is not None and self._has_risen(latest_ns, 1):
+                self._sent_ns = latest_ns
+                changes.append(latest_ns)
             self._is_idle = True
             changes.append(IDLE)
         return changes

@@ -127,6 +127,16 @@ class TimedHead(SourceHead):
         for watermark in watermarks:
             self.pass_watermark(watermark)
 
+    # --- drift alignment
+
+    def reached_ns(self) -> int:
+        """See ``operator_chain.TimedChain.reached_ns``."""
+        return self._times.lowest_ns()
+
+    def hold_back(self) -> None:
+        """See ``operator_chain.TimedChain.hold_back``."""
+        self._times.hold_back()
+
     # --- idleness
 
     def next_timer_ns(self) -> int | None:

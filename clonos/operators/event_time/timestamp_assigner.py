@@ -127,10 +127,10 @@ class TimestampAssigner:
 
     def _too_late(self, timestamp_ns: int, limit_ns: int, where: str) -> TimestampError:
         assert self.future_max_ns is not None, "without a limit nothing is too late"
-        ahead = timedelta(seconds=(timestamp_ns - limit_ns + self.future_max_ns) // 1_000_000_000)
+        text, ahead_ns = from_timestamp_ns(timestamp_ns).isoformat(), timestamp_ns - limit_ns + self.future_max_ns
         return TimestampError(
-            f"the timestamp {from_timestamp_ns(timestamp_ns).isoformat()} is {ahead} ahead of the clock, and"
-            f" future_max is {timedelta(seconds=self.future_max_ns / 1e9)}{where}"
+            f"the timestamp {text} is {_length(ahead_ns)} ahead of the clock, and future_max allows"
+            f" {_length(self.future_max_ns)}{where}"
         )
 
 
@@ -152,4 +152,10 @@ def _fields_of(row: Any) -> str:
     else:
         names = list(getattr(row, "_fields", ()) or getattr(row, "__dataclass_fields__", ()))
     shown = ", ".join(names[:FIELDS_SHOWN])
-    return f"; it has {shown}" if shown else f": it is a {type(row).__name__}"
+    return f"; it has {shown}" if shown else f": it is of type {type(row).__name__}"
+
+
+def _length(nanoseconds: int) -> str:
+    """Returns a length of time for a message: whole days, or hours, minutes and seconds."""
+    length = timedelta(seconds=nanoseconds // 1_000_000_000)
+    return str(length) if not length.days else f"{length.days} {'day' if length.days == 1 else 'days'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -72,6 +73,9 @@ LAST_PLAUSIBLE: Final = 4_102_444_800
 """Seconds since the epoch from September 2001 to 2100: if a number lies there in another unit only, that is meant."""
 
 
+NUMBER: Final = re.compile(r"\s*[+-]?\d+(\.\d*)?\s*")
+
+
 class TimestampError(ValueError):
     """The timestamp of a record is missing, is no point in time, or cannot be right.
 
@@ -89,10 +93,7 @@ def event_time_ns(given: object, unit: Unit) -> int:
     if type(given) is int or (isinstance(given, (int, float)) and not isinstance(given, bool)):
         return _from_number(given, unit)
     if isinstance(given, str):
-        try:
-            given = datetime.fromisoformat(given)
-        except ValueError:
-            raise TimestampError(f"the timestamp {given!r:.80} is not a text in ISO 8601") from None
+        given = _from_text(given)
     if isinstance(given, datetime):
         if given.tzinfo is None:
             raise TimestampError(f"the timestamp {given.isoformat()} has no time zone: give an aware datetime")
@@ -106,6 +107,15 @@ def event_time_ns(given: object, unit: Unit) -> int:
         f"the timestamp {given!r:.80} is a {type(given).__name__}: give an aware datetime, an ISO 8601 text with a UTC"
         " offset, or a number"
     )
+
+
+def _from_text(given: str) -> datetime:
+    try:
+        return datetime.fromisoformat(given)
+    except ValueError:
+        advice = ": it is a number as text. Convert it, as in timestamps=lambda record: int(record['at'])"
+        what = advice if NUMBER.fullmatch(given) else ""
+        raise TimestampError(f"the timestamp {given!r:.80} is not a text in ISO 8601{what}") from None
 
 
 def _from_number(given: int | float, unit: Unit) -> int:

@@ -13,6 +13,7 @@ from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
 from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.state.undo import Undo
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -80,6 +81,36 @@ class Value(Generic[T]):
         self._table.delete(state_key(self._holder.key))
 
 
+class UndoableValue(Value[T]):
+    """Value whose changes can be undone."""
+
+    __slots__ = ("_undo",)
+
+    def __init__(self, table: Table, holder: KeyHolder, default: T, undo: Undo) -> None:
+        super().__init__(table, holder, default)
+        self._undo = undo
+
+    @property
+    def value(self) -> T:
+        """Value of the current key, or the default."""
+        key = state_key(self._holder.key)
+        found = self._table.entries.get(key, _MISSING)
+        if self._default_is_mutable if found is _MISSING else type(found) not in IMMUTABLE:
+            self._undo.keep(self._table, key, copies=True)
+        return super().value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        key = state_key(self._holder.key)
+        self._undo.keep(self._table, key, copies=False)
+        self._table.set(key, value)
+
+    def clear(self) -> None:
+        """Deletes the value of the current key, which then has the default again."""
+        self._undo.keep(self._table, state_key(self._holder.key), copies=False)
+        super().clear()
+
+
 class _Missing:
     pass
 
@@ -112,8 +143,8 @@ class State:
             raise attribute_missing(type(self), attribute, DESCRIPTOR_HINTS)
         object.__setattr__(self, attribute, value)
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        """Creates the access to this state for one incarnation."""
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
+        """Creates the access to this state for one incarnation. ``undo`` keeps what a record changes."""
         raise NotImplementedError
 
 
@@ -144,8 +175,11 @@ class ValueState(State, Generic[T]):
         super().__init__(name)
         self.default = default
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        return _ValueCell(Value(state.table(f"{step}/{self.name}"), holder, self.default))
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
+        table = state.table(f"{step}/{self.name}")
+        if undo is None:
+            return _ValueCell(Value(table, holder, self.default))
+        return _ValueCell(UndoableValue(table, holder, self.default, undo))
 
 
 class ListState(State, Generic[T]):
@@ -159,8 +193,8 @@ class ListState(State, Generic[T]):
         context.state(pending).append(clock.now())
     """
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, list)
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
+        return _container_cell(f"{step}/{self.name}", state, holder, list, undo)
 
 
 class MapState(State, Generic[K, V]):
@@ -174,8 +208,8 @@ class MapState(State, Generic[K, V]):
         context.state(prices)["tea"] = 3
     """
 
-    def cell(self, step: str, state: StateBackend, holder: KeyHolder) -> Cell:
-        return _ContainerCell(state.table(f"{step}/{self.name}", deletes_empty=True), holder, dict)
+    def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
+        return _container_cell(f"{step}/{self.name}", state, holder, dict, undo)
 
 
 class _ValueCell:
@@ -203,6 +237,25 @@ class _ContainerCell:
             container = self._table.entries[key] = self._create()
         self._table.changed[key] = None
         return container
+
+
+class _UndoableContainerCell(_ContainerCell):
+    __slots__ = ("_undo",)
+
+    def __init__(self, table: Table, holder: KeyHolder, create: type, undo: Undo) -> None:
+        super().__init__(table, holder, create)
+        self._undo = undo
+
+    def current(self) -> Any:
+        self._undo.keep(self._table, state_key(self._holder.key), copies=True)
+        return super().current()
+
+
+def _container_cell(name: str, state: StateBackend, holder: KeyHolder, create: type, undo: Undo | None) -> Cell:
+    table = state.table(name, deletes_empty=True)
+    return (
+        _ContainerCell(table, holder, create) if undo is None else _UndoableContainerCell(table, holder, create, undo)
+    )
 
 
 class InvalidStateName(JobError):

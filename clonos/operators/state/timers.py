@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from clonos.core.values.keys import key_of, state_key
 from clonos.operators.operator import DueTimer
 from clonos.operators.state.keyed_state import StateBackend
 
+SPARE_MAX: Final = 64
+"""Deleted timers that the heap may have besides as many as are registered."""
+
 
 class Timers:
-    """Timers of one step. A timer is (time, key); setting it twice has no effect."""
+    """Timers of one step. A timer is (time, key); setting it twice has no effect.
+
+    The heap has deleted timers too, until they come to its top or are half of it.
+    """
 
     __slots__ = ("_table", "_registered", "_heap", "_next_number")
 
@@ -19,12 +25,12 @@ class Timers:
         self._table = state.table(name)
         # The table has the timers in order of registration, also after a restore.
         self._registered: dict[Any, int] = {entry: number for number, entry in enumerate(self._table.entries)}
-        self._heap: list[tuple[int, int, Any]] = []
-        for entry, number in self._registered.items():
-            instant_ns, key = _timer_of(entry)
-            self._heap.append((instant_ns, number, key))
-        heapify(self._heap)
+        self._rebuild()
         self._next_number = len(self._heap)
+
+    def __len__(self) -> int:
+        """Returns how many timers it holds in memory: those that are set, and some deleted ones."""
+        return len(self._heap)
 
     def set(self, instant_ns: int, key: Any) -> None:
         """Sets a timer."""
@@ -40,6 +46,15 @@ class Timers:
         entry = state_key((instant_ns, key))
         if self._registered.pop(entry, None) is not None:
             self._table.delete(entry)
+            if len(self._heap) > 2 * len(self._registered) + SPARE_MAX:
+                self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap: list[tuple[int, int, Any]] = []
+        for entry, number in self._registered.items():
+            instant_ns, key = _timer_of(entry)
+            self._heap.append((instant_ns, number, key))
+        heapify(self._heap)
 
     def next_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""

@@ -86,7 +86,12 @@ class AsyncMap(Operator):
         self._held = scope.state.table(f"{self._step}/{HELD_NAME}", is_small=True)
         self._times = scope.state.table(f"{self._step}/{TIMES_NAME}", is_small=True)
         self._number = self._next.entries.get(0, self._number)
+        self._caller.share_rate(scope.context.parallelism)
         self._recorder.limit_calls(self._capacity)
+        self._submit_open()
+
+    def _submit_open(self) -> None:
+        """Requests the calls again that were open when the state was taken."""
         for number, record in self._open.entries.items():
             if number not in self._done.entries:
                 self._submit(number, record, encode_value(record))

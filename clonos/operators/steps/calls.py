@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.ports.recorder import Suspended
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
+from clonos.io.system.wall_clock import monotonic_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ class CallPolicy:
 
     A call that raises is repeated up to ``retries`` times, after a pause of ``retry_after_ns`` that doubles each time.
     At most ``per_key`` calls run at once whose records have the same ``key``. ``timeout_ns`` is that of an attempt.
+    ``rate`` is the greatest number of attempts per second of all tasks of the step.
     """
 
     timeout_ns: int | None = None
@@ -40,6 +42,7 @@ class CallPolicy:
     retry_after_ns: int = 0
     key: Callable[[Any], Any] | None = None
     per_key: int = 1
+    rate: float | None = None
 
 
 class Caller:
@@ -51,6 +54,12 @@ class Caller:
         self._loop = CallLoop(step)
         self._turns = Turns(policy.per_key)
         self._is_closed = Event()
+        self._pace = Pace(0)
+
+    def share_rate(self, tasks: int) -> None:
+        """Gives this task its share of the rate of the step."""
+        if self._policy.rate is not None:
+            self._pace = Pace(int(NANOSECONDS_PER_SECOND * tasks / self._policy.rate))
 
     def call(self, record: Any, key: str) -> Any:
         """Makes the call for a record; the attempts have the same idempotency key, and each gets a copy of the record.
@@ -78,9 +87,27 @@ class Caller:
         return self._once(record, key)
 
     def _once(self, record: Any, key: str) -> Any:
+        if (pause_ns := self._pace.take(monotonic_ns())) > 0:
+            self._is_closed.wait(pause_ns / NANOSECONDS_PER_SECOND)
         with Suspended(key):
             called = self._function(copied(record), **({KEY_PARAMETER: key} if self._takes_key else {}))
             return self._loop.run(called, self._policy.timeout_ns) if inspect.iscoroutine(called) else called
+
+
+class Pace:
+    """Turns of calls, ``every_ns`` apart."""
+
+    def __init__(self, every_ns: int) -> None:
+        self._every_ns = every_ns
+        self._lock = Lock()
+        self._next_ns = 0
+
+    def take(self, now_ns: int) -> int:
+        """Takes the next turn; returns how long it is until then in nanoseconds."""
+        with self._lock:
+            turn_ns = max(now_ns, self._next_ns)
+            self._next_ns = turn_ns + self._every_ns
+        return turn_ns - now_ns
 
 
 class CallLoop:

@@ -13,6 +13,7 @@ from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timesta
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
+from clonos.operators.state.undo import Undo
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.tags import Tag
 
@@ -22,8 +23,8 @@ T = TypeVar("T")
 MapKey = TypeVar("MapKey")
 MapValue = TypeVar("MapValue")
 
-TIMERS_NAME: Final = "timers"
-EVENT_TIMERS_NAME: Final = "event timers"
+TIMERS_NAME: Final = "/timers"
+EVENT_TIMERS_NAME: Final = "/event timers"
 
 
 DECLARE_STATE: Final = (
@@ -55,7 +56,7 @@ class Context(Generic[K, U]):
 
     __slots__ = (
         *("key", "emit", "timestamp_ns", "watermark_ns", "_step", "_state", "_timers", "_event_timers", "_cells"),
-        *("_past_timers", "_has_times", "_fires_events", "tagged"),
+        *("_past_timers", "_has_times", "_fires_events", "_undo", "tagged"),
     )
 
     key: K
@@ -77,13 +78,14 @@ class Context(Generic[K, U]):
         *,
         has_times: bool,
         fires_events: bool,
+        undo: Undo | None,
     ) -> None:
         self._step = step
         self._state = state
         self._timers = timers
         self._event_timers = event_timers
         self._past_timers = past_timers
-        self._has_times, self._fires_events = has_times, fires_events
+        self._has_times, self._fires_events, self._undo = has_times, fires_events, undo
         self._cells: dict[str, tuple[State, Cell]] = {}
         self.tagged = []
         self.timestamp_ns = self.watermark_ns = None
@@ -138,7 +140,7 @@ class Context(Generic[K, U]):
         """
         timestamp_ns = to_timestamp_ns(timestamp)
         self._past_timers.check(timestamp_ns)
-        self._timers.set(timestamp_ns, self.key)
+        self._change_timer(self._timers.set, timestamp_ns)
 
     def delete_timer(self, timestamp: datetime | float) -> None:
         """Deletes the timer of the current key for this time, if it is set.
@@ -146,7 +148,7 @@ class Context(Generic[K, U]):
         Raises:
             InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
-        self._timers.delete(to_timestamp_ns(timestamp), self.key)
+        self._change_timer(self._timers.delete, to_timestamp_ns(timestamp))
 
     def set_event_timer(self, timestamp: datetime | float) -> None:
         """Sets an event-time timer for the current key: ``on_event_timer`` is called when the watermark reaches it.
@@ -166,7 +168,7 @@ class Context(Generic[K, U]):
                 "its function has no method for it",
                 "Add on_event_timer(self, timestamp, context) to the function.",
             )
-        self._event_timers.set(to_timestamp_ns(timestamp), self.key)
+        self._change_timer(self._event_timers.set, to_timestamp_ns(timestamp))
 
     def delete_event_timer(self, timestamp: datetime | float) -> None:
         """Deletes the event-time timer of the current key for this time, if it is set.
@@ -174,19 +176,23 @@ class Context(Generic[K, U]):
         Raises:
             InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
-        self._event_timers.delete(to_timestamp_ns(timestamp), self.key)
+        self._change_timer(self._event_timers.delete, to_timestamp_ns(timestamp))
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
 
         def __getattr__(self, attribute):
             raise attribute_missing(type(self), attribute, CONTEXT_HINTS)
 
+    def _change_timer(self, change: Callable[[int, Any], None], timestamp_ns: int) -> None:
+        if self._undo is None:
+            change(timestamp_ns, self.key)
+        else:
+            self._undo.change_timer(change, timestamp_ns, self.key)
+
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
-        if descriptor.name in (TIMERS_NAME, EVENT_TIMERS_NAME) or (
-            descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor)
-        ):
+        if descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor):
             raise StateNameTaken(self._step, descriptor.name)
-        found = (descriptor, descriptor.cell(self._step, self._state, self))
+        found = (descriptor, descriptor.cell(self._step, self._state, self, self._undo))
         self._cells[descriptor.name] = found
         return found
 
@@ -199,8 +205,8 @@ class StateNameTaken(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} declares the state {self.name!r} twice, with different types (or with the reserved"
-            f" name {TIMERS_NAME!r}). Give each state its own name."
+            f"the step {self.step} declares the state {self.name!r} twice, with different types. Give each state its"
+            " own name."
         )
 
 

@@ -56,6 +56,14 @@ class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
         if results:
             self.out.rows(results, without(times, failed) if times and failed else times)
 
+    def _getter(self) -> Callable[[Any], Any]:
+        """Returns the function that gives user code the state of a key.
+
+        With an error output that is a copy: the state stays as it was if the function changes it in place and raises.
+        """
+        get = self._table.entries.get
+        return (lambda key: copied(get(key))) if self.guard.routes else get
+
     @abstractmethod
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         """Appends the results of ``records``, which are (stored key, (user key, value))."""
@@ -66,7 +74,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
-        entries, changed, get = table.entries, table.changed, table.entries.get
+        entries, changed, get = table.entries, table.changed, self._getter()
         for key, (user_key, value) in records:
             state, result = function(user_key, get(key), value)
             if state is None:
@@ -81,11 +89,11 @@ class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
     """Reduction (value so far, value) -> value so far. Emits (key, value so far) after each record."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        function, append, routes = self._function, results.append, self.guard.routes
-        entries, changed = self._table.entries, self._table.changed
+        function, append = self._function, results.append
+        entries, changed, get = self._table.entries, self._table.changed, self._getter()
         for key, (user_key, value) in records:
-            if key in entries:  # a copy, so that nothing has changed if the function raises
-                value = function(copied(entries[key]) if routes else entries[key], value)
+            if key in entries:
+                value = function(get(key), value)
             entries[key] = value
             changed[key] = None
             append((user_key, value if type(value) in IMMUTABLE else copied(value)))

@@ -20,12 +20,13 @@ from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.state_descriptors import State, ValueState
 from clonos.operators.state.timers import Timers
+from clonos.operators.state.undo import Undo
 from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
 from clonos.operators.user_errors import RAISED
 
-WATERMARK_NAME: Final = "watermark"
+WATERMARK_NAME: Final = "/watermark"
 """Table with one entry, the watermark of the step."""
 
 
@@ -63,6 +64,7 @@ class Process(Operator):
         self._event_timers = Timers(f"{self._step}/{EVENT_TIMERS_NAME}", scope.state)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._past_timers = PastTimers(self._step, scope.context.recorder, self._current_record)
+        self._undo = Undo() if self.guard.routes else None
         self._context: Context[Any, Any] = self._new_context(
             self._step,
             scope.state,
@@ -71,6 +73,7 @@ class Process(Operator):
             self._past_timers,
             has_times=self._has_times,
             fires_events=hasattr(self._function, "on_event_timer"),
+            undo=self._undo,
         )
         self._context.watermark_ns = self._reached.entries.get(0)
         self._is_open = True
@@ -132,8 +135,8 @@ class Process(Operator):
 
     def _consume(self, method: Method, records: Iterator[Any], results: list[Any]) -> None:
         self._records = records
-        context, process = self._context, method.call
-        if not self.guard.routes:
+        context, process, undo = self._context, method.call, self._undo
+        if undo is None:
             if method.returns_nothing:
                 for context.key, value in records:
                     process(value, context)
@@ -148,10 +151,12 @@ class Process(Operator):
                     emit_yielded(method.name, returned, context.emit)
             except RAISED:
                 del results[emitted:], context.tagged[tagged:]
+                undo.roll_back()
                 raise
+            undo.commit()
 
     def _consume_timed(self, method: Method, records: Iterator[Any], times: Iterator[int], results: list[Any]) -> None:
-        context, process = self._context, method.call
+        context, process, undo = self._context, method.call, self._undo
         for context.key, value in records:
             context.timestamp_ns = next(times)
             emitted, tagged = len(results), len(context.tagged)
@@ -160,7 +165,11 @@ class Process(Operator):
                     emit_yielded(method.name, returned, context.emit)
             except RAISED:
                 del results[emitted:], context.tagged[tagged:]
+                if undo is not None:
+                    undo.roll_back()
                 raise
+            if undo is not None:
+                undo.commit()
 
     def next_timer_ns(self) -> int | None:
         return self._timers.next_ns()
@@ -192,7 +201,7 @@ class Process(Operator):
         """Calls the method for each timer. Their results have the times of the timers."""
         results: list[Any] = []
         times: list[int] = []
-        context = self._context
+        context, undo = self._context, self._undo
         context.emit = self._emit_to(results)
         self._past_timers.is_firing = True
         for timer in timers:
@@ -205,7 +214,12 @@ class Process(Operator):
                     emit_yielded(method, returned, context.emit)
             except RAISED as error:  # user code may raise anything
                 del results[emitted:], context.tagged[tagged:]
+                if undo is not None:
+                    undo.roll_back()
                 self.guard.caught(error, None)
+            else:
+                if undo is not None:
+                    undo.commit()
             times += [timestamp_ns] * (len(results) - emitted)
         context.timestamp_ns, self._past_timers.is_firing = None, False
         if results:

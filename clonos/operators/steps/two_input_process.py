@@ -109,7 +109,7 @@ class TwoInputContext(Context[K, U]):
         if found is None or found[0] is not descriptor:
             name = f"{self._step}/broadcast"
             table = self._state.table(f"{name}/{descriptor.name}")
-            found = descriptor, descriptor.cell(name, self._state, _AllKeys()), table
+            found = descriptor, descriptor.cell(name, self._state, _AllKeys(), self._undo), table
             self._broadcast_cells[descriptor.name] = found
         _, cell, table = found
         if self.writes_broadcast:

@@ -36,8 +36,8 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
         for key, (user_key, record) in records:
             timestamp_ns = None if times is None else next(times)
             rank = rank_of(record)
-            if rank != rank:
-                raise ValueError(f"the rank of top_k is {rank!r}, which has no order")
+            if rank is None or rank != rank:  # no rank, as in ``agg.top_k``
+                continue
             ranks, retained = table.entries.get(key, ((), ()))
             place = len(ranks)
             while place and ranks[place - 1] < rank:

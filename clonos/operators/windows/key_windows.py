@@ -37,6 +37,7 @@ from clonos.operators.windows.cells import (
     new_cell,
 )
 from clonos.operators.windows.evictors import Evictor
+from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext
@@ -79,7 +80,7 @@ class KeyWindows(Operator):
         self._results = Results(aggregation, apply)
         self._rows: list[Any] = []  # results of the present call, with their times
         self._row_times: list[int] = []
-        self._failed: list[BaseException] = []  # errors of results that were not made
+        self._failures: list[Failure] = []  # of results of the present call
 
     def open(self, scope: Scope) -> None:
         self._recorder: Recorder = scope.context.recorder
@@ -167,8 +168,10 @@ class KeyWindows(Operator):
     def _add_to_each(self, cells: list[Cell], value: Any) -> None:
         """Adds a record to several windows, or to none if it raises and goes to the error output."""
         routes, add = self.guard.routes, self._aggregation.add
+        copies = self._aggregation.changes_terms
         for cell in cells:
-            cell[ACCUMULATOR] = add(copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR], value)
+            accumulator = copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR]
+            cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
     def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
         """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
@@ -214,13 +217,17 @@ class KeyWindows(Operator):
             if cell[place] is None or cell[place] > instant_ns:
                 continue
             cell[place] = None
-            context = self._context(cell, instant_ns)
-            emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
-            if context.has_set_timer:
-                self._set_timers(stored, cell)
             cells = self._table.entries[stored]
             self._table.set(stored, cells)
-            if emits:
+            changed = list(cell)  # a trigger that raises leaves the state of the window as it is
+            if self.guard.routes:
+                changed[STATE] = copied(changed[STATE])
+            context = self._context(changed, instant_ns)
+            emits = (self._trigger.on_event_timer if place == EVENT_TIMER else self._trigger.on_timer)(context)
+            cell[:] = changed
+            if context.has_set_timer:
+                self._set_timers(stored, cell)
+            if emits and (cell[PENDING] or self._rules.accumulates):
                 self._emitted(stored, cells, cell)
 
     # --- results
@@ -235,18 +242,15 @@ class KeyWindows(Operator):
         return left
 
     def _emit(self, stored: Any, cell: Cell) -> None:
-        """Emits the result of a window. One that raises goes to the error output, as no record is to blame."""
+        """Emits the result of a window. What raises is passed on later, as the present record is not to blame."""
         if self._evictor is not None:
             cell[ACCUMULATOR] = self._evictor.rest_of(cell[ACCUMULATOR])
             if not self._assigner.ends:
-                cell[START] = min(time_ns for time_ns, _ in cell[ACCUMULATOR])
-        try:
-            rows = self._results.one(stored, cell[ACCUMULATOR], window_of(cell[START], cell[END]))
-        except RAISED as error:
-            if not self.guard.routes:
-                raise
-            self._failed.append(error)
-            rows = []
+                times = [time_ns for time_ns, _ in cell[ACCUMULATOR]]
+                cell[START], cell[END] = min(times), max(times)
+        window, routes = window_of(cell[START], cell[END]), self.guard.routes
+        rows, failures = self._results.of(stored, [cell[ACCUMULATOR]], window, routes=routes)
+        self._failures += failures
         cell[PENDING] = 0
         if not self._rules.accumulates:
             cell[ACCUMULATOR] = self._aggregation.create()
@@ -261,10 +265,10 @@ class KeyWindows(Operator):
             self._table.delete(stored)
 
     def _pass_results(self) -> None:
-        rows, times, failed = self._rows, self._row_times, self._failed
-        self._rows, self._row_times, self._failed = [], [], []
-        for error in failed:
-            self.guard.caught(error, None)
+        rows, times, failures = self._rows, self._row_times, self._failures
+        self._rows, self._row_times, self._failures = [], [], []
+        for error, record in failures:
+            self.guard.caught(error, record)
         if rows:
             self.out.rows(rows, times if self._rules.has_times else None)
 

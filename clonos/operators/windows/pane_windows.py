@@ -220,7 +220,13 @@ class PaneWindows(Operator):
         end_ns = self._spans.end_ns(end)
         if not self._rules.is_event_time:
             self._reached.set(0, end_ns)
-        rows = self._results.of(self.guard, list(found.items()), window_of(self._spans.start_ns(end), end_ns))
+        window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
+        rows: list[Any] = []
+        for stored, parts in found.items():
+            results, failures = self._results.of(stored, parts, window, routes=routes)
+            rows += results
+            for error, record in failures:
+                self.guard.caught(error, record)
         if rows:
             self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
 

@@ -45,11 +45,14 @@ class WindowAggregate:
         """Adds a batch to several tables; a row that raises is in none of them. Returns the keys with a new row."""
         keys: dict[Any, None] = {}
         create, add = self.aggregation.create, self.aggregation.add
+        copies = len(tables) > 1 and self.aggregation.changes_terms
 
         def consume(records: Iterator[Any]) -> None:
             for key, (_, value) in records:
                 before = [table.entries[key] if key in table.entries else create() for table in tables]
-                added = [add(copied(each) if guard.routes else each, value) for each in before]
+                added = [
+                    add(copied(each) if guard.routes else each, copied(value) if copies else value) for each in before
+                ]
                 for table, accumulator in zip(tables, added, strict=True):
                     table.set(key, accumulator)
                 keys[key] = None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.steps.results import checked_items
-from clonos.operators.user_errors import Guard
+from clonos.operators.user_errors import RAISED
+from clonos.operators.windows.gathered import Failure, Gathered
 from clonos.operators.windows.results import Window, result_of
 
 ApplyFunction = Callable[[Any, Window, list[Any]], Any]
@@ -46,24 +46,55 @@ class Results:
         """Creates it. ``apply`` gets key, window and result of the aggregation, and returns the rows to emit."""
         self._aggregation, self._apply = aggregation, apply
 
-    def one(self, stored: Any, accumulator: Any, window: Window) -> list[Any]:
-        """Returns the rows of a window for one state key. Code of the user may raise."""
-        aggregation, apply = self._aggregation, self._apply
-        key, value = key_of(stored), aggregation.result(accumulator)
+    def of(self, stored: Any, parts: list[Any], window: Window, *, routes: bool) -> tuple[list[Any], list[Failure]]:
+        """Returns the rows of a window for one state key, and what the user's code has raised.
+
+        ``parts`` are accumulators, to be merged in their order; it leaves them as they are. If failures are routed, a
+        part that cannot be merged is left out, and so is each gathered value that cannot be added.
+        """
+        failures: list[Failure] = []
+        try:
+            return self._rows(stored, self._merged(parts, failures, routes), window), failures
+        except RAISED as error:
+            failures.append((error, self._shown(parts)))
+        aggregation = self._aggregation
+        if not routes or not isinstance(aggregation, Gathered):
+            return [], failures
+        left, left_out = aggregation.without_failed([item for part in parts for item in part])
+        if not left_out:
+            return [], failures
+        rows, others = self.of(stored, [left], window, routes=True) if left else ([], [])
+        return rows, left_out + others
+
+    def _rows(self, stored: Any, accumulator: Any, window: Window) -> list[Any]:
+        apply = self._apply
+        key, value = key_of(stored), self._aggregation.result(accumulator)
         return [result_of(key, window, value)] if apply is None else list(checked_items(apply(key, window, value)))
 
-    def of(self, guard: Guard, found: list[tuple[Any, list[Any]]], window: Window) -> list[Any]:
-        """Returns the rows of a window. ``found`` are state keys with accumulators, to be merged in their order."""
+    def _merged(self, parts: list[Any], failures: list[Failure], routes: bool) -> Any:
+        """Merges accumulators; those that cannot be merged become failures if these are routed."""
+        first, *others = parts
+        if not others:
+            return first
+        merge = self._aggregation.merge
+        merged, joined = copied(first), [first]
+        for other in others:
+            try:
+                merged = merge(merged, other)
+            except RAISED as error:
+                if not routes:
+                    raise
+                failures.append((error, copied(other)))
+                merged = self._merged(joined, [], routes=False)  # the call may have changed it before it raised
+                if len(joined) == 1:
+                    merged = copied(merged)
+            else:
+                joined.append(other)
+        return merged
+
+    def _shown(self, parts: list[Any]) -> Any:
+        """Returns what the error of a result shows: the values of the window, if it has them, or accumulators."""
         aggregation = self._aggregation
-
-        def merged(entry: tuple[Any, list[Any]]) -> list[Any]:
-            stored, (first, *others) = entry
-            if others:
-                first = copied(first)
-                for other in others:
-                    first = aggregation.merge(first, other)
-            return self.one(stored, first, window)
-
-        shown = [(stored, parts[0] if len(parts) == 1 else parts) for stored, parts in found]
-        rows, _ = guard.each(merged, found, pairs=shown)
-        return list(chain.from_iterable(rows))
+        if isinstance(aggregation, Gathered):
+            return copied([value for part in parts for value in aggregation.values_of(part)])
+        return copied(parts[0] if len(parts) == 1 else parts)

@@ -59,8 +59,11 @@ def test_the_first_job_of_the_quick_start_counts_the_visitors_and_gives_each_a_d
     ("document", "name"),
     [
         ("docs/aggregates.md", "own_aggregates.py"),
+        ("docs/connectors.md", "flush.py"),
         ("docs/event-time.md", "silent_sensors.py"),
         ("docs/event-time.md", "late_test.py"),
+        ("docs/transformations.md", "first.py"),
+        ("docs/transformations.md", "fold.py"),
         ("docs/transformations.md", "leaders.py"),
         ("docs/transformations.md", "leaders_of_hours.py"),
     ],

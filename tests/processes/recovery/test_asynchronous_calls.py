@@ -1,13 +1,17 @@
-"""``map_async`` on slot processes: calls run concurrently; a call that its process died in is repeated by its key."""
+"""``map_async`` and ``enrich`` on slot processes: calls run at once; a call repeated after a death keeps its key."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
+from contextlib import suppress
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -90,3 +94,60 @@ def test_a_process_that_dies_in_a_call_loses_no_record_and_the_call_keeps_its_ke
     assert min(len(keys["7"]), len(keys["23"])) > 1
     assert all(len(set(of_number)) == 1 for of_number in keys.values())
     assert len({of_number[0] for of_number in keys.values()}) == 40
+
+
+class _Directory(BaseHTTPRequestHandler):
+    """Answers each request with another number, and 404 for 3; it holds the sixth request until its asker is dead."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
+    sixth, is_dead = threading.Event(), threading.Event()
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        number = len(self.asked)
+        if number == 6:
+            self.sixth.set()
+            self.is_dead.wait(30)
+        body = json.dumps(number).encode()
+        self.send_response(404 if self.path.endswith("/3") else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(OSError):  # the asker is dead
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Logs nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    """A server whose connections may break."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Shows nothing."""
+
+
+def _itself(row: Any) -> Any:
+    return row
+
+
+def test_a_task_that_dies_while_it_enriches_finds_its_cache_again(tmp_path: Path) -> None:
+    with _Server(("localhost", 0), _Directory) as server:
+        threading.Thread(target=server.serve_forever, name="directory").start()
+        job = Job("enriching", slots="process", checkpoint_every="100ms", store=tmp_path / "store")
+        rows = job.source(values([{"n": n, "key": n % 10} for n in range(200)])).rebalance()
+        address = f"http://localhost:{server.server_port}/users/{{key}}"
+        enriched = rows.enrich(address, into="user", cache=(100, "1h"), rate=200, capacity=4, name="enrich")
+        enriched.rebalance().map(_itself, name="behind").sink(files.jsonl(tmp_path / "output"))
+        with job.start() as handle:
+            assert _Directory.sixth.wait(30)
+            os.kill(next(task.pid for task in handle.status().tasks if task.name.startswith("enrich")), signal.SIGKILL)
+            _Directory.is_dead.set()
+            result = handle.wait(60)
+        server.shutdown()
+    assert len(result.status.recoveries) == 1
+    found: list[Any] = list(files.read_committed(tmp_path / "output"))
+    assert [row["n"] for row in found] == list(range(200))
+    answers = {(row["key"], row["user"]) for row in found}
+    assert len(answers) == 10
+    assert {answer for key, answer in answers if key == 3} == {None}

@@ -299,7 +299,7 @@ def test_a_mistake_in_the_call_is_one_sentence() -> None:
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: keyed.aggregate(), "the step aggregate gets no aggregates. Give each a name, as in"),
         (lambda: keyed.aggregate(n=agg.count), "gets n=count, a function and no aggregate. Call it, as in count()"),
-        (lambda: keyed.aggregate(top=max), "gets top=max, a function and no aggregate. Call it, as in count()"),
+        (lambda: keyed.aggregate(top=sorted), "gets top=sorted, a function and no aggregate. Call it, as in count()"),
         (lambda: keyed.aggregate(n=3), "gets n=3, which is no aggregate. Use the aggregates of clonos.agg"),
         (lambda: keyed.aggregate(name=agg.first("name")), "gets an aggregate as name=, which names the step. Give"),
         (lambda: keyed.aggregate(n=agg.count(), emit="end"), "has emit='end'. Give each(n) for every n-th record"),

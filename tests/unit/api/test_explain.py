@@ -7,7 +7,21 @@ from typing import Any
 
 import pytest
 
-from clonos import Job, Stream, Tag, Timestamps, Tumbling, ValueState, blackhole, files, sockets, sqlite, stdout, values
+from clonos import (
+    Job,
+    Stream,
+    Tag,
+    Timestamps,
+    Tumbling,
+    ValueState,
+    blackhole,
+    each,
+    files,
+    sockets,
+    sqlite,
+    stdout,
+    values,
+)
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.explain_text import explanation_text
 from clonos.api.plan.explaining import explain_graph
@@ -340,3 +354,26 @@ def test_a_job_that_cannot_be_compiled_and_an_unknown_format_are_refused() -> No
     numbers(job).sink(blackhole())
     with pytest.raises(InvalidJob, match=r"'svg'\. Give one of text, mermaid, json"):
         job.explain("svg")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("extend", "position", "text"),
+    [
+        (lambda stream: stream.map(abs, par=2).filter(bool), "record", "behind the last record that the limit needs"),
+        (lambda stream: stream.fold(0, max, emit=each(2)), "record", "committed behind the last record"),
+        (lambda stream: stream.flat_map(range), "step", "one record may give several results"),
+        (lambda stream: stream.shuffle(), "checkpoint", "behind what it has read when the next checkpoint begins"),
+        (lambda stream: stream.map(abs, parallelism=2), "checkpoint", "as the limit is in another task"),
+    ],
+)
+def test_the_plan_shows_where_a_limit_ends_its_source(extend: Any, position: str, text: str) -> None:
+    job = Job("limited")
+    extend(numbers(job, parallelism=1)).limit(7, name="few").sink(blackhole())
+    plan = plan_of(job, 1)
+    limit = step(plan, "few").limit
+    assert limit is not None
+    assert (limit.records, limit.sources, limit.position) == (7, ("numbers",), position)
+    shown = " ".join(explanation_text(plan).split())
+    assert "few: 7 records, then numbers ends, committed " in shown
+    assert text in shown
+    assert step(plan, "numbers").limit is None

@@ -15,6 +15,7 @@ from clonos.api.windows import Tumbling
 from clonos.operators.state.state_descriptors import ListState, MapState, Value, ValueState
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.two_input_process import TwoInputContext
+from clonos.operators.tags import Tag
 from clonos.operators.windows.results import WindowResult
 from tests.unit.operators.driver import Given, Outbox
 
@@ -72,6 +73,9 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     assert_type(words.map(len), Stream[int])
     assert_type(words.filter(lambda word: word > "a"), Stream[str])
     assert_type(words.union(lines).rebalance().broadcast(), Stream[str])
+    assert_type(words.union(words.map(len)), Stream[str | int])
+    assert_type(words.map(len).union(words, lines), Stream[int | str])
+    assert_type(words.union(graph.source(Given([1]))), Stream[str | Any])
     assert_type(words.process(Lengths), Stream[int])
     assert_type(words.process(Lengths()), Stream[int])
 
@@ -82,6 +86,10 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     assert_type(keyed.reduce(max), Stream[tuple[int, str]])
     assert_type(keyed.process(Lengths), Stream[int])
     assert_type(keyed.union(keyed), KeyedStream[int, str])
+    assert_type(keyed.union(words.map(len).key_by(abs)), KeyedStream[int, str | int])
+    assert_type(words.process(Lengths).side_output(Tag[str]("late")), Stream[str])
+    late = words.process(Lengths).side_output(Tag("late"))
+    assert_type(late, Stream[Any])
     keyed.count().sink(Outbox())
 
 

@@ -251,6 +251,12 @@ def _reports_the_days_of_each_user(outputs: Outputs) -> None:
             assert (row["first"], row["last"]) == (min(times), max(times))
 
 
+def _has_the_language_of_the_user_of_each_click(outputs: Outputs) -> None:
+    languages = {"ann": "en", "bob": "de", "eve": "fr"}
+    clicks = _recipe("user_profiles").CLICKS
+    assert outputs.rows == [{**click, "language": languages.get(click["user"])} for click in clicks]
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
@@ -260,6 +266,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "access_log": _counts_the_failed_requests_of_each_page,
     "deduplicate": _passes_each_payment_on_once,
     "enrich": _prices_and_places_each_order_once,
+    "user_profiles": _has_the_language_of_the_user_of_each_click,
     "async_calls": _has_the_price_of_each_product_in_order,
     "click_counts": _counts_every_click,
     "sensor_alerts": _raises_each_alert_at_the_third_reading,
@@ -282,6 +289,9 @@ def _shop(request: Any) -> Any:
     if request.method == "POST":
         return {"receipt": dict(request.headers)["idempotency-key"]}
     product = request.url.rpartition("/")[2]
+    if "/profiles/" in request.url:
+        languages = {"ann": "en", "bob": "de", "eve": "fr"}
+        return {"language": languages[product]} if product in languages else 404
     return {"product": product, "price": 10.0 * len(product)}
 
 

@@ -28,6 +28,7 @@ STREAM = "Job('etl').source(values([1]))"
         (f"{STREAM}.sum('n')", ("a Stream has no sum", "aggregate(total=sum_('field'))")),
         (f"{STREAM}.withWatermark('at', '5s')", ("a Stream has no withWatermark", "job.source(..., timestamps=...)")),
         (f"{STREAM}.dropDuplicates(['id'])", ("a Stream has no dropDuplicates", "deduplicate(key, within=")),
+        (f"{STREAM}.par(4)", ("a Stream has no par", "map(function, par=4)")),
         (f"{STREAM}.get_side_output('late')", ("a Stream has no get_side_output", "Use side_output(tag).")),
         (f"{STREAM}.key_by(str).window(Tumbling('5s')).mean()", ("a WindowedStream has no mean", "mean=mean('field')")),
         (f"{STREAM}.key_by(str).map(str)", ("a KeyedStream has no map", "before key_by")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from clonos.core.model.options import Options
 from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
 from clonos.io.store.object_files import LocalFiles
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
-from clonos.job.starting import JobIdentity, Start, default_store
+from clonos.job.starting import JobIdentity, Start, age_text, default_store
 from clonos.operators.job_image import JobImage
 from tests.harnesses.mistakes import check
 
@@ -101,6 +102,39 @@ def test_an_unfinished_job_asks_for_resume_or_overwrite(shop: Shop) -> None:
         assert resumed.is_resume
 
 
+def test_a_resume_reports_from_which_checkpoint_the_job_continues(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=False)
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(image, resume=True)):
+        pass
+    assert re.search(r"etl continues from checkpoint 1, which is \d+ s old$", caplog.text, re.MULTILINE)
+
+
+def test_a_resume_without_a_checkpoint_reports_that_the_job_begins_its_input_again(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    image = shop.image()
+    shop.start(image).close()
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(image, resume=True)) as start:
+        assert start.is_resume
+    assert "etl ended before its first checkpoint: it begins its input again" in caplog.text
+
+
+def test_a_resume_at_the_end_of_the_input_reports_it(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    image = shop.image()
+    shop.end(shop.start(image), image, is_final=True, is_committed=False)
+    with caplog.at_level(logging.WARNING, "clonos.run"), closing(shop.start(image, resume=True)):
+        pass
+    assert "etl had read all its input at checkpoint 1: only its output is completed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("age_s", "text"), [(-5, "0 s"), (89.7, "89 s"), (90 * 60, "90 min"), (3 * 86_400, "72 h"), (90 * 86_400, "90 d")]
+)
+def test_an_age_has_the_unit_that_fits(age_s: float, text: str) -> None:
+    assert age_text(age_s) == text
+
+
 def test_a_job_that_ended_before_a_checkpoint_starts_afresh(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     image = shop.image()
     shop.start(image).close()
@@ -167,6 +201,7 @@ def test_a_resume_from_another_folder_names_the_store_beside_the_file(
     with pytest.raises(NothingToResume) as refused:
         find(elsewhere)
     check(str(refused.value), f"{elsewhere}/.clonos/etl: it has no job", f"start from {home}", f"{home}/.clonos/etl")
+    assert "--store" not in str(refused.value)  # relative paths of sources and outputs would be wrong here
     with pytest.raises(NothingToResume, match="start from"):
         find(elsewhere, checkpoint=3)
     assert find(elsewhere, store=str(elsewhere / "named")) is None
@@ -284,6 +319,37 @@ def test_a_job_that_runs_in_this_process_is_ended_by_its_handle(shop: Shop) -> N
         pytest.raises(JobRunning, match=r"running in this process.*first close its handle"),
     ):
         shop.start(image)
+
+
+@pytest.mark.parametrize("has_effects", [False, True])
+def test_of_two_starts_at_the_same_moment_the_second_is_refused_as_the_job_runs(shop: Shop, has_effects: bool) -> None:
+    job = JobGraph("etl")
+    job.source(values([1])).map(lambda n: {"n": n}, effects=has_effects).sink(files.jsonl(shop.folder / "out"))
+    image = job.compile(Options(), parallelism=1)
+    identity = JobIdentity("etl", "/jobs/etl.py")
+    starts = [Start(CheckpointStore(str(shop.folder / "store")), identity, RunOptions()) for _ in range(2)]
+    for start in starts:  # both find an empty store
+        assert start.find() is None
+        start.decide(image)
+    with closing(starts[0]):
+        starts[0].begin(image, "7")
+        with pytest.raises(JobRunning, match="etl is running in this process"):
+            starts[1].begin(image, "7")
+        starts[1].undo()
+        owners = shop.owners()
+        assert len(owners) == 1
+        with pytest.raises(JobRunning):  # the mark of the first one stands
+            Start(CheckpointStore(str(shop.folder / "store")), identity, RunOptions(resume=True)).find()
+        record = starts[0].store.read_job()
+        assert record is not None
+        assert [record.job_id] == owners
+
+
+def test_a_driver_that_died_before_it_created_the_job_does_not_prevent_a_start(shop: Shop) -> None:
+    with _another_driver(shop.folder / "store"):
+        pass
+    assert (shop.folder / "store" / "driver").exists()
+    shop.start(shop.image()).close()
 
 
 def _mark_of_another_machine(folder: Path, renewals: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import clonos
 from tests.harnesses.mistakes import run_file
 
 CODE = """
@@ -59,3 +60,30 @@ def test_a_second_run_reports_that_appended_rows_stay(tmp_path: Path, caplog: py
     assert FINISHED.findall(caplog.text) == [" and replaces the output of that run, except that of table"]
     assert "the rows of earlier starts stay in table log, and this start adds its own" in caplog.text
     assert rows(tmp_path, "log") == 10
+
+
+def test_a_table_that_does_not_exist_keeps_no_rows(tmp_path: Path) -> None:
+    sink = clonos.sqlite(tmp_path / "out.db", "log", ["k", "n"])
+    assert not sink.has_table()
+    assert not (tmp_path / "out.db").exists(), "asking creates no file"
+    with closing(sqlite3.connect(tmp_path / "out.db")) as connection:
+        connection.execute("CREATE TABLE other (k)")
+        assert not sink.has_table()
+        connection.execute("CREATE TABLE log (k, n)")
+    assert sink.has_table()
+
+
+def test_a_database_that_cannot_be_asked_may_keep_rows() -> None:
+    def connect() -> sqlite3.Connection:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    assert clonos.dbapi(connect, "log").has_table()
+
+
+def test_an_overwriting_start_does_not_warn_of_a_table_that_does_not_exist(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = run_file(tmp_path, CODE + APPEND, "--overwrite")
+    assert ended.code == 0, ended.errors
+    assert "earlier starts" not in caplog.text
+    assert rows(tmp_path, "log") == 5

@@ -267,3 +267,27 @@ def test_each_attempt_gets_the_record_as_it_came() -> None:
     with pytest.raises(OSError, match="busy"):
         caller.call({"n": 0}, "key")
     assert seen == [1, 1, 1]
+
+
+@pytest.mark.parametrize("shape", ["map", "filter", "flat_map"])
+def test_a_record_whose_call_raises_goes_to_the_error_output_as_it_came(shape: str) -> None:
+    def call(record: dict[str, int]) -> list[int]:
+        if counted(record)["n"] % 2 == 0:
+            raise ValueError("even")
+        return [record["n"]]
+
+    graph = JobGraph("job", errors=Outbox())
+    stream = graph.source(Given([{"n": n} for n in range(6)]), parallelism=1)
+    step: Any = getattr(stream, shape)(call, par=3, name="ask")
+    step.sink(Outbox(), name="out")
+    calls = Calls()
+    going = Run(graph.compile(Options(), parallelism=1), clock=calls)
+    while going.read(4):
+        pass
+    completed(going, 0, sorted(calls.open, reverse=True), calls)
+    going.drain()
+    going.close()
+    routed = going.written.pop("errors")
+    assert [(row.step, row.record) for row in routed] == [("ask", {"n": n}) for n in (1, 3, 5)]
+    expected = {"map": [[1], [3], [5]], "filter": [{"n": 0}, {"n": 2}, {"n": 4}], "flat_map": [1, 3, 5]}
+    assert [row for rows in going.written.values() for row in rows] == expected[shape]

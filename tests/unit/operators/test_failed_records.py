@@ -195,7 +195,7 @@ def test_a_failed_record_changes_no_window(windows: str, aggregates: str) -> Non
     changes_nothing(lambda rows: WINDOW_AGGREGATES[aggregates](WINDOWS[windows](rows.key_by(one))), prepare)
 
 
-def test_a_result_that_raises_is_an_error_without_a_record_and_the_window_goes_on() -> None:
+def test_a_result_that_raises_is_an_error_of_the_values_of_its_window_and_the_key_goes_on() -> None:
     graph = JobGraph("job", errors=Outbox())
 
     def refused(key: str, window: Any, rows: list[int]) -> list[list[int]]:
@@ -205,5 +205,5 @@ def test_a_result_that_raises_is_an_error_without_a_record_and_the_window_goes_o
 
     graph.source(Given(range(9))).key_by(one).window(CountTumbling(3)).apply(refused).sink(Outbox(), name="results")
     written = run(graph, parallelism=1).written
-    assert [error.record for error in written.pop("errors")] == [None]
+    assert [error.record for error in written.pop("errors")] == [[3, 4, 5]]
     assert list(written.values()) == [[[0, 1, 2], [6, 7, 8]]]

@@ -182,6 +182,18 @@ def test_two_states_with_one_name_are_refused() -> None:
         ValueState[int]("a/b")
 
 
+def test_a_state_may_have_any_name_that_the_step_uses_itself() -> None:
+    class Counts:
+        states = tuple(ValueState[int](name, default=0) for name in ("watermark", "timers", "event timers"))
+
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            for state in self.states:
+                context.state(state).value += 1
+            context.emit([context.state(state).value for state in self.states])
+
+    assert outputs(Counts, ["a", "a"]) == [[1, 1, 1], [2, 2, 2]]
+
+
 def test_state_that_cannot_be_encoded_is_reported_with_its_table() -> None:
     class Holding:
         held = ValueState[object]("held")

@@ -181,5 +181,5 @@ def test_a_size_is_text_with_a_unit_a_timedelta_or_seconds(size: Any, size_ns: i
     ],
 )
 def test_an_invalid_window_size_is_refused(size: Any) -> None:
-    with pytest.raises(InvalidDuration, match="is not a size of a window"):
+    with pytest.raises(InvalidDuration, match="is not a length of time"):
         Tumbling(size)

@@ -197,6 +197,16 @@ def test_an_evictor_leaves_the_last_or_the_newest_values() -> None:
         assert values_of(step) == wanted
 
 
+@pytest.mark.parametrize("kind", [CountSliding(2, every=1), Global()])
+def test_the_times_of_a_window_with_an_evictor_are_those_of_the_values_that_are_left(kind: Any) -> None:
+    options = {"trigger": each(1), "evictor": last_values(2)} if isinstance(kind, Global) else {}
+    step = stepping(gathered(kind, **options))
+    for second in (10, 1, 2, 3):
+        step.rows([(("a", second), second * SECOND)])
+    found = [(result.start.timestamp(), result.end.timestamp(), result.value) for result, _ in step.results]
+    assert found == [(10, 10, [10]), (1, 10, [10, 1]), (1, 2, [1, 2]), (2, 3, [2, 3])]
+
+
 def test_apply_of_windows_with_an_evictor_gets_values_without_times() -> None:
     step = stepping(
         lambda keyed: keyed.window(Tumbling("10s"), evictor=last_values(2)).apply(lambda *given: [given[2]])
@@ -237,7 +247,7 @@ def test_a_user_error_in_an_aggregate_of_sessions_goes_to_the_error_output() -> 
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "no gap": (lambda keyed: Session(0), "0 is not a size of a window"),
+    "no gap": (lambda keyed: Session(0), "0 is not a length of time"),
     "a limit below the gap": (
         lambda keyed: Session("5s", max_length="3s"),
         "the step window gets max_length='3s', which is less than the gap. Give at least '5s'.",

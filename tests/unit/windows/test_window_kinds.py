@@ -225,7 +225,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidJob,
         "the step window gets Sliding('1h', every='59999ms'), whose greatest common divisor is only 1ms. Let the size",
     ),
-    "no slide": (lambda: Sliding("5s", every=0), InvalidDuration, "0 is not a size of a window"),
+    "no slide": (lambda: Sliding("5s", every=0), InvalidDuration, "0 is not a length of time"),
     "an unknown time": (
         lambda: Tumbling("5s", time=wall),
         InvalidJob,

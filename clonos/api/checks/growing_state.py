@@ -1,0 +1,58 @@
+"""Steps behind a source that never ends that keep more and more state, or emit only when the input has ended."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from clonos.api.graph import JobGraph, Step
+from clonos.operators.connector_contract import PushSource, discovery_interval_ns
+
+logger = logging.getLogger("clonos.run")
+
+REMEMBERS_ALL: Final = ("within", "None")
+"""Property of the state of a step that forgets no key."""
+
+LIMIT: Final = "limit"
+WINDOW: Final = "window_"
+
+
+def warn_of_growing_state(graph: JobGraph) -> None:
+    """Logs a warning for each such step."""
+    for text in growth_warnings(graph):
+        logger.warning("%s", text)
+
+
+def growth_warnings(graph: JobGraph) -> list[str]:
+    """Returns a warning for each such step; none if a limit ends the sources."""
+    if any(step.kind == LIMIT for step in graph.steps):
+        return []
+    endless: dict[int, str] = {}  # the source that never ends, of each step behind one
+    found = []
+    for step in graph.steps:
+        source = _endless_source(step, endless)
+        if source is None:
+            continue
+        endless[step.number] = source
+        if REMEMBERS_ALL in (step.state or ()):
+            found.append(
+                f"the step {step.name} remembers every key for ever, and the source {source} never ends: its state"
+                ' grows without bound. Use deduplicate(by, within="1h") where duplicates come within a length of time.'
+            )
+        elif step.emits_at_end:
+            advice = (
+                'Give the window a trigger, such as trigger=each(100), or use Tumbling("1h")'
+                if step.kind.startswith(WINDOW)
+                else 'Give emit=each(100) or emit=every("5s")'
+            )
+            found.append(
+                f"the step {step.name} emits only when its input has ended, and the source {source} never ends."
+                f" {advice}."
+            )
+    return found
+
+
+def _endless_source(step: Step, endless: dict[int, str]) -> str | None:
+    if isinstance(step.source, PushSource) or discovery_interval_ns(step.source):
+        return step.name
+    return next((endless[each.step] for each in step.inputs if each.step in endless), None)

@@ -1,0 +1,240 @@
+"""Enrichment of a stream by the answers of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, Unpack, overload
+
+from clonos.api.checks.function_checks import check_function
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.steps import GraphBuilder, StandbyMode
+from clonos.api.transforms.calling import check_count
+from clonos.api.windows import duration_ns
+from clonos.operators.fields import Field
+from clonos.operators.steps.calls import CallPolicy
+from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
+from clonos.operators.steps.http_lookup import HttpLookup
+from clonos_services.http_response import Response
+from clonos_services.http_session import Session, SessionSettings
+
+if TYPE_CHECKING:
+    from clonos.api.stream import Stream
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Lookup = str | HttpLookup | Callable[[Any], Any]
+CacheLimits = int | str | timedelta | tuple[int, str | timedelta] | None
+Missing = Literal["none", "skip", "error"]
+
+CACHE_SIZE: Final = 10_000
+"""Answers that a cache keeps which is limited by time alone."""
+
+NO_CACHE: Final = 'Give a number of answers, a length of time such as "10min", or both: (1_000, "10min").'
+
+
+def http_lookup(
+    url: str, *, answer: Callable[[Response], Any] = Response.json, **settings: Unpack[SessionSettings]
+) -> HttpLookup:
+    """Describes the lookup of records in an HTTP service, for ``enrich``.
+
+    A GET request asks for each record. A reply of 404, 410 or 204 has no answer, any other one of 400 or above is an
+    error.
+
+    Args:
+        url: the address, with fields of the record in braces: ``"https://host/users/{user}?at={day}"``. Their values
+            are quoted.
+        answer: makes the answer of a good reply, by default what its JSON says.
+        settings: those of ``http.session``, such as ``headers=``, ``timeout=`` and ``base_url=``.
+
+    Raises:
+        InvalidJob: the address is no URL with fields in braces.
+    """
+    try:
+        found = HttpLookup(url, Session(**settings), answer)
+    except (ValueError, TypeError, AttributeError):
+        problem = "has an address that is malformed, or that has something else than fields in braces"
+        raise InvalidJob("http_lookup", f"gets {url!r:.200}, which {problem}", f"Write {EXAMPLE}.") from None
+    if not (settings.get("base_url") or url.startswith(("http://", "https://"))):
+        raise InvalidJob("http_lookup", f"gets {url!r:.200}, which is no http:// address", f"Write {EXAMPLE}.")
+    return found
+
+
+EXAMPLE: Final = '"https://host/users/{user}", where user is a field of the record'
+
+
+class Enriching(GraphBuilder, Generic[T]):
+    """Base of ``Stream`` with ``enrich``."""
+
+    # fmt: off
+    @overload
+    def enrich(
+        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: str, select: None = None,
+        cache: CacheLimits = None, rate: float | None = None, not_found: Missing = "none", capacity: int = 16,
+        retries: int = 0, retry_after: str | float | timedelta = "100ms", name: str | None = None,
+        parallelism: int | None = None, standby: StandbyMode | None = None,
+    ) -> Stream[dict[str, Any]]: ...
+
+    @overload
+    def enrich(
+        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: None = None,
+        select: Callable[[T, Any], R], cache: CacheLimits = None, rate: float | None = None,
+        not_found: Missing = "none", capacity: int = 16, retries: int = 0,
+        retry_after: str | float | timedelta = "100ms", name: str | None = None,
+        parallelism: int | None = None, standby: StandbyMode | None = None,
+    ) -> Stream[R]: ...
+
+    @overload
+    def enrich(
+        self, lookup: Lookup, *, on: str | Callable[[T], Any] | None = None, into: None = None, select: None = None,
+        cache: CacheLimits = None, rate: float | None = None, not_found: Missing = "none", capacity: int = 16,
+        retries: int = 0, retry_after: str | float | timedelta = "100ms", name: str | None = None,
+        parallelism: int | None = None, standby: StandbyMode | None = None,
+    ) -> Stream[tuple[T, Any]]: ...
+    # fmt: on
+
+    def enrich(
+        self,
+        lookup: Lookup,
+        *,
+        on: str | Callable[[T], Any] | None = None,
+        into: str | None = None,
+        select: Callable[[T, Any], Any] | None = None,
+        cache: CacheLimits = None,
+        rate: float | None = None,
+        not_found: Missing = "none",
+        capacity: int = 16,
+        retries: int = 0,
+        retry_after: str | float | timedelta = "100ms",
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[Any]:
+        """Adds to each record what a service answers for it; results keep the order of the records.
+
+        Answers are recorded and the cache is part of the state: a replay gives the same results.
+
+        Args:
+            lookup: an address with fields of the record in braces, such as ``"https://host/users/{user}"``, an
+                ``http_lookup``, or a function of the key ``on``, also ``async def``, that returns the answer or None.
+            on: a field or a function of the record that gives the key for a function. No answer is asked for None.
+            into: the field that has the answer; records are dicts then.
+            select: makes the result of the record and its answer. Without ``into`` and ``select`` it is the pair.
+            cache: how many answers each task stores, how long, such as "10min", or both as a pair. None: each record
+                asks. Not found is an answer, too; an error is none.
+            rate: the greatest number of calls per second of all tasks of the step together. Repetitions count.
+            not_found: "none" for a result with None, "skip" for none, "error" for an error of the record.
+            capacity: calls of one task that run at once. ``retries`` and ``retry_after``: as for ``map_async``.
+
+        Raises:
+            InvalidJob: an argument cannot be used.
+
+        Example::
+
+            clicks.enrich("https://host/users/{user}", into="profile", cache=(50_000, "10min"), rate=100)
+        """
+        step, function = name or "enrich", _result_of(name or "enrich", into, select)
+        check_count(step, "retries", retries, 0)
+        policy = CallPolicy(retries=retries, retry_after_ns=duration_ns(retry_after), rate=_checked_rate(step, rate))
+        make, *called = _maker(step, lookup, on, function, cache, not_found, capacity, policy)
+        options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        flags: dict[str, Any] = {"runs_user_code": True, "is_per_record": True, "state": ()}
+        return self._stream(self._step("enrich", make, options, *called, **flags))
+
+
+def _maker(
+    step: str,
+    lookup: Any,
+    on: Any,
+    select: Callable[[Any, Any], Any],
+    cache: Any,
+    not_found: str,
+    capacity: int,
+    policy: CallPolicy,
+) -> tuple[Any, tuple[Any, ...], tuple[tuple[str, ...], ...]]:
+    """Returns the maker of the operator, the functions that it calls, and the names of their arguments."""
+    asked, key = _lookup_of(step, lookup, on)
+    check_count(step, "capacity", capacity, 1)
+    if not_found not in tuple(NotFound):
+        raise InvalidJob(step, f"gets not_found={not_found!r:.80}", 'Give "none", "skip" or "error".')
+    make = partial(
+        partial,
+        Enrich,
+        lookup=asked,
+        key=key,
+        select=select,
+        capacity=capacity,
+        policy=policy,
+        cache=_cache_rules(step, cache),
+        not_found=NotFound(not_found),
+    )
+    if callable(on):
+        return make, (asked, key, select), (("key",), ("record",), ("record", "answer"))
+    return make, (asked, select), (("key",), ("record", "answer"))
+
+
+class Into:
+    """Function that gives a record, a dict, the field that has its answer."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __call__(self, record: Any, answer: Any) -> dict[str, Any]:
+        return {**record, self._field: answer}
+
+
+def _lookup_of(step: str, lookup: Any, on: Any) -> tuple[Callable[..., Any], Callable[[Any], Any]]:
+    """Returns the function that asks, and the function of a record that gives the key it asks for."""
+    if isinstance(lookup, str):
+        lookup = http_lookup(lookup)
+    if isinstance(lookup, HttpLookup):
+        if on is not None:
+            raise InvalidJob(step, "gets an address and on=", "Leave on out: the address names fields of the record.")
+        return lookup, lookup.url_of
+    if not callable(lookup):
+        problem = f"gets {lookup!r:.80}, which is neither an address nor a function"
+        raise InvalidJob(step, problem, f"Write {EXAMPLE}, or give a function of the key.")
+    if not isinstance(on, str) and not callable(on):
+        raise InvalidJob(step, f"asks a function, and gets on={on!r:.80}", "Give a field or a function of the record.")
+    return lookup, Field(on) if isinstance(on, str) else on
+
+
+def _result_of(step: str, into: Any, select: Any) -> Callable[[Any, Any], Any]:
+    if into is not None and select is not None:
+        raise InvalidJob(step, "gets into= and select=", "Give one of them.")
+    if into is not None:
+        if not isinstance(into, str):
+            raise InvalidJob(step, f"gets into={into!r:.80}", "Give the name of a field.")
+        return Into(into)
+    if select is None:
+        return _pair
+    check_function("join", step, select, arguments=("record", "answer"))  # it must not be async
+    return select  # type: ignore[no-any-return]
+
+
+def _pair(record: Any, answer: Any) -> tuple[Any, Any]:
+    return record, answer
+
+
+def _checked_rate(step: str, rate: float | None) -> float | None:
+    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if rate is not None and not (is_number and 0 < rate < float("inf")):
+        raise InvalidJob(step, f"gets rate={rate!r:.80}", "Give the greatest number of calls per second, above 0.")
+    return rate
+
+
+def _cache_rules(step: str, cache: Any) -> CacheRules | None:
+    if cache is None:
+        return None
+    size, ttl = CACHE_SIZE, None
+    if isinstance(cache, tuple) and len(cache) == 2:
+        size, ttl = cache
+    elif isinstance(cache, str | timedelta):
+        ttl = cache
+    else:
+        size = cache
+    if type(size) is not int or size < 1 or not (ttl is None or isinstance(ttl, str | timedelta)):
+        raise InvalidJob(step, f"gets cache={cache!r:.80}", NO_CACHE)
+    return CacheRules(size, None if ttl is None else duration_ns(ttl))
