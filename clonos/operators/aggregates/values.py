@@ -5,11 +5,17 @@ A value None does not count. The accumulator None means no value.
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
+from clonos.core.values.numpy_scalars import python_scalar
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+
+_NEVER_NAN: Final = frozenset({int, str, bytes, bool, date, datetime, tuple})
+"""Types that are asked for most, to be told at once."""
 
 
 class OfValues(Aggregation[Any, Any]):
@@ -51,7 +57,9 @@ class Min(OfValues):
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None or accumulator is None:
             return accumulator if term is None else term
-        return term if term < accumulator or _is_nan(accumulator) else accumulator
+        if is_nan(accumulator) or is_nan(term):
+            return term if is_nan(accumulator) else accumulator
+        return term if term < accumulator else accumulator
 
 
 class Max(OfValues):
@@ -63,7 +71,9 @@ class Max(OfValues):
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None or accumulator is None:
             return accumulator if term is None else term
-        return term if term > accumulator or _is_nan(accumulator) else accumulator
+        if is_nan(accumulator) or is_nan(term):
+            return term if is_nan(accumulator) else accumulator
+        return term if term > accumulator else accumulator
 
 
 class First(OfValues):
@@ -104,5 +114,11 @@ class Collect(OfValues):
         return accumulator
 
 
-def _is_nan(value: Any) -> bool:
-    return type(value) is float and value != value
+def is_nan(value: Any) -> bool:
+    """Returns whether a value is the nan of a float, a Decimal or a numpy scalar."""
+    if type(value) in _NEVER_NAN:
+        return False
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    scalar = value if type(value) is float else python_scalar(value)
+    return isinstance(scalar, float) and scalar != scalar

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.late_records import LateRecords
@@ -124,13 +126,21 @@ class PaneWindows(Operator):
         behind: list[tuple[int, int]] = []
         for pane, found in places.items():
             if self._is_ahead(self._spans.ends_of(pane)[0]):
-                self._add(pane, [rows[place] for place in found])
+                self._add_some(pane, rows, found)
             else:
                 behind += zip(found, repeat(pane))
         behind.sort()  # one by one, so that the order of further results does not depend on where batches are cut
-        late = [place for place, pane in behind if not self._add(pane, [rows[place]])]
+        late = [place for place, pane in behind if not self._add_some(pane, rows, [place])]
         if late:
             self._pass_late([rows[place] for place in late], [times[place] for place in late])
+
+    def _add_some(self, pane: int, rows: list[Any], places: list[int]) -> bool:
+        """Adds the rows at some places of a batch to a pane, as ``_add`` does."""
+        try:
+            return self._add(pane, [rows[place] for place in places])
+        except StepFailed as failed:
+            at = failed.at
+            raise StepFailed(replace(at, index=None if at.index is None else places[at.index])) from failed.__cause__
 
     def _add(self, pane: int, rows: list[Any]) -> bool:
         """Adds rows to a pane. Returns False if they are late: the last window that has it is forgotten."""
