@@ -195,7 +195,7 @@ class JobGraph:
             has_times=assigner is not None,
             timestamp_column=assigner.column if assigner is not None and emits_columns else None,
             assigner=assigner,
-            functions=(assigner.of,) if assigner is not None and callable(assigner.of) else (),
+            functions=() if assigner is None else assigner.functions,
         )
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
         if timestamps is not None and isinstance(source, PushSource):

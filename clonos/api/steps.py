@@ -137,7 +137,7 @@ class GraphBuilder:
             self._inputs,
             make=lambda step: partial(AssignTimestamps, step, assigner, emits_columns),
             parallelism=upstreams[0].parallelism if len(upstreams) == 1 else None,
-            functions=(assigner.of,) if callable(assigner.of) else (),
+            functions=assigner.functions,
             runs_user_code=True,
             emits_columns=emits_columns,
             is_one_to_one=not emits_columns,

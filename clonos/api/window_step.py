@@ -22,7 +22,7 @@ from clonos.api.windows import (
     checked_count,
     duration_ns,
 )
-from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -32,7 +32,7 @@ from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.grid import NANOSECONDS_PER_DAY, Grid, Spans, UtcGrid, ZoneGrid
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.pane_windows import PaneWindows
-from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger
+from clonos.operators.windows.triggers import ByClock, ByEventTime, OnCount, Trigger, functions_of
 from clonos.operators.windows.window_aggregates import window_aggregate
 from clonos.operators.windows.window_rules import WindowRules
 
@@ -42,6 +42,9 @@ AnyTrigger = Trigger | Emission
 
 ENDING: Final = (Tumbling, Sliding, Session)
 """Kinds of windows that end at a time."""
+
+OVERLAP_MAX: Final = 1_000
+"""Windows that a record may be in if each of them is on its own, for a trigger or an evictor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,16 @@ class WindowSettings:
     @property
     def ignores_order(self) -> bool:
         """Whether results do not depend on the order of records, if those of the aggregate do not."""
+        if isinstance(self.kind, Session) and self.kind.max_length_ns is not None:
+            return False  # which session a record is in depends on those before it
         return isinstance(self.kind, ENDING) and self.trigger is None and self.evictor is None
+
+    @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        """The functions of the user that assign and emit windows: those of a gap and a trigger."""
+        gap = getattr(self.kind, "gap", None)
+        gaps = (UserFunction(gap, ("record",)),) if callable(gap) else ()
+        return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
         """Returns the properties on which the state depends; a resume compares them."""
@@ -135,8 +147,12 @@ def window_settings(
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
+    if isinstance(kind, CountSliding):
+        _check_count_sliding(kind, accumulate, evictor)
     if evictor is not None and not isinstance(evictor, Evictor):
         raise InvalidJob("window", f"gets evictor={evictor!r:.80}", "Give last_values(n) or newest_values(age).")
+    if isinstance(kind, Sliding):
+        _check_overlap(kind, "an evictor" if evictor is not None else "a trigger", bool(trigger or early or evictor))
     own = early if trigger is None else trigger
     chosen = None if own is None else _trigger_of(own, has_times)
     emits_at_end = trigger is None
@@ -181,6 +197,24 @@ def _check_triggers(kind: WindowKind, trigger: Any, early: Any) -> None:
         raise InvalidJob("window", f"gets a trigger for {kind}", "Use Global() with trigger=.")
     if early is not None and not isinstance(kind, ENDING):
         raise InvalidJob("window", f"gets early= for {kind}, which has no end in time", "Use Global() with trigger=.")
+
+
+def _check_overlap(kind: Sliding, what: str, has_windows_apart: bool) -> None:
+    overlap = -(-kind.size_ns // kind.every_ns)
+    if has_windows_apart and overlap > OVERLAP_MAX:
+        problem = f"gets {what} for {kind}, in which each record is in {overlap} windows"
+        advice = "Let every= be at least a thousandth of the size, or leave"
+        raise InvalidJob("window", problem, f"{advice} the {what.split()[1]} out: the windows share panes then.")
+
+
+def _check_count_sliding(kind: CountSliding, accumulate: bool, evictor: Any) -> None:
+    if not accumulate:
+        advice = f"use CountTumbling({kind.count}) or Global() for those since the last result."
+        problem = f"gets accumulate=False for {kind}"
+        raise InvalidJob("window", problem, f"Each of its results has the last records of the key: {advice}")
+    if evictor is not None:
+        advice = f"use Global() with trigger=each({kind.every}) and evictor=."
+        raise InvalidJob("window", f"gets evictor= for {kind}", f"It keeps the last records of the key: {advice}")
 
 
 def _trigger_of(given: Any, has_times: bool) -> Trigger:

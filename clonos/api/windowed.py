@@ -13,7 +13,7 @@ from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.stream import Stream
 from clonos.api.window_step import WindowSettings
 from clonos.core.values.copying import copied
-from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFunction
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
@@ -225,6 +225,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         kind = f"window_{what}"
         parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
+        own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
+        functions = (*own, *settings.functions)
         state = settings.state_text(aggregation)
         if isinstance(aggregation, Named):
             state.append(("aggregates", repr(aggregation)))
@@ -234,9 +236,9 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             kind,
             settings.operators(aggregation, apply),
             options,
-            tuple(each.function for each in aggregation.functions) if apply is None else (apply,),
-            tuple(each.arguments for each in aggregation.functions) if apply is None else (APPLIED,),
-            runs_user_code=what != "count",
+            tuple(each.function for each in functions),
+            tuple(each.arguments for each in functions),
+            runs_user_code=what != "count" or bool(settings.functions),
             state=tuple(state),
             key_field=WindowResult._fields[0] if settings.rules.is_keyed and apply is None else None,
             ignores_order=aggregation.ignores_order and settings.ignores_order,

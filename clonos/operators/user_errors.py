@@ -8,7 +8,7 @@ an external system raised, because the record did not cause them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.code_location import FRAMES_MAX, user_frames_of
@@ -16,7 +16,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
-from clonos.operators.row_errors import FieldMissing, field_missing
+from clonos.operators.row_errors import FieldMissing, RecordError, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
 
@@ -69,7 +69,7 @@ class Guard:
         return self._port is not None
 
     def run(
-        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: list[Any] | None = None
+        self, consume: Callable[[Iterator[Any]], None], rows: list[Any], pairs: Sequence[Any] | None = None
     ) -> list[int]:
         """Passes an iterator of all rows to ``consume``; after a record that raised, calls it again with the rest.
 
@@ -179,7 +179,8 @@ def _encodable(record: object) -> object:
 
 def _error_text(error: BaseException) -> str:
     try:
-        return _cleaned(f"{type(error).__qualname__}: {error}")
+        text = error.set_aside_text() if isinstance(error, RecordError) else str(error)
+        return _cleaned(f"{type(error).__qualname__}: {text}")
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
         return type(error).__qualname__
 

@@ -88,7 +88,7 @@ class ApproxDistinct(OfValues):
 
     def term(self, value: Any) -> Any:
         term = self._read(value)
-        return None if term is None else xxh3_64_intdigest(encode_value(_canonical(term)))
+        return None if term is None else xxh3_64_intdigest(encode_value(_canonical(python_scalar(term))))
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None:

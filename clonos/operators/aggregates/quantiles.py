@@ -6,6 +6,7 @@ same on every machine. Sketches merge by adding the counts of buckets, so neithe
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import frexp, inf, isinf, ldexp
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class Quantile(OfValues):
     def __init__(self, of: Of, q: float, error: float) -> None:
         super().__init__(of)
         self._q, self._error = q, error
+        self._share = Fraction(repr(q))
         self._bits = mantissa_bits(error)
 
     def create(self) -> Any:
@@ -75,8 +77,8 @@ class Quantile(OfValues):
 
     def result(self, accumulator: Any) -> float | None:
         if type(accumulator) is list:
-            return sorted(accumulator)[int(self._q * (len(accumulator) - 1))] if accumulator else None
-        rank = int(self._q * (sum(accumulator.values()) - 1))
+            return sorted(accumulator)[self._rank(len(accumulator))] if accumulator else None
+        rank = self._rank(sum(accumulator.values()))
         for bucket in sorted(accumulator):
             rank -= accumulator[bucket]
             if rank < 0:
@@ -85,6 +87,10 @@ class Quantile(OfValues):
 
     def __repr__(self) -> str:
         return f"quantile({text_of(self.of) or 'None'}, {self._q!r}, error={self._error!r})"
+
+    def _rank(self, count: int) -> int:
+        """Returns floor(q * (count - 1)) for the decimal digits of q, which a float has only nearly."""
+        return self._share.numerator * (count - 1) // self._share.denominator
 
     def _buckets(self, numbers: list[float]) -> dict[int, int]:
         buckets: dict[int, int] = {}

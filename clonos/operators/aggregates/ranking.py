@@ -10,6 +10,7 @@ from typing import Any, Final
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+from clonos.operators.aggregates.values import is_nan
 
 RANKED_MAX: Final = 10_000
 """Largest k: the list of a key is copied for each record that enters it."""
@@ -23,6 +24,7 @@ class Ranking(Aggregation[Any, list[Any]]):
     """
 
     name = ""
+    has_bounded_size = True
 
     def __init__(self, k: int, by: Of) -> None:
         self._k = k
@@ -38,7 +40,7 @@ class Ranking(Aggregation[Any, list[Any]]):
 
     def term(self, value: Any) -> Any:
         rank = self._rank(value)
-        return None if rank is None or (type(rank) is float and rank != rank) else (rank, value)
+        return None if rank is None or is_nan(rank) else (rank, value)
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         return accumulator if term is None else self._with(accumulator, term)

@@ -5,17 +5,24 @@ A value None does not count. The accumulator None means no value.
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
+from clonos.core.values.numpy_scalars import python_scalar
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 from clonos.operators.aggregates.fields import Of, functions_of, term_of, text_of
+
+_NEVER_NAN: Final = frozenset({int, str, bytes, bool, date, datetime, tuple})
+"""Types that are asked for most, to be told at once."""
 
 
 class OfValues(Aggregation[Any, Any]):
     """Base of aggregates of a term of each record."""
 
     name = ""
+    has_bounded_size = True
 
     def __init__(self, of: Of) -> None:
         self._read = term_of(of)
@@ -50,7 +57,9 @@ class Min(OfValues):
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None or accumulator is None:
             return accumulator if term is None else term
-        return term if term < accumulator or _is_nan(accumulator) else accumulator
+        if is_nan(accumulator) or is_nan(term):
+            return term if is_nan(accumulator) else accumulator
+        return term if term < accumulator else accumulator
 
 
 class Max(OfValues):
@@ -62,7 +71,9 @@ class Max(OfValues):
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None or accumulator is None:
             return accumulator if term is None else term
-        return term if term > accumulator or _is_nan(accumulator) else accumulator
+        if is_nan(accumulator) or is_nan(term):
+            return term if is_nan(accumulator) else accumulator
+        return term if term > accumulator else accumulator
 
 
 class First(OfValues):
@@ -88,6 +99,7 @@ class Collect(OfValues):
 
     name = "collect"
     insertion = Insertion.IN_PLACE
+    has_bounded_size = False
 
     def create(self) -> Any:
         return []
@@ -102,5 +114,11 @@ class Collect(OfValues):
         return accumulator
 
 
-def _is_nan(value: Any) -> bool:
-    return type(value) is float and value != value
+def is_nan(value: Any) -> bool:
+    """Returns whether a value is the nan of a float, a Decimal or a numpy scalar."""
+    if type(value) in _NEVER_NAN:
+        return False
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    scalar = value if type(value) is float else python_scalar(value)
+    return isinstance(scalar, float) and scalar != scalar

@@ -70,6 +70,11 @@ class TimestampAssigner:
         assert isinstance(self.of, str), "the graph refuses a function on columns"
         return TimestampColumn(self.of, self.unit)
 
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of the user: that of the timestamp, and those of the strategy."""
+        return (*((self.of,) if callable(self.of) else ()), *self.strategy.functions)
+
     def assign(self, rows: list[Any], guard: Guard, recorder: Recorder, where: str) -> tuple[list[Any], list[int]]:
         """Returns the rows that have a timestamp, and their timestamps; the others go to the error output.
 

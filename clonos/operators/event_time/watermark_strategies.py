@@ -16,6 +16,11 @@ class WatermarkStrategy:
     again.
     """
 
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of the user that it calls, for the checks of a job."""
+        return () if type(self).watermark.__module__ == __name__ else (self.watermark,)
+
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
         """Returns the watermark behind ``records``, never empty: later records of the split are not older.
 
@@ -47,6 +52,10 @@ class PunctuatedWatermarks(WatermarkStrategy):
 
     def __init__(self, of: Callable[[Any, datetime], datetime | float | None]) -> None:
         self._of = of
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return (self._of,)
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
         latest_ns = before_ns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from clonos.operators.state.state_descriptors import State, ValueState
 from clonos.operators.state.timers import Timers
 from clonos.operators.state.undo import Undo
 from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
+from clonos.operators.steps.frozen_class import frozen
 from clonos.operators.steps.past_timers import PastTimers
 from clonos.operators.steps.results import emit_yielded, returns_nothing
 from clonos.operators.user_errors import RAISED
@@ -81,7 +83,7 @@ class Process(Operator):
             self._call(self._function.open, self._context)
         self._bind()
         self._emits_copies = any(map(_is_mutable, _states_of(self._function)))
-        object.__setattr__(self._function, "__class__", _frozen(self._class, self._step))
+        object.__setattr__(self._function, "__class__", frozen(self._class, partial(AttributeSetLate, self._step)))
 
     def _new_context(self, *arguments: Any, **rest: Any) -> Context[Any, Any]:
         return Context(*arguments, **rest)
@@ -268,22 +270,3 @@ def _is_mutable(state: object) -> bool:
     if isinstance(state, ValueState):
         return state.default is None or type(state.default) not in IMMUTABLE
     return isinstance(state, State) or (isinstance(state, type) and issubclass(state, State))
-
-
-def _frozen(original: type, step: str) -> type:
-    """Creates a subclass whose instances raise AttributeSetLate when an attribute is set or deleted."""
-
-    def set_attribute(self: Any, name: str, value: object) -> None:
-        raise AttributeSetLate(step, name)
-
-    def delete_attribute(self: Any, name: str) -> None:
-        raise AttributeSetLate(step, name)
-
-    body = {
-        "__slots__": (),
-        "__module__": original.__module__,
-        "__qualname__": original.__qualname__,
-        "__setattr__": set_attribute,
-        "__delattr__": delete_attribute,
-    }
-    return type(original)(original.__name__, (original,), body)

@@ -18,6 +18,9 @@ class Assigner(ABC):
     ends: ClassVar[bool] = True
     """Whether windows end at an instant. Others have the times of their earliest and latest record."""
 
+    joins: ClassVar[bool] = True
+    """Whether windows of a key may join. Others are told apart by their starts."""
+
     @abstractmethod
     def spans_of(self, value: Any, time_ns: int) -> list[Span]:
         """Returns the windows of a record, by their end."""
@@ -29,6 +32,8 @@ class Assigner(ABC):
 
 class AlignedAssigner(Assigner):
     """Tumbling and sliding windows."""
+
+    joins: ClassVar[bool] = False
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans

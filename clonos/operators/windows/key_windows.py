@@ -8,10 +8,11 @@ next result leaves at the next watermark.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
@@ -40,17 +41,11 @@ from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
 from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.results import window_of
-from clonos.operators.windows.triggers import Trigger, TriggerContext
+from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
-
-class Growing(NamedTuple):
-    """Window to which a record is added: the cells that it joins, and what its trigger says."""
-
-    joining: list[Cell]
-    cell: Cell
-    emits: bool
-    has_set_timer: bool
+Growing = tuple[list[Cell], Cell, bool, bool]
+"""Window to which a record is added: the cells that it joins, its cell, whether its trigger emits, and sets a timer."""
 
 
 WINDOWS_NAME: Final = "windows"
@@ -80,7 +75,7 @@ class KeyWindows(Operator):
         self._assigner = assigner
         self._aggregation = aggregation
         self._rules = rules
-        self._trigger = trigger or Trigger()
+        self._trigger = trigger_of_task(trigger or Trigger(), step)
         self._has_trigger = trigger is not None
         self._evictor = evictor
         self._results = Results(aggregation, apply)
@@ -121,6 +116,7 @@ class KeyWindows(Operator):
 
     def _consume(self, records: Iterator[Any], late: list[int]) -> None:
         reached_ns, lateness_ns = self._reached_ns(), self._rules.lateness_ns
+        add = self._aggregation.add_or_keep if self.guard.routes else self._aggregation.add
         for place, stored, value, time_ns in records:
             cells = self._table.entries.get(stored, ())
             growing: list[Growing] = []
@@ -131,13 +127,20 @@ class KeyWindows(Operator):
             if not growing:
                 late.append(place)
                 continue
-            self._add(growing, value if self._evictor is None else (time_ns, value))
-            for each in growing:
-                cells = self._grow(stored, cells, each)
+            added = value if self._evictor is None else (time_ns, value)
+            if len(growing) == 1:
+                cell = growing[0][1]
+                cell[ACCUMULATOR] = add(cell[ACCUMULATOR], added)
+            else:
+                self._add_to_each([cell for _, cell, _, _ in growing], added)
+            self._grow(stored, cells, growing)
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
         """Returns the cells that a new window of a key joins, and the window that they become."""
         joining: list[Cell] = []
+        if not self._assigner.joins:
+            place = bisect_left(cells, span[0], key=itemgetter(START))
+            return [cell for cell in cells[place : place + 1] if cell[START] == span[0]], span
         for cell in cells:
             joined = self._assigner.joined((cell[START], cell[END]), span)
             if joined is not None:
@@ -158,44 +161,46 @@ class KeyWindows(Operator):
         cell[START], cell[END] = span
         cell[PENDING] += 1
         if not self._has_trigger:
-            return Growing(joining, cell, False, False)
+            return joining, cell, False, False
         if self.guard.routes:
             cell[STATE] = copied(cell[STATE])
         context = self._context(cell, time_ns)
         emits = self._trigger.on_record(value, context)
-        return Growing(joining, cell, emits, context.has_set_timer)
+        return joining, cell, emits, context.has_set_timer
 
-    def _add(self, growing: list[Growing], value: Any) -> None:
-        """Adds a record to each window. What may raise is done before anything that the state has changes."""
+    def _add_to_each(self, cells: list[Cell], value: Any) -> None:
+        """Adds a record to several windows, or to none if it raises and goes to the error output."""
         routes, add = self.guard.routes, self._aggregation.add
-        if routes and len(growing) == 1:
-            add = self._aggregation.add_or_keep
-        is_shared = len(growing) > 1
-        copies = is_shared and self._aggregation.changes_terms
-        for _, cell, _, _ in growing:
-            accumulator = copied(cell[ACCUMULATOR]) if routes and is_shared else cell[ACCUMULATOR]
+        copies = self._aggregation.changes_terms
+        for cell in cells:
+            accumulator = copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR]
             cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
-    def _grow(self, stored: Any, cells: Sequence[Cell], growing: Growing) -> list[Cell]:
-        """Puts a window that has a further record in place of the cells that it joins; returns the cells of its key."""
-        joining, cell, emits, has_set_timer = growing
-        was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
-        changed = list(cells)
-        if len(joining) == 1:
-            joining[0][:] = cell
-            cell = joining[0]
-        else:
-            rest = [each for each in cells if not any(each is one for one in joining)]
-            changed = sorted([*rest, cell], key=_by_start)
-        if not joining:
-            cell[NUMBER] = self._next_number
-            self._next_number += 1
+    def _grow(self, stored: Any, cells: Sequence[Cell], growing: list[Growing]) -> None:
+        """Puts the windows that have a further record in place of the cells that they join, and emits results."""
+        changed, emitting = list(cells), []
+        for joining, cell, emits, has_set_timer in growing:
+            was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
+            if len(joining) == 1:
+                joining[0][:] = cell
+                cell = joining[0]
+            else:
+                if joining:
+                    changed = [each for each in changed if not any(each is one for one in joining)]
+                changed.append(cell)
+            if not joining:
+                cell[NUMBER] = self._next_number
+                self._next_number += 1
+            if self._assigner.ends and (not joining or was_ended):
+                self._end_timers.set(cell[END], key_of(stored))
+            if has_set_timer:
+                self._set_timers(stored, cell)
+            if emits:
+                emitting.append(cell)
+        changed.sort(key=_by_start)
         self._table.set(stored, changed)
-        if self._assigner.ends and (not joining or was_ended):
-            self._end_timers.set(cell[END], key_of(stored))
-        if has_set_timer:
-            self._set_timers(stored, cell)
-        return self._emitted(stored, changed, cell) if emits else changed
+        for cell in emitting:
+            changed = self._emitted(stored, changed, cell)
 
     def _has_passed(self, instant_ns: int) -> bool:
         reached_ns = self._reached_ns()
@@ -235,10 +240,10 @@ class KeyWindows(Operator):
 
     # --- results
 
-    def _emitted(self, stored: Any, cells: Sequence[Cell], cell: Cell) -> list[Cell]:
+    def _emitted(self, stored: Any, cells: list[Cell], cell: Cell) -> list[Cell]:
         """Emits the result of a window, which stays open; returns the cells that its key has then."""
         self._emit(stored, cell)
-        left = list(cells)
+        left = cells
         if not self._rules.accumulates and not self._assigner.ends:
             left = [each for each in cells if each is not cell]
         self._replace(stored, left)

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
+from clonos.core.model.errors import JobError
+from clonos.operators.aggregates.aggregate import UserFunction
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
+from clonos.operators.steps.frozen_class import frozen
 from clonos.operators.windows.cells import CLOCK_TIMER, END, EVENT_TIMER, PENDING, START, STATE, Cell
 from clonos.operators.windows.results import Window, window_of
 
+METHODS: Final = {
+    "on_record": ("value", "context"),
+    "on_timer": ("context",),
+    "on_event_timer": ("context",),
+    "merged_state": ("first", "second"),
+}
+"""Arguments that the methods of a trigger are called with."""
+
 CONTINUE: Final = False
 EMIT: Final = True
+
+
+class TriggerChanged(JobError):
+    """A trigger sets one of its attributes."""
+
+    step: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return (
+            f"the trigger of {self.step} sets self.{self.attribute}: the value would be lost when its process dies, and"
+            " one object serves all windows. Assign it to context.state."
+        )
 
 
 class TriggerContext:
@@ -51,6 +77,16 @@ class TriggerContext:
     def state(self, value: Any) -> None:
         self._cell[STATE] = value
 
+    @property
+    def timer_ns(self) -> int | None:
+        """Time of the timer by the clock, in nanoseconds since the Unix epoch; None without."""
+        return self._cell[CLOCK_TIMER]  # type: ignore[no-any-return]
+
+    @property
+    def event_timer_ns(self) -> int | None:
+        """Time of the timer in event time, in nanoseconds since the Unix epoch; None without."""
+        return self._cell[EVENT_TIMER]  # type: ignore[no-any-return]
+
     def now_ns(self) -> int:
         """Returns the time of the task's clock in nanoseconds since the Unix epoch."""
         return self._now_ns()  # type: ignore[no-any-return]
@@ -77,7 +113,8 @@ class TriggerContext:
 class Trigger:
     """Base of triggers: it decides when a window emits a result. Each method returns True to emit.
 
-    One object serves all windows, so it has no attributes that change: what it has to remember is ``context.state``.
+    One object serves all windows of a task, and its attributes cannot be set: what it has to remember is
+    ``context.state``.
 
     Example::
 
@@ -103,6 +140,19 @@ class Trigger:
         return second if first is None else first
 
 
+def functions_of(trigger: Trigger) -> tuple[UserFunction, ...]:
+    """Returns the methods of a trigger that the user has written."""
+    methods = [(getattr(trigger, name), arguments) for name, arguments in METHODS.items()]
+    return tuple(UserFunction(method, arguments) for method, arguments in methods if method.__module__ != __name__)
+
+
+def trigger_of_task(trigger: Trigger, step: str) -> Trigger:
+    """Returns a copy of a trigger whose attributes cannot be set."""
+    own = copy.deepcopy(trigger)
+    object.__setattr__(own, "__class__", frozen(type(own), partial(TriggerChanged, step)))
+    return own
+
+
 class OnCount(Trigger):
     """Trigger that emits after a number of records since the last result."""
 
@@ -114,35 +164,39 @@ class OnCount(Trigger):
 
 
 class ByClock(Trigger):
-    """Trigger that emits at multiples of an interval by the task's clock, if there are records since the last one."""
+    """Trigger that emits at multiples of an interval by the task's clock, if there are records since the last one.
+
+    The state is the interval of the timer: a job may be resumed with another trigger.
+    """
 
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
-        if context.state is None:
-            context.state = (context.now_ns() // self._interval_ns + 1) * self._interval_ns
-            context.set_timer_ns(context.state)
+        if context.timer_ns is None or context.state != self._interval_ns:
+            context.state = self._interval_ns
+            context.set_timer_ns((context.now_ns() // self._interval_ns + 1) * self._interval_ns)
         return CONTINUE
 
     def on_timer(self, context: TriggerContext) -> bool:
-        context.state = None
         return context.count > 0
 
 
 class ByEventTime(Trigger):
-    """Trigger that emits at multiples of an interval of event time, if there are records since the last one."""
+    """Trigger that emits at multiples of an interval of event time, if there are records since the last one.
+
+    The state is that of ``ByClock``.
+    """
 
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
 
     def on_record(self, value: Any, context: TriggerContext) -> bool:
-        if context.state is None:
+        if context.event_timer_ns is None or context.state != self._interval_ns:
             after_ns = max(context.time_ns, context.watermark_ns or context.time_ns)
-            context.state = (after_ns // self._interval_ns + 1) * self._interval_ns
-            context.set_event_timer_ns(context.state)
+            context.state = self._interval_ns
+            context.set_event_timer_ns((after_ns // self._interval_ns + 1) * self._interval_ns)
         return CONTINUE
 
     def on_event_timer(self, context: TriggerContext) -> bool:
-        context.state = None
         return context.count > 0

@@ -7,8 +7,8 @@ accumulators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
@@ -87,8 +87,25 @@ class WindowCount(WindowAggregate):
         table.update({key: get(key, 0) + count for key, count in counts.items()})
 
 
+SUM_MAX: Final = 1 << 62
+"""Bound of sums of ints that Arrow adds, which would wrap beyond 64 bits."""
+
+
+class Records(Sequence[tuple[None, Any]]):
+    """Records of a batch of columns as pairs, made when an error asks for one."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return self._batch.num_rows  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: Any) -> Any:
+        return None, self._batch.slice(index, 1).to_pylist()[0]
+
+
 class WindowSum(WindowAggregate):
-    """Sum of a field, by key in columns."""
+    """Sum of a field, by key in columns: ints by Arrow if no sum can be too large for it, others one by one."""
 
     def __init__(self, aggregation: Sum, field: str) -> None:
         super().__init__(aggregation)
@@ -98,15 +115,42 @@ class WindowSum(WindowAggregate):
         if self._field not in batch.schema.names:
             super().add_columns(table, batch, column, guard)
             return
+        keys, values = batch.column(column), batch.column(self._field)
+        if not _is_summable(values) or not self._add_ints(table, keys, values):
+            pairs = zip(state_keys(keys.to_pylist()), values.to_pylist(), strict=True)
+            guard.run(lambda records: self._add_terms(table, records), list(pairs), pairs=Records(batch))
+
+    def _add_ints(self, table: Table, keys: Any, values: Any) -> bool:
+        """Adds the sums of Arrow. Returns False if the table has a sum of another kind, such as of timedeltas."""
         import pyarrow  # loaded only if there are columns
 
-        pairs = pyarrow.table({"key": batch.column(column), "value": batch.column(self._field)})
-        # One thread, because the result depends on the order in which floats are added.
+        pairs = pyarrow.table({"key": keys, "value": values})
+        # One thread, so that new keys come in the order of their first records.
         sums = pairs.group_by("key", use_threads=False).aggregate([("value", "sum")])
-        keys = state_keys(sums.column("key").to_pylist())
-        terms = [0 if term is None else exact(term) for term in sums.column("value_sum").to_pylist()]
+        found = dict(zip(state_keys(sums.column("key").to_pylist()), sums.column("value_sum").to_pylist(), strict=True))
         get, insert = table.entries.get, self.aggregation.insert
-        table.update({key: insert(get(key, 0), term) for key, term in zip(keys, terms, strict=True)})
+        try:
+            table.update({key: insert(get(key, 0), term) for key, term in found.items()})
+        except TypeError:
+            return False
+        return True
+
+    def _add_terms(self, table: Table, records: Iterator[Any]) -> None:
+        entries, changed, insert = table.entries, table.changed, self.aggregation.insert
+        for key, term in records:
+            entries[key] = insert(entries.get(key, 0), None if term is None else exact(term))
+            changed[key] = None
+
+
+def _is_summable(values: Any) -> bool:
+    """Returns whether a column has ints whose sum fits 64 bits, whatever their order."""
+    import pyarrow
+    from pyarrow import compute
+
+    if not pyarrow.types.is_integer(values.type):
+        return False
+    bounds = [abs(bound or 0) for bound in compute.min_max(values).as_py().values()]
+    return bool(max(bounds) * len(values) <= SUM_MAX)
 
 
 def window_aggregate(aggregation: Aggregation[Any, Any]) -> WindowAggregate:

@@ -6,6 +6,7 @@ import math
 from random import Random
 from typing import Any
 
+import numpy
 import pytest
 
 from clonos import agg
@@ -122,3 +123,21 @@ def test_every_bucket_has_its_middle_and_larger_numbers_have_larger_buckets() ->
         assert bucket_of(middle_of(bucket_of(number, bits), bits), bits) == bucket_of(number, bits)
     assert middle_of(bucket_of(-math.inf, bits), bits) == -math.inf
     assert middle_of(0, bits) == 0.0
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_the_rank_of_a_quantile_follows_from_its_decimal_digits(percent: int) -> None:
+    found = agg.quantile(None, percent / 100)
+    for size in range(1, EXACT_MAX + 1):
+        assert found.result([float(number) for number in range(size)]) == percent * (size - 1) // 100
+
+
+def test_the_rank_above_the_exact_ones_follows_from_its_decimal_digits_too() -> None:
+    found = agg.quantile(None, 0.29, error=0.0001)  # 0.29 * 100 is 28.999999999999996
+    assert round(found.result(added(found, range(101))) or 0, 1) == 29
+
+
+def test_distinct_values_of_numpy_are_those_of_python() -> None:
+    values = [numpy.int64(1), 1, numpy.float64(-0.0), 0.0, numpy.float64("nan"), float("nan"), numpy.str_("a"), "a"]
+    assert agg.approx_distinct().result(added(agg.approx_distinct(), values)) == 4
+    assert len(agg.distinct().result(added(agg.distinct(), values))) == 4

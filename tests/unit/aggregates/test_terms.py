@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal, getcontext, localcontext
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy
@@ -189,3 +190,30 @@ def test_a_wrong_argument_is_one_sentence() -> None:
         with pytest.raises(BadAggregate) as raised:
             make()
         assert str(raised.value) == sentence
+
+
+NANS: dict[str, tuple[Any, Any, Any]] = {
+    "float": (float("nan"), 1.0, 2.0),
+    "numpy float64": (numpy.float64("nan"), numpy.float64(1), numpy.float64(2)),
+    "numpy float32": (numpy.float32("nan"), numpy.float32(1), numpy.float32(2)),
+    "Decimal": (Decimal("NaN"), Decimal(1), Decimal(2)),
+    "a mix of both": (numpy.float64("nan"), 1, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", NANS)
+def test_a_nan_of_any_type_is_ignored_by_extremes_and_ranks(name: str) -> None:
+    nan, low, high = NANS[name]
+    for values in permutations((nan, low, high)):
+        found: dict[str, Any] = {}
+        for aggregation in (agg.min_(), agg.max_(), agg.top_k(3), agg.bottom_k(3)):
+            accumulator = aggregation.create()
+            for value in values:
+                accumulator = aggregation.add(accumulator, value)
+            merged = aggregation.merge(aggregation.add(aggregation.create(), nan), accumulator)
+            assert aggregation.result(merged) == aggregation.result(accumulator)
+            found[repr(aggregation)[:3]] = aggregation.result(accumulator)
+        assert found == {"min": low, "max": high, "top": [high, low], "bot": [low, high]}
+    for extreme in (agg.min_(), agg.max_()):
+        only = extreme.result(extreme.add(extreme.create(), nan))
+        assert only != only

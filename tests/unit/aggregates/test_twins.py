@@ -147,7 +147,7 @@ def _rank(value: Any) -> Any:
 
 def lower_quantile(values: list[Any], q: float) -> Any:
     found = sorted(float(value) for value in present(values))
-    return found[math.floor(q * (len(found) - 1))] if found else None
+    return found[math.floor(Fraction(repr(q)) * (len(found) - 1))] if found else None
 
 
 class Case(NamedTuple):

@@ -11,9 +11,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.api.windows import Tumbling
+from clonos.api.windows import Session, Tumbling
 from clonos.connectors import collect, files, values
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.core.model.options import Options
@@ -52,6 +53,9 @@ SENSITIVE: dict[str, Callable[[Stream[Any]], Any]] = {
     "a keyed process function": lambda rows: rows.key_by("user").process(Unordered),
     "a reduction": lambda rows: rows.key_by("user").reduce(lambda first, later: later),
     "a reduction of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).reduce(lambda _, row: row),
+    "sessions of a maximum length": lambda rows: (
+        rows.key_by("user").window(Session("1s", max_length="9s", time="processing")).count()
+    ),
     "an accumulator": lambda rows: rows.key_by("user").window(Tumbling("1s")).aggregate(list, list.append),
     "a sink": lambda rows: rows.map(_identity),
     "a keyed sink": lambda rows: rows.key_by("user"),
@@ -64,6 +68,7 @@ FREE: dict[str, Callable[[Stream[Any]], Any]] = {
         rows.map(_identity).filter(bool).flat_map(lambda row: [row]).key_by("user").count()
     ),
     "a count of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).count(),
+    "a count of sessions": lambda rows: rows.key_by("user").window(Session("1s")).count(),
     "a sum of a window": lambda rows: rows.key_by("user").window(Tumbling("1s")).sum("n"),
     "what follows a count": lambda rows: rows.key_by("user").count().map(_identity),
 }
@@ -87,6 +92,29 @@ def test_a_file_is_cut_where_only_aggregates_without_order_follow(folder: Path, 
     image = compiled(source_of(folder, kind), FREE[what])
     assert len(image.splits["rows"]) >= TASKS
     assert image.order.few_tasks == ()
+
+
+def timed(rows: Stream[Any]) -> Stream[Any]:
+    return rows.map(_identity).with_timestamps(Timestamps("n", unit="s"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "lines", "parquet", "values"])
+@pytest.mark.parametrize("is_given_by_source", [True, False])
+def test_a_file_is_one_split_where_the_stream_has_timestamps(folder: Path, kind: str, is_given_by_source: bool) -> None:
+    """Blocks of a file would each have their own watermark: results would be late, and which records are would vary."""
+
+    def build(source: Any) -> JobImage:
+        graph = JobGraph("ordered")
+        rows = graph.source(source, name="rows", timestamps=Timestamps("n", unit="s") if is_given_by_source else None)
+        counts = (rows if is_given_by_source else timed(rows)).key_by("user").window(Tumbling("1s")).count()
+        counts.sink(collect())
+        return graph.compile(Options(), parallelism=TASKS)
+
+    image = build(source_of(folder, kind))
+    assert len(image.splits["rows"]) == 1
+    (note,) = image.order.few_tasks
+    assert "is read by 1 of 4 tasks, so that its order is kept; ordered=False" in note
+    assert len(build(source_of(folder, kind, ordered=False)).splits["rows"]) >= TASKS
 
 
 def source_of(folder: Path, kind: str, **options: Any) -> Any:

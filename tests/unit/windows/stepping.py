@@ -54,7 +54,7 @@ class Stepping:
         self.clock, self.counting = Clock(), Counting()
         self._make = step.make
         nodes = (
-            Node("windows", self._made, (1,), tagged=(("late", (2,)),)),
+            Node("windows", self._made, (1,), is_aligned=True, tagged=(("late", (2,)),)),
             Node("results", lambda: Outcome(self.results)),
             Node("late", lambda: Outcome(self.late)),
         )
@@ -101,6 +101,11 @@ class Stepping:
             image.apply(changes)
         self._open(image)
 
+    def resume(self, build: Callable[[KeyedStream[Any, Any]], Stream[Any]]) -> None:
+        """Takes a snapshot and goes on with the step that ``build`` adds, as a resumed job does."""
+        self._make = _step_of(build, has_times=True).make  # type: ignore[assignment]
+        self.restore()
+
     def end(self) -> None:
         self.chain.end_of_input()
 
@@ -113,12 +118,16 @@ class Stepping:
 
 def stepping(build: Callable[[KeyedStream[Any, Any]], Stream[Any]], *, has_times: bool = True) -> Stepping:
     """Runs the windowed step that ``build`` adds to a keyed stream of (key, value)."""
+    return Stepping(_step_of(build, has_times), has_times)
+
+
+def _step_of(build: Callable[[KeyedStream[Any, Any]], Stream[Any]], has_times: bool) -> Step:
     graph = JobGraph("job")
     records = graph.source(Given([]), timestamps=(lambda row: row) if has_times else None)
     build(records.key_by(lambda row: row[0]))
     step = graph.steps[-1]
     assert step.kind.startswith("window_")
-    return Stepping(step, has_times)
+    return step
 
 
 def unkeyed_stepping(build: Callable[[Stream[Any]], Stream[Any]], *, has_times: bool = True) -> Stepping:

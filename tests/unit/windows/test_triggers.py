@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,14 @@ from tests.unit.operators.driver import START_NS, Given
 from tests.unit.windows.stepping import NEVER, Stepping, cut, stepping
 
 SECOND = 1_000_000_000
+
+
+class Remembering(Trigger):
+    """Trigger of the user with state."""
+
+    def on_record(self, value: Any, context: TriggerContext) -> bool:
+        context.state = 7
+        return False
 
 
 def values_of(step: Stepping) -> list[Any]:
@@ -139,6 +148,22 @@ def test_results_by_event_time_come_at_its_multiples() -> None:
     step.rows([(("a", 1), 41 * SECOND)])
     step.watermark(50 * SECOND)
     assert values_of(step) == [2, 3]
+
+
+@pytest.mark.parametrize("before", [every("5s"), every_event_time("1000s"), Remembering()])
+@pytest.mark.parametrize("after", [every("5s"), every_event_time("5s")])
+def test_a_trigger_that_takes_over_sets_its_own_timers(before: Any, after: Any) -> None:
+    def counted(trigger: Any) -> Any:
+        return lambda keyed: keyed.window(Global(), trigger=trigger).count()
+
+    step = stepping(counted(before))
+    step.rows([(("a", 1), 1 * SECOND)])
+    step.resume(counted(after))
+    for second in range(2, 5):
+        step.rows([(("a", 1), second * SECOND)])
+    step.pass_time(START_NS + 5 * SECOND)
+    step.watermark(5 * SECOND)
+    assert values_of(step) == [4]
 
 
 def test_windows_with_a_trigger_at_the_end_emit_once() -> None:
@@ -284,6 +309,25 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda keyed: keyed.window(Global(), trigger=every_event_time("5s")),
         "the step window gets a trigger in event time on a stream without timestamps. Give the records timestamps",
     ),
+    "a sliding count window without its last records": (
+        lambda keyed: keyed.window(CountSliding(5, every=1), accumulate=False),
+        "the step window gets accumulate=False for CountSliding 5 every 1. Each of its results has the last records of"
+        " the key: use CountTumbling(5) or Global() for those since the last result.",
+    ),
+    "an evictor of a sliding count window": (
+        lambda keyed: keyed.window(CountSliding(5, every=1), evictor=newest_values("1s")),
+        "the step window gets evictor= for CountSliding 5 every 1. It keeps the last records of the key: use Global()"
+        " with trigger=each(1) and evictor=.",
+    ),
+    "a trigger of too many overlapping windows": (
+        lambda keyed: keyed.window(Sliding("1001s", every="1s"), early=each(2)),
+        "the step window gets a trigger for Sliding 1001s every 1s, in which each record is in 1001 windows. Let every="
+        " be at least a thousandth of the size, or leave the trigger out: the windows share panes then.",
+    ),
+    "an evictor of too many overlapping windows": (
+        lambda keyed: keyed.window(Sliding("1h", every="3s"), evictor=last_values(1)),
+        "the step window gets an evictor for Sliding 1h every 3s, in which each record is in 1200 windows.",
+    ),
     "late records of count windows": (
         lambda keyed: keyed.window(CountTumbling(5), lateness="5s"),
         "the step window has late records in CountTumbling 5. Leave late= and lateness= out: these windows do not"
@@ -299,3 +343,23 @@ def test_a_wrong_window_or_trigger_is_refused_with_one_sentence(name: str) -> No
         make(JobGraph("job").source(Given([1])).key_by(str))
     assert sentence in str(caught.value)
     assert isinstance(caught.value, InvalidJob) or name == "no gap"
+
+
+def test_a_record_of_overlapping_windows_with_a_trigger_costs_in_proportion_to_the_overlap() -> None:
+    def calls(windows: int) -> int:
+        step = stepping(lambda keyed: keyed.window(Sliding(windows, every=1), early=each(1000)).count())
+        step.rows([(("a", 1), 5 * SECOND)])
+        made = 0
+
+        def count_call(frame: Any, event: str, argument: Any) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            step.rows([(("a", 2), 5 * SECOND)])
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(400) < 5 * calls(100)

@@ -18,6 +18,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.windows.triggers import Trigger, TriggerContext
 from tests.unit.operators.driver import Given, Outbox, Run
+from tests.unit.windows.stepping import Stepping
 
 Record = dict[str, Any]
 Step = Callable[[Any], Any]
@@ -176,3 +177,17 @@ def test_each_of_several_windows_of_a_record_gets_it_or_none_does() -> None:
     windows: Step = lambda keyed: keyed.window(Sliding("10ms", every="5ms"), early=each(100))  # noqa: E731
     values, errors = played(records, lambda keyed: windows(keyed).aggregate(n=count(), total=sum_("x")))
     assert (values, errors) == ([{"n": 1, "total": Decimal(1)}] * 2, [records[1]])
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_failed_record_of_a_pane_has_its_place_in_the_batch(place: int) -> None:
+    records: list[Record] = [{"t": t, "x": 1} for t in (1, 12, 13, 2, 25)]
+    del records[place]["x"]
+    graph = JobGraph("job")
+    stamps = Timestamps("t", unit="ms", out_of_order="1s", future_max=None)
+    graph.source(Given(records), timestamps=stamps).key_by(lambda record: "k").window(Tumbling("10ms")).sum("x")
+    step = next(each for each in graph.steps if each.kind == "window_sum")
+    stepping = Stepping(step, has_times=True)
+    with pytest.raises(StepFailed) as caught:
+        stepping.rows([(("k", record), record["t"] * 1_000_000) for record in records])
+    assert (caught.value.at.index, caught.value.at.record) == (place, repr(records[place]))
