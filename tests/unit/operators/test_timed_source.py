@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.model.watermark import ACTIVE, END_OF_TIME_NS, IDLE, INSTANT_NS_MIN, Watermark
+from clonos.core.model.watermark import ACTIVE, IDLE, Watermark
 from clonos.core.ports.operator_chain import ChainContext, NothingToRead, StepFailed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
@@ -374,40 +374,3 @@ def test_a_small_rise_is_sent_when_no_split_has_a_record_and_not_too_often() -> 
     assert times.check(7_000) == restored.check(7_000) == [1_100]
     assert read(1_150) == []
     assert find_empty() == 7_200
-
-
-# ------------------------------------------------------------------ drift alignment
-
-
-def test_a_source_reports_the_lowest_of_the_splits_that_count() -> None:
-    source = Readings([[10], [30]], [[5], [], [], [20]], idle_after_ns=SECOND_NS)
-    made, _, _ = head(source)
-    fire(made, 5)
-    assert made.reached_ns() == INSTANT_NS_MIN
-    made.read(0, 1)
-    assert made.reached_ns() == INSTANT_NS_MIN  # split 1 has none yet
-    made.read(1, 1)
-    assert made.reached_ns() == 5
-    fire(made, 5 + SECOND_NS)
-    made.read(0, 1)
-    assert made.reached_ns() == 5
-    made.poll(1)
-    while made.next_timer_ns() is None:
-        made.poll(1)
-    fire(made, 5 + 2 * SECOND_NS)
-    assert made.reached_ns() == 30  # split 1 is idle
-    made.read(0, 0)
-    assert made.reached_ns() == END_OF_TIME_NS  # split 0 has ended
-
-
-def test_a_source_that_is_held_back_is_not_idle_before_it_was_polled_again() -> None:
-    made, sent, _ = head(Readings([[1], [], [], []], idle_after_ns=SECOND_NS))
-    fire(made, 0)
-    made.read(0, 1)
-    fire(made, SECOND_NS)
-    assert made.poll(1) is NothingToRead.NOW
-    made.hold_back()
-    assert made.next_timer_ns() is None
-    assert made.poll(1) is NothingToRead.NOW
-    fire(made, 2 * SECOND_NS)
-    assert sent.elements == [[1], 1, "IDLE"]
