@@ -90,8 +90,7 @@ def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> C
     """
     compiler = _Compiler(graph, options, parallelism)
     compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
-    image = compiler.image()
-    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
+    return Compilation(compiler.image(), *compiler.places(), compiler.inputs, unlisted)
 
 
 class _Compiler:
