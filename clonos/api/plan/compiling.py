@@ -37,12 +37,7 @@ from clonos.operators.chain_outputs import (
     is_identity,
     routes_refused,
 )
-from clonos.operators.connector_contract import (
-    PushSource,
-    TimedSource,
-    TransactionalSink,
-    discovery_interval_ns,
-)
+from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -95,7 +90,8 @@ def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> C
     """
     compiler = _Compiler(graph, options, parallelism)
     compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
-    return Compilation(compiler.image(), *compiler.places(), compiler.inputs, unlisted)
+    image = compiler.image()
+    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
 
 
 class _Compiler:
