@@ -90,7 +90,8 @@ def compile_to_explain(graph: JobGraph, options: Options, parallelism: int) -> C
     """
     compiler = _Compiler(graph, options, parallelism)
     compiler.splits, unlisted = splits_or_reasons(graph, compiler.ordered, compiler.parallelism_of_source)
-    return Compilation(compiler.image(), *compiler.places(), compiler.inputs, unlisted)
+    image = compiler.image()
+    return Compilation(image, *compiler.places(), compiler.inputs, unlisted)
 
 
 class _Compiler:
