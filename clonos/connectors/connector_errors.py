@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError
+from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 from clonos.operators.row_errors import RowNotWritable as RowNotWritable
 
 RECORD_CHARACTERS_MAX = 200
@@ -59,15 +60,23 @@ class InputChanged(EnvironmentFault):
         )
 
 
-class InputMalformed(JobError):
-    """The content of an input file does not have the format that the source reads."""
+class InputMalformed(RecordError):
+    """The content of an input file does not have the format that the source reads.
+
+    ``is_one_record``: a line, which goes to the error output if there is one.
+    """
 
     path: str
     offset_bytes: int
     reason: str
     advice: str
+    is_one_record: bool = False
 
     def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE if self.is_one_record else ''}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
         return f"{self.path} at byte {self.offset_bytes}: {self.reason}. {self.advice}"
 
 

@@ -145,6 +145,11 @@ class DriverSink:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def connector(self) -> str:
+        """Kind of the sink, which a resume compares."""
+        return self.name
+
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Drops the rows of earlier runs, unless this process resumes the job that it ran before."""
         shown = self._shown

@@ -344,8 +344,7 @@ class OperatorChain:
             return process
 
         def unpack(packed: list[Any]) -> None:
-            rows, times = zip(*packed, strict=True)
-            process(list(rows), list(times))
+            process([row for row, _ in packed], [timestamp_ns for _, timestamp_ns in packed])
 
         return unpack
 

@@ -16,6 +16,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.values import register, registered
 from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
+from clonos.operators.chain_outputs import ToImmediateSink
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.state.keyed_state import StateImage
 from clonos_services.http_settings import SessionConfig, common_settings
@@ -72,6 +73,11 @@ class JobImage:
     def sink_of(self, vertex: int) -> TransactionalSink | ImmediateSink | None:
         """Returns the sink of a vertex, None if it has none."""
         return self.sinks.get(vertex)
+
+    def sink_step(self, vertex: int) -> str:
+        """Returns the name of the step that writes to the immediate sink of a vertex, "" if it has none."""
+        nodes = self.vertices[vertex].nodes
+        return next((node.step for node in nodes if getattr(node.make, "func", None) is ToImmediateSink), "")
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles each class separately and leaves out those that cannot be pickled.

@@ -9,7 +9,18 @@ from clonos.core.model.errors import JobError
 FIELDS_MAX: Final = 12
 
 
-class FieldMissing(JobError):
+ERRORS_ADVICE: Final = " Job(..., errors=sink) sets such records aside."
+
+
+class RecordError(JobError):
+    """Base of the errors of one record that go to the error output if there is one."""
+
+    def set_aside_text(self) -> str:
+        """Returns the text for the error output, without the advice to have one."""
+        return str(self)
+
+
+class FieldMissing(RecordError):
     """A record does not have the field that a step was given by name. It goes to the error output if there is one."""
 
     field: str
@@ -17,7 +28,11 @@ class FieldMissing(JobError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.problem}. {self.advice} Job(..., errors=sink) sets such records aside."
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        return f"{self.problem}. {self.advice}"
 
 
 class RowNotWritable(JobError):

@@ -16,7 +16,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
-from clonos.operators.row_errors import FieldMissing, field_missing
+from clonos.operators.row_errors import FieldMissing, RecordError, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
 
@@ -179,7 +179,8 @@ def _encodable(record: object) -> object:
 
 def _error_text(error: BaseException) -> str:
     try:
-        return _cleaned(f"{type(error).__qualname__}: {error}")
+        text = error.set_aside_text() if isinstance(error, RecordError) else str(error)
+        return _cleaned(f"{type(error).__qualname__}: {text}")
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
         return type(error).__qualname__
 

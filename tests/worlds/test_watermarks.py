@@ -59,6 +59,25 @@ def test_windows_fire_while_a_task_of_the_source_is_idle() -> None:
         assert kinds[LATE] > 0, "nothing came behind the watermark, so nobody was ahead of the idle task"
 
 
+def held_max(scene: str, seed: int) -> int:
+    """Runs a world and returns the maximum number of rows that the windows of a task have held."""
+    world = DIRECTED_TESTS[scene](seed)
+    world.run()
+    assert is_done(world)
+    assert isinstance(world.job, DriftingJob)
+    return world.job.held_max
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_hold_little_of_a_source_that_is_far_ahead_with_the_option_only(seed: int) -> None:
+    assert held_max(DRIFTING, seed) <= HELD_MAX < held_max(UNALIGNED, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_becomes_idle_holds_no_other_back(seed: int) -> None:
+    assert held_max("51 source waits for another one until it is idle", seed) <= HELD_MAX
+
+
 class RefusingJob(LateJob):
     """Job whose windows refuse many rows."""
 
@@ -84,25 +103,6 @@ def test_late_records_are_counted_once_whatever_dies() -> None:
         assert world.outcome.views > 2, seed
         refused += counted
     assert refused > 100
-
-
-def held_max(scene: str, seed: int) -> int:
-    """Runs a world and returns the maximum number of rows that the windows of a task have held."""
-    world = DIRECTED_TESTS[scene](seed)
-    world.run()
-    assert is_done(world)
-    assert isinstance(world.job, DriftingJob)
-    return world.job.held_max
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_windows_hold_little_of_a_source_that_is_far_ahead_with_the_option_only(seed: int) -> None:
-    assert held_max(DRIFTING, seed) <= HELD_MAX < held_max(UNALIGNED, seed)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_source_that_becomes_idle_holds_no_other_back(seed: int) -> None:
-    assert held_max("51 source waits for another one until it is idle", seed) <= HELD_MAX
 
 
 def test_the_twin_sees_a_row_that_left_another_window_or_too_early() -> None:

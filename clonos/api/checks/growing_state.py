@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
 
 from clonos.api.graph import JobGraph, Step
@@ -13,7 +14,11 @@ logger = logging.getLogger("clonos.run")
 REMEMBERS_ALL: Final = ("within", "None")
 """Property of the state of a step that forgets no key."""
 
+GATHERS: Final = re.compile(r"(\w+)=(?:collect|distinct)\(")
+"""Aggregates that keep values, in the text of the aggregates of a step."""
+
 LIMIT: Final = "limit"
+AGGREGATE: Final = "aggregate"
 WINDOW: Final = "window_"
 
 
@@ -39,6 +44,12 @@ def growth_warnings(graph: JobGraph) -> list[str]:
                 f"the step {step.name} remembers every key for ever, and the source {source} never ends: its state"
                 ' grows without bound. Use deduplicate(by, within="1h") where duplicates come within a length of time.'
             )
+        elif gathered := _gathered(step):
+            found.append(
+                f"the step {step.name} keeps the values of {gathered} for ever, and the source {source} never ends: its"
+                " state grows without bound. Aggregate in windows, or use aggregates that keep no values, such as"
+                " approx_distinct."
+            )
         elif step.emits_at_end:
             advice = (
                 'Give the window a trigger, such as trigger=each(100), or use Tumbling("1h")'
@@ -50,6 +61,13 @@ def growth_warnings(graph: JobGraph) -> list[str]:
                 f" {advice}."
             )
     return found
+
+
+def _gathered(step: Step) -> str:
+    """Returns the names of the aggregates of a step without windows that keep values."""
+    if step.kind != AGGREGATE:
+        return ""
+    return ", ".join(GATHERS.findall(dict(step.state or ()).get("aggregates", "")))
 
 
 def _endless_source(step: Step, endless: dict[int, str]) -> str | None:

@@ -20,6 +20,7 @@ from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, St
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
+from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
@@ -43,6 +44,7 @@ from clonos.operators.connector_contract import (
     discovery_interval_ns,
 )
 from clonos.operators.event_time.timed_source import TimedHead
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
@@ -129,9 +131,11 @@ class _Compiler:
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
                 is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
-                is_timed=any(map(self._makes_watermarks, vertex.steps)),
+                is_timed=any(self._timed(step) is not None for step in vertex.steps),
+                becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
+                outputs=outputs_of(vertex, self._graph.errors),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )
@@ -239,7 +243,7 @@ class _Compiler:
         if step.source is not None:
             source = self.ordered.get(step.number, step.source)
             arguments = step.name, source, self.splits[step.name], step.emits_columns
-            if self._makes_watermarks(step):
+            if self._timed(step) is not None:
                 return partial(TimedHead, *arguments, step.assigner)
             return partial(SourceHead, *arguments)
         if step.sink is not None:
@@ -247,10 +251,12 @@ class _Compiler:
         assert step.make is not None, "a step is a source, a sink, or makes an operator"
         return step.make
 
-    def _makes_watermarks(self, step: Step) -> bool:
-        if step.source is None or isinstance(step.source, PushSource):
-            return False
-        return step.assigner is not None or isinstance(self.ordered.get(step.number, step.source), TimedSource)
+    def _timed(self, step: Step) -> TimestampAssigner | TimedSource | None:
+        """Returns the maker of a source's watermarks, None if there is none."""
+        source = self.ordered.get(step.number, step.source)
+        if source is None or isinstance(source, PushSource):
+            return None
+        return step.assigner or (source if isinstance(source, TimedSource) else None)
 
     def _sink_factory(self, sink: AnySink, vertex: PlannedVertex, upstream: str) -> Callable[[], Operator]:
         if isinstance(sink, TransactionalSink):

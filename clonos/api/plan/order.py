@@ -14,9 +14,25 @@ PerStep = Callable[[Step], int]
 
 def ordered_sources(steps: Sequence[Step]) -> dict[int, Any]:
     """Returns the sources that are read in order, by number of their step, where the job decides that."""
-    sources = [step for step in steps if step.source is not None and depends_on_order(step, steps)]
+    sources = [
+        step
+        for step in steps
+        if step.source is not None and (has_event_time(step, steps) or depends_on_order(step, steps))
+    ]
     found = {step.number: in_order(step.source) for step in sources}
     return {step.number: found[step.number] for step in sources if found[step.number] is not step.source}
+
+
+def has_event_time(source: Step, steps: Sequence[Step]) -> bool:
+    """Returns whether the records of a source get timestamps, there or in a step that follows.
+
+    Each block of a file would have its own watermark, and blocks begin anywhere in the event time of the file.
+    """
+    reached = {source.number}
+    for step in steps:  # each step comes after those that it reads
+        if reached.intersection(each.step for each in step.inputs):
+            reached.add(step.number)
+    return any(step.number in reached and step.assigner is not None for step in steps)
 
 
 def depends_on_order(step: Step, steps: Sequence[Step]) -> bool:

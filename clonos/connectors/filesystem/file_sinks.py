@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat
+from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, decode_part
 
 logger = logging.getLogger("clonos.run")
 
@@ -24,6 +24,7 @@ class FileSink:
         self.connector = connector
         self.paths = tuple(paths)
         self.is_single_file = single
+        self._has_advised = False
         self.flush_refused = "single=True shows its rows once, when the job has ended" if single else ""
         # Absolute, because slots may have another working folder.
         self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
@@ -53,6 +54,11 @@ class FileSink:
         if glob.has_magic(path) and not os.path.isdir(self._folder):
             raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
         return self._folder
+
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares: the path without symbolic links, and whether it is a single file."""
+        form = "a single file" if self.is_single_file else "a folder"
+        return [("output", os.path.realpath(self.folder())), ("form of the output", form)]
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Claims the output for this job.
@@ -87,6 +93,15 @@ class FileSink:
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing."""
         OutputFolder(self.folder()).commit(job_id, checkpoint, parts)
+        if not self.is_single_file and not self._has_advised:
+            self._advise(parts)
+
+    def _advise(self, parts: list[bytes]) -> None:
+        """Logs the first advice about a part that this process commits."""
+        advice = next(filter(None, (decode_part(part, self.connector).advice for part in parts)), "")
+        if advice:
+            self._has_advised = True
+            logger.warning("%s: in a part file of %s %s", self.connector, self.folder(), advice)
 
     def finish_output(self, job_id: str) -> None:
         """Writes the single file of a job that has ended; without ``single`` does nothing. May be repeated.

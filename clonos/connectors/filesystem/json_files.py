@@ -138,7 +138,8 @@ class JsonReader(Generic[AnyValue]):
                         self._lines.path,
                         self._lines.offset_bytes(index),
                         f"the line {line[:80]!r} {problem}",
-                        "Correct the file, or give the job errors= to set such lines aside.",
+                        "Correct the file.",
+                        True,
                     )
                     values.append(MalformedRecord(line, malformed))
         has_malformed = any(type(value) is MalformedRecord for value in values)

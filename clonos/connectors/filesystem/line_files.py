@@ -304,12 +304,12 @@ class LineReader:
             except UnicodeDecodeError as error:
                 reason = f"{line[error.start : error.end]!r} is not {self._encoding}: {error.reason}"
                 option = 'encoding= (for example "latin-1"), or errors="replace"'
-                lines.append(MalformedRecord(line, self._malformed(begin + error.start, reason, option)))
+                lines.append(MalformedRecord(line, self._malformed(begin + error.start, reason, option, True)))
             begin += len(line) + 1
         return lines
 
-    def _malformed(self, offset_bytes: int, reason: str, option: str) -> InputMalformed:
-        return InputMalformed(self._path, offset_bytes, reason, f"Correct the file, or pass {option}.")
+    def _malformed(self, offset_bytes: int, reason: str, option: str, is_one_record: bool = False) -> InputMalformed:
+        return InputMalformed(self._path, offset_bytes, reason, f"Correct the file, or pass {option}.", is_one_record)
 
 
 def _offset_of(mark: bytes) -> int:

@@ -36,11 +36,11 @@ def state_folder(output: str) -> str:
     return os.path.join(parent, f".{name}.clonos")
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """Prepared part file.
 
     ``name`` is that of the committed file. ``checkpoint`` is that of the barrier at which it was prepared; a later one
-    may commit it.
+    may commit it. ``advice`` is what the user should know of it, "" for nothing.
     """
 
     format: int
@@ -52,6 +52,7 @@ class Part(msgspec.Struct, frozen=True):
     rows: int
     size_bytes: int
     xxh3: str
+    advice: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -209,6 +210,7 @@ class PartsWriter:
         name = part_name(self._context, checkpoint, self._format.suffix)
         xxh3 = self._file.publish(f"{self._folder}/{name}{PREPARED}")
         context, file, rows = self._context, self._file, self._rows
+        advice = getattr(self._rows_file, "advice", "")
         self._file, self._rows_file, self._rows = None, None, 0
         return msgspec.json.encode(
             Part(
@@ -221,6 +223,7 @@ class PartsWriter:
                 rows=rows,
                 size_bytes=file.size_bytes,
                 xxh3=xxh3,
+                advice=advice,
             )
         )
 

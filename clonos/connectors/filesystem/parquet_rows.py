@@ -28,6 +28,7 @@ class ParquetRows:
         self._group_rows = group_rows
         self._sequential = _Sequential(file)
         self._schema = schema
+        self._is_schema_given = schema is not None
         self._writer: Any = None
         self._pending: list[Any] = []
 
@@ -49,10 +50,18 @@ class ParquetRows:
         table = pyarrow.Table.from_batches([batch])
         if self._schema is not None and table.schema != self._schema:
             try:
+                self._check_names(batch)
                 table = table.select(self._schema.names).cast(self._schema)
-            except (pyarrow.ArrowException, KeyError) as error:
-                raise row_not_writable(CONNECTOR, 0, batch.schema, _reason(self._schema, error)) from error
+            except pyarrow.ArrowException as error:
+                raise self._refused_batch(batch, error) from error
         self._write(table)
+
+    @property
+    def advice(self) -> str:
+        """Names the columns of the part that have no type, because all their values are None or empty; "" if none."""
+        untyped = [] if self._is_schema_given else [field.name for field in self._schema if _is_untyped(field.type)]
+        what = f"all values of {', '.join(untyped)} are None or empty, so the part has no type for them"
+        return f"{what}, and pandas and other readers of the folder may fail: give the sink schema=" if untyped else ""
 
     def finish(self) -> None:
         """Writes the last row group and the footer."""
@@ -66,6 +75,30 @@ class ParquetRows:
         self._sequential.is_abandoned = True
         if self._writer is not None:
             self._writer.close()
+
+    def _check_names(self, batch: Any) -> None:
+        names, wanted = batch.schema.names, self._schema.names
+        if missing := [name for name in wanted if name not in names]:
+            which = "schema= has" if self._is_schema_given else "the first rows of the part file have"
+            reason = f"its batch has no column {', '.join(missing)}, which {which}; it has {', '.join(names)}"
+            raise row_not_writable(CONNECTOR, 0, _row(batch, 0), reason)
+        if surplus := [name for name in names if name not in wanted]:
+            reason = f"there is no column for its {', '.join(surplus)}; the columns are {', '.join(wanted)}"
+            raise row_not_writable(CONNECTOR, 0, _row(batch, 0), reason)
+
+    def _refused_batch(self, batch: Any, error: Exception) -> RowNotWritable:
+        """Creates the error for the first row of a batch that does not fit the schema."""
+        origin = "its type in schema=" if self._is_schema_given else "the type of the first rows of the part file"
+        advice = "" if self._is_schema_given else "; give the sink its type with schema="
+        for field in self._schema:
+            column = batch.column(field.name)
+            ends = range(1, len(column))
+            if not _is_castable(column, field.type):
+                index = bisect_left(ends, True, key=lambda end: not _is_castable(column[:end], field.type))
+                wanted = f"its {field.name}, a {column.type}, cannot be written as {field.type}"
+                reason = f"{wanted}, {origin}: {_line(error)}{advice}"
+                return row_not_writable(CONNECTOR, index, _row(batch, index), reason)
+        return row_not_writable(CONNECTOR, 0, _row(batch, 0), f"it does not fit the schema: {_line(error)}")
 
     def _write_pending(self) -> None:
         if self._pending:
@@ -182,8 +215,26 @@ def _is_possible(column: list[Any], column_type: Any) -> bool:
     return True
 
 
-def _reason(schema: Any, error: Exception) -> str:
-    return f"it does not fit the schema {schema.to_string()!r}: {error}"
+def _is_castable(column: Any, column_type: Any) -> bool:
+    try:
+        column.cast(column_type)
+    except pyarrow.ArrowException:
+        return False
+    return True
+
+
+def _is_untyped(column_type: Any) -> bool:
+    """Returns whether a type, or one within it, is that of columns without a value."""
+    inner = range(column_type.num_fields)
+    return pyarrow.types.is_null(column_type) or any(_is_untyped(column_type.field(index).type) for index in inner)
+
+
+def _row(batch: Any, index: int) -> Any:
+    return batch.slice(index, 1).to_pylist()[0] if batch.num_rows else {}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _arrow_value(value: Any) -> Any:

@@ -18,6 +18,7 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, TableRefused, TableUnavailable
 from clonos.connectors.json_text import scalar_text
+from clonos.connectors.tables.database_text import database_text
 from clonos.connectors.tables.table_database import Database
 from clonos.connectors.tables.table_statements import Dialect
 from clonos.connectors.tables.table_writer import TableWriter
@@ -78,6 +79,12 @@ class TableSink:
                 "Name each key column once in upsert=, and all columns in columns=.",
             )
         return key
+
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares: the table, its key, and the database as far as ``connect`` shows it."""
+        found = [("table", self.table), ("key", ", ".join(self.key_columns) or "none: rows are appended")]
+        database = database_text(self.connect)
+        return [("database", database), *found] if database else found
 
     def immediate_writer(self) -> TableWriter:
         """Creates a connection, in the slot of the sink task."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of
+from clonos.core.checkpoint.plan_shape import PlanShape, differences, shape_of, state_shape_of
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Partitioning, Plan
@@ -112,7 +112,7 @@ class PlanChanged(JobError):
 
 def plan_fingerprint(plan: Plan) -> str:
     """Returns 32 hex digits that are equal in every process and change with everything that stored state depends on."""
-    return _digest(msgspec.msgpack.encode(shape_of(plan)))
+    return _digest(msgspec.msgpack.encode(state_shape_of(plan)))
 
 
 def _fingerprint_without_steps(plan: Plan) -> str:

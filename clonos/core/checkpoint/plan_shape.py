@@ -32,12 +32,16 @@ class StepShape(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
-    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has."""
+    """Vertex by name. ``flags`` are those of ``FLAGS`` that it has. ``outputs`` are its sinks by number.
+
+    Older versions stored no outputs.
+    """
 
     name: str
     parallelism: int
     flags: tuple[str, ...]
     steps: tuple[StepShape, ...]
+    outputs: tuple[StepShape, ...] = ()
 
 
 class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +72,7 @@ def shape_of(plan: Plan) -> PlanShape:
                 vertex.parallelism,
                 tuple(words for flag, words in FLAGS.items() if getattr(vertex, flag)),
                 tuple(map(_step_shape, vertex.steps)),
+                tuple(map(_step_shape, vertex.outputs)),
             )
             for vertex in plan.vertices
         ),
@@ -78,6 +83,13 @@ def shape_of(plan: Plan) -> PlanShape:
             for edge in plan.edges
         ),
     )
+
+
+def state_shape_of(plan: Plan) -> list[object]:
+    """Returns what the fingerprint covers: the shape without the outputs, as all versions have computed it."""
+    shape = shape_of(plan)
+    vertices = [(vertex.name, vertex.parallelism, vertex.flags, vertex.steps) for vertex in shape.vertices]
+    return [shape.max_parallelism, vertices, shape.edges]
 
 
 def _step_shape(step: StatefulStep) -> StepShape:
@@ -118,13 +130,29 @@ def _vertex_differences(before: VertexShape, now: VertexShape) -> Iterator[str]:
         found = steps.get(step.name)
         if found is None:
             yield f'the step "{step.name}" is gone, was {step.kind}'
-        elif found.kind != step.kind:
-            yield f'the step "{step.name}" was {step.kind}, is {found.kind}'
         else:
-            current = dict(found.properties)
-            for what, was in step.properties:
-                if current.get(what, was) != was:
-                    yield f'the {what} of the step "{step.name}" was {was}, is {current[what]}'
+            yield from _step_differences(step, found)
+    yield from _output_differences(before.outputs, now.outputs)
+
+
+def _output_differences(before: tuple[StepShape, ...], now: tuple[StepShape, ...]) -> Iterator[str]:
+    """Compares sinks by number: what they have prepared carries it."""
+    if not before:
+        return
+    for was, sink in zip(before, now, strict=False):
+        yield from _step_differences(was, sink)
+    yield from (f'the sink "{sink.name}" is gone, was {sink.kind}' for sink in before[len(now) :])
+    yield from (f'the sink "{sink.name}" is new' for sink in now[len(before) :])
+
+
+def _step_differences(before: StepShape, now: StepShape) -> Iterator[str]:
+    if now.kind != before.kind:
+        yield f'the step "{now.name}" was {before.kind}, is {now.kind}'
+        return
+    current = dict(now.properties)
+    for what, was in before.properties:
+        if current.get(what, was) != was:
+            yield f'the {what} of the step "{now.name}" was {was}, is {current[what]}'
 
 
 def _exchange(edge: EdgeShape) -> str:

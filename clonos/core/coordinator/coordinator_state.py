@@ -7,9 +7,10 @@ module. Some tables could be derived from others; they are kept because a tick f
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
@@ -126,6 +127,22 @@ class FirstOutput:
     since_ns: int | None = None
 
 
+class StandingWatermark(NamedTuple):
+    """Watermark of a source that has not risen since ``since_ns``, when the source had read ``records_in`` records."""
+
+    reached_ns: int
+    since_ns: int
+    records_in: int
+
+
+@dataclass(slots=True)
+class StandingWatermarks:
+    """Watermarks of sources, by task, and the vertices of the sources of which an alarm was raised."""
+
+    of: dict[TaskId, StandingWatermark] = field(default_factory=dict)
+    reported: dict[int, None] = field(default_factory=dict)
+
+
 class CoordinatorState:
     """State of the coordinator. ``effects`` collects what the current event leads to."""
 
@@ -188,7 +205,7 @@ class CoordinatorState:
         self.backlogs: dict[TaskId, deque[int]] = {}  # last reports of live tasks
         self.open_recoveries: dict[TaskId, failure_policy.Recovery] = {}
         self.recoveries: list[failure_policy.Recovery] = []
-        self.standing_alarms = StandingAlarms()  # about the placement
+        self.standing_alarms, self.standing_watermarks = StandingAlarms(), StandingWatermarks()
 
     # ------------------------------------------------------------------ short names
 

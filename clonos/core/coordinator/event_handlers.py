@@ -30,7 +30,7 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end
+from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
 from clonos.core.model.ids import COORDINATOR, term_of
 from clonos.core.wire.control_messages import (
@@ -346,6 +346,7 @@ def _repeat(state: CoordinatorState) -> None:
     _trigger(state)
     hold_sources(state)
     limit_drift(state)
+    watch_watermarks(state)
 
 
 REPEAT = _repeat

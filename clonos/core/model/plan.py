@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from clonos.core.model.ids import ChannelId, LogId, TaskId, log_of
+from clonos.core.model.options import Options
 
 LIMIT_KIND = "limit"
 """Kind of a step that lets a limited number of records through."""
@@ -50,8 +51,10 @@ class Vertex:
     )
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_timed: bool = False  # a source that makes watermarks
+    becomes_idle: bool = False  # a source that makes watermarks, whose splits are idle without records
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
+    outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
 
     @property
     def may_be_hot(self) -> bool:
@@ -266,7 +269,12 @@ class Plan:
     @cached_property
     def timed_sources(self) -> tuple[TaskId, ...]:
         """Tasks of sources that make watermarks, ascending."""
-        return tuple(t for t in self.tasks if self.vertices[self.vertex_of[t]].is_timed)
+        timed = [number for number, vertex in enumerate(self.vertices) if vertex.is_timed]
+        return tuple(TaskId(t) for number in timed for t in self._tasks_of(number))
+
+    def has_drift_limit(self, options: Options) -> bool:
+        """Returns whether the coordinator limits the drift between the sources."""
+        return options.watermark_drift_max_ns > 0 and len(self.timed_sources) > 1
 
     @cached_property
     def limited(self) -> tuple[TaskId, ...]:

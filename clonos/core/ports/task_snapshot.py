@@ -35,7 +35,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
     ``event_time`` is None until the first watermark comes. ``late_records`` counts those that steps of the task have
-    refused since the job's start.
+    refused since the job's start. ``blocked`` has the channels that wait behind the barrier of a later checkpoint, and
+    that checkpoint.
     """
 
     format: int
@@ -57,3 +58,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     calls: tuple[tuple[str, Count], ...] = ()
     event_time: EventTime | None = None
     late_records: Count = 0
+    blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()

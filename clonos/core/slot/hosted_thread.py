@@ -5,7 +5,6 @@ from __future__ import annotations
 from clonos.core.channel.command_queue import CommandQueue
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import TaskId, ThreadId
-from clonos.core.model.watermark import END_OF_TIME_NS
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Triggered
@@ -47,7 +46,7 @@ class HostedThread(CommandQueue):
         self.late_records = 0  # refused since the job's start
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
-        self.watermark_ns_max = END_OF_TIME_NS  # watermark above which a source reads nothing
+        self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last
 
     def take_over(self, shadow: Shadow) -> None:
         """Continues with the thread of a shadow."""

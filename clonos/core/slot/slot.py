@@ -57,7 +57,7 @@ class Slot(StorageEvents, LocalEvents):
         self.view = View(ViewNumber(0), 0, "", (), ())
         self.completed = CheckpointId(0)
         self.hosted: dict[TaskId, HostedTask] = {}
-        self.pressure, self.drift = Pressure(options, self.shell), SourceDrift(options, self.shell)
+        self.pressure, self.drift = Pressure(options, self.shell), SourceDrift(plan, options, self.shell)
         threads = map(ThreadId, count(1))
         self.context = SlotContext(slot_id, plan, options, self.shell, self.pressure.budget, threads, self.mark_status)
         self.backups = Backups(self.context)

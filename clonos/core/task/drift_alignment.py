@@ -5,7 +5,9 @@ That it waits is in no log, because what it reads is.
 
 from __future__ import annotations
 
-from clonos.core.model.watermark import END_OF_TIME_NS
+from clonos.core.model.options import Options
+from clonos.core.model.plan import Plan
+from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.operator_chain import TimedChain
 
 
@@ -14,9 +16,10 @@ class DriftAlignment:
 
     __slots__ = ("_chain", "_is_report_due", "_watermark_ns_max")
 
-    def __init__(self, chain: TimedChain, is_on: bool) -> None:
+    def __init__(self, chain: TimedChain, plan: Plan, options: Options) -> None:
+        is_on = plan.has_drift_limit(options)
         self._chain, self._is_report_due = chain, is_on
-        self._watermark_ns_max = END_OF_TIME_NS
+        self._watermark_ns_max = INSTANT_NS_MIN if is_on else END_OF_TIME_NS  # it waits for the first limit
 
     def limit(self, watermark_ns_max: int) -> None:
         """Takes over the instant above which the source reads nothing."""

@@ -140,4 +140,13 @@ def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[Inp
     ended = set(snapshot.ended) if snapshot else set()
     vertex = plan.vertex_of[task]
     edges = [number for number, edge in enumerate(plan.edges) if edge.target == vertex]
-    return [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
+    queues = [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
+    blocked = dict(snapshot.blocked) if snapshot else {}
+    for queue in queues:
+        queue.blocked_by = blocked.get(queue.channel)
+    return queues
+
+
+def blocked_inputs(queues: list[InputQueue]) -> tuple[tuple[ChannelId, CheckpointId], ...]:
+    """Returns the channels that wait behind a barrier, and the checkpoint of each."""
+    return tuple((queue.channel, queue.blocked_by) for queue in queues if queue.blocked_by is not None)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 
 from clonos.core.log import determinants as d
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Vertex
+from clonos.core.model.plan import Plan, Vertex
 from clonos.core.ports.operator_chain import Chain, JournalledChain, NothingToRead, TimedChain, WatchingChain
 from clonos.core.ports.task_port import Journalled, ReadLimit, TaskPort, Triggered
 from clonos.core.ports.task_snapshot import Snapshot
@@ -23,6 +23,8 @@ POLL_AGAIN_NS = 5_000_000
 class ReadingTask(Protocol):
     """Task as its source reader sees it."""
 
+    plan: Plan
+    options: Options
     chain: Chain
     port: TaskPort
     log: TaskLog
@@ -48,7 +50,7 @@ class ReadingTask(Protocol):
 class SourceReader:
     """Input of one incarnation of a source task."""
 
-    def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None, options: Options) -> None:
+    def __init__(self, task: ReadingTask, vertex: Vertex, snapshot: Snapshot | None) -> None:
         self.task = task
         self.is_paused = self._is_to_end = False
         self.has_read_all = False
@@ -56,7 +58,7 @@ class SourceReader:
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
         self.drift: DriftAlignment | None = None
         if vertex.is_timed:
-            self.drift = DriftAlignment(cast(TimedChain, task.chain), options.watermark_drift_max_ns > 0)
+            self.drift = DriftAlignment(cast(TimedChain, task.chain), task.plan, task.options)
         self.journal: JournalReader | None = None
         if vertex.is_journalled:
             offset_bytes = snapshot.journal_offset_bytes if snapshot else 0

@@ -60,7 +60,7 @@ class StepSize:
         if self._cost_ns:
             target_ns = options.step_cost_us * 1_000 * (COLUMNS_COST if self.is_columnar else 1)
             limit = min(max(1, int(target_ns / self._cost_ns)), options.step_records_max)
-        if self._output_bytes:
+        if self._output_bytes * limit > budget_bytes:  # no quotient where the mean of many steps has come to nothing
             # A nearly used-up budget must not cause tiny steps: half a step may exceed it.
             limit = min(limit, max(1, self._last // 2, int(budget_bytes / self._output_bytes)))
         self._last = limit

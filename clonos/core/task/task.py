@@ -29,7 +29,7 @@ from clonos.core.ports.task_port import (
     Triggered,
 )
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.task.inputs import InputQueue, open_inputs
+from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
 from clonos.core.task.opening import open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
@@ -69,7 +69,7 @@ class Task:
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
-        self.reading = SourceReader(self, vertex, snapshot, options) if vertex.is_source else None
+        self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
             task_name=name,
@@ -376,6 +376,7 @@ class Task:
             calls=tuple(sorted((self.log.calls or {}).items())),
             event_time=self.watermarks.event_time(),
             late_records=self.collected.late_records,
+            blocked=blocked_inputs(self.inputs),
         )
 
     # ------------------------------------------------------------------ emission

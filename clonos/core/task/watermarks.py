@@ -65,14 +65,20 @@ class InputWatermarks:
         if self._is_idle and counted:
             self._is_idle = False
             changes.append(ACTIVE)
-        lowest = self._lowest(counted)
-        if lowest is not None and (self._own is None or lowest > self._own):
-            self._own = lowest
-            changes.append(lowest)
-        if open_channels and not counted and not self._is_idle:
+        becomes_idle = bool(open_channels) and not counted and not self._is_idle
+        # One after the other, channels that become idle leave it to the latest; so the order makes no difference.
+        reached = self._latest(open_channels) if becomes_idle else self._lowest(counted)
+        if reached is not None and (self._own is None or reached > self._own):
+            self._own = reached
+            changes.append(reached)
+        if becomes_idle:
             self._is_idle = True
             changes.append(IDLE)
         return changes
+
+    def _latest(self, channels: list[ChannelId]) -> int | None:
+        """Returns the maximum over channels, None if none of them has had a watermark."""
+        return max([self._reached[channel] for channel in channels if channel in self._reached], default=None)
 
     def _lowest(self, channels: list[ChannelId]) -> int | None:
         """Returns the minimum over channels, None while one of them has had no watermark."""

@@ -59,6 +59,9 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
     can_merge: bool = True
     """Whether it has ``merge``: only an aggregate of the user may lack it."""
 
+    has_bounded_size: bool = False
+    """Whether an accumulator of many records is not much larger than that of a few."""
+
     @property
     def functions(self) -> tuple[UserFunction, ...]:
         """The functions of the user that it calls, for the checks of a job."""
@@ -122,6 +125,7 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         self._results = tuple(aggregations[name].result for name in self._names)
         self.ignores_order = all(each.ignores_order for each in self._aggregations)
         self.can_merge = all(each.can_merge for each in self._aggregations)
+        self.has_bounded_size = all(each.has_bounded_size for each in self._aggregations)
         self.changes_terms = len(ordered) == 1 and ordered[0][1].changes_terms
 
     @staticmethod

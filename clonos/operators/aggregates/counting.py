@@ -13,6 +13,7 @@ class Count(Aggregation[Any, int]):
     """Number of records, or of those that fulfil a condition. The accumulator is the number."""
 
     ignores_order = True
+    has_bounded_size = True
 
     def __init__(self, condition: Callable[[Any], object] | None = None) -> None:
         self._condition = condition

@@ -69,6 +69,7 @@ class Reduction(Aggregation[Any, Any]):
     """Reduction by an associative ``function(so far, value)``. The accumulator is a list of at most one value."""
 
     insertion = Insertion.CALLS_USER
+    has_bounded_size = True
     changes_terms = True
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:

@@ -25,6 +25,7 @@ class Numeric(Aggregation[Any, Any]):
     """Base of the aggregates of numbers. A term is an exact number; None does not count."""
 
     ignores_order = True
+    has_bounded_size = True
 
     def __init__(self, of: Of) -> None:
         self._read = term_of(of)

@@ -24,6 +24,7 @@ class Ranking(Aggregation[Any, list[Any]]):
     """
 
     name = ""
+    has_bounded_size = True
 
     def __init__(self, k: int, by: Of) -> None:
         self._k = k

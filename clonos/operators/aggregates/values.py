@@ -22,6 +22,7 @@ class OfValues(Aggregation[Any, Any]):
     """Base of aggregates of a term of each record."""
 
     name = ""
+    has_bounded_size = True
 
     def __init__(self, of: Of) -> None:
         self._read = term_of(of)
@@ -98,6 +99,7 @@ class Collect(OfValues):
 
     name = "collect"
     insertion = Insertion.IN_PLACE
+    has_bounded_size = False
 
     def create(self) -> Any:
         return []

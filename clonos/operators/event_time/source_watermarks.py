@@ -30,6 +30,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     is_idle: bool
     check_ns: Count
     splits: dict[int, SplitTime]
+    flush_ns: Count = 0
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -42,23 +43,26 @@ CHECK_AT_ONCE_NS: Final = 0
 class SourceWatermarks:
     """Watermarks of one incarnation of a source's task. Methods return the elements to send, in order."""
 
-    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int) -> None:
+    def __init__(self, splits: Iterable[int], every_ns: int, idle_after_ns: int, is_watching: bool = False) -> None:
+        """Creates the watermarks of a task. ``is_watching``: it may get further splits."""
+        self._is_watching = is_watching
         self._every_ns, self._idle_after_ns = every_ns, idle_after_ns
         self._splits = {split: SplitTime() for split in splits}  # those that have not ended
         self._sent_ns: int | None = None
         self._is_idle = False
         self._check_ns = CHECK_AT_ONCE_NS
+        self._flush_ns = 0  # time from which on a watermark that rose by less than ``every_ns`` may be sent
         self._found_empty: set[int] = set()  # splits that had no record when they were last polled; not in the state
 
     def restore(self, state: bytes) -> None:
         """Restores the state of a snapshot. Raises what msgspec raises for other bytes."""
         found = _decoder.decode(state)
         self._sent_ns, self._is_idle, self._check_ns = found.sent_ns, found.is_idle, found.check_ns
-        self._splits = found.splits
+        self._splits, self._flush_ns = found.splits, found.flush_ns
 
     def state(self) -> bytes:
         """Returns the state for a snapshot."""
-        return _encoder.encode(_State(self._sent_ns, self._is_idle, self._check_ns, self._splits))
+        return _encoder.encode(_State(self._sent_ns, self._is_idle, self._check_ns, self._splits, self._flush_ns))
 
     def add(self, split: int) -> None:
         """Adds a split that was found at run time."""
@@ -96,12 +100,15 @@ class SourceWatermarks:
     def _risen(self, least_ns: int) -> list[Watermark]:
         """Returns the watermark if it has risen by ``least_ns`` since the last one."""
         lowest_ns = self.lowest_ns()
-        if lowest_ns == INSTANT_NS_MIN or all(time.is_idle for time in self._splits.values()):
-            return []
-        if self._sent_ns is not None and lowest_ns < self._sent_ns + least_ns:
+        if not self._has_risen(lowest_ns, least_ns):
             return []
         self._sent_ns = lowest_ns
         return [lowest_ns]
+
+    def _has_risen(self, lowest_ns: int, least_ns: int) -> bool:
+        if lowest_ns in (INSTANT_NS_MIN, END_OF_TIME_NS):
+            return False
+        return self._sent_ns is None or lowest_ns >= self._sent_ns + least_ns
 
     def lowest_ns(self) -> int:
         """Returns the minimum over the splits that are not idle and have not ended.
@@ -121,28 +128,62 @@ class SourceWatermarks:
         """Notes that splits are not polled although they may have records, so that none is taken for idle."""
         self._found_empty.clear()
 
+    @property
+    def _is_without_splits(self) -> bool:
+        return self._is_watching and not self._splits
+
     def next_check_ns(self) -> int | None:
+        """Returns when ``check`` is called next, None if there is nothing to check."""
+        instants = [self._next_idle_check_ns(), self._next_flush_ns()]
+        return min([each for each in instants if each is not None], default=None)
+
+    def _next_idle_check_ns(self) -> int | None:
         """Returns when idleness is checked next.
 
         None while a split might be taken for idle that has records: it was neither read nor found empty, because the
         task was held back.
         """
+        if self._is_without_splits and not self._is_idle:
+            return CHECK_AT_ONCE_NS
         if not self._idle_after_ns:
             return None
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
         return self._check_ns if self._check_ns == CHECK_AT_ONCE_NS or quiet <= self._found_empty else None
 
+    def _next_flush_ns(self) -> int | None:
+        """Returns when a rise is sent that ``watermark_every`` holds back: only if no split has a record now."""
+        if not self._splits.keys() <= self._found_empty:
+            return None
+        return self._flush_ns if self._has_risen(self.lowest_ns(), 1) else None
+
     def check(self, instant_ns: int) -> list[Watermark]:
-        """Makes splits idle that were not read since the last check, and sends what ``watermark_every`` held back."""
-        if instant_ns < self._check_ns:
-            return []
-        changes = self._risen(1)
+        """Sends a rise that ``watermark_every`` held back, and makes splits without records idle.
+
+        If all become idle, the latest of them counts: one after the other, they would have left it for the last. A task
+        without splits is idle until it reads one.
+        """
+        if self._is_without_splits and not self._is_idle:
+            self._is_idle = True
+            return [IDLE]
+        changes: list[Watermark] = []
+        is_idle_check = bool(self._idle_after_ns) and instant_ns >= self._check_ns
+        if is_idle_check or instant_ns >= self._flush_ns:
+            changes += self._risen(1)
+            self._flush_ns = instant_ns + self._every_ns
+        if not is_idle_check:
+            return changes
         if self._check_ns != CHECK_AT_ONCE_NS:
             for time in self._splits.values():
                 time.is_idle, time.was_read = not time.was_read, False
             changes += self._risen(1)
         self._check_ns = instant_ns + self._idle_after_ns
         if not self._is_idle and all(time.is_idle for time in self._splits.values()):
+            latest_ns = max(
+                [time.reached_ns for time in self._splits.values() if time.reached_ns is not None], default=None
+            )
+            if latest_ns is not None and self._has_risen(latest_ns, 1):
+                self._sent_ns = latest_ns
+                changes.append(latest_ns)
             self._is_idle = True
             changes.append(IDLE)
         return changes

@@ -49,7 +49,8 @@ class TimedHead(SourceHead):
         super().open(scope)
         self._recorder = scope.context.recorder
         self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
-        self._times = SourceWatermarks(self._splits, self._every_ns, self._idle_after_ns)
+        is_watching = self._discovery_interval_ns > 0
+        self._times = SourceWatermarks(self._splits, self._every_ns, self._idle_after_ns, is_watching)
 
     def restore(self, position: bytes) -> None:
         super().restore(position)

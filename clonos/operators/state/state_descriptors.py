@@ -95,7 +95,9 @@ class UndoableValue(Value[T]):
         """Value of the current key, or the default."""
         key = state_key(self._holder.key)
         found = self._table.entries.get(key, _MISSING)
-        if self._default_is_mutable if found is _MISSING else type(found) not in IMMUTABLE:
+        if type(found) in IMMUTABLE:
+            return cast(T, found)
+        if found is not _MISSING or self._default_is_mutable:
             self._undo.keep(self._table, key, copies=True)
         return super().value
 

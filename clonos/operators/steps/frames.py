@@ -24,11 +24,13 @@ class NoFrame(JobError):
     """A function of ``map_batches`` returned something that does not speak Arrow."""
 
     type_name: str
+    advice: str = ""
 
     def __str__(self) -> str:
         return (
             f"a function of map_batches returned a {self.type_name}, which does not speak Arrow. Return a RecordBatch"
             " or Table of pyarrow, or a frame of pandas, Polars or DuckDB; an empty one if no record is left."
+            f"{self.advice}"
         )
 
 
@@ -71,7 +73,7 @@ def frame_wanted(function: Callable[..., Any]) -> str:
 def as_wanted(batch: Any, wanted: str) -> Any:
     """Returns a ``pyarrow.RecordBatch`` as the frame that a function wants."""
     if wanted == PANDAS:
-        return batch.to_pandas()
+        return _pandas_frame(batch)
     if wanted == POLARS:
         return import_module("polars").from_arrow(batch)
     if wanted == TABLE:
@@ -79,6 +81,19 @@ def as_wanted(batch: Any, wanted: str) -> Any:
 
         return pyarrow.Table.from_batches([batch])
     return batch
+
+
+def _pandas_frame(batch: Any) -> Any:
+    """Returns a frame of pandas. Integers with nulls are nullable integers: as floats they would not be exact."""
+    import pyarrow
+
+    frame = batch.to_pandas()
+    for place, column in enumerate(batch.columns):
+        if column.null_count and pyarrow.types.is_integer(column.type):
+            name = f"{column.type}Dtype".replace("uint", "UInt").replace("int", "Int")  # such as Int64Dtype
+            nullable = getattr(import_module("pandas"), name)()
+            frame.isetitem(place, column.to_pandas(types_mapper={column.type: nullable}.get))
+    return frame
 
 
 def as_batch(frame: Any) -> Any:
@@ -111,7 +126,14 @@ def _table_of(frame: Any) -> Any:
             return pyarrow.Table.from_batches([pyarrow.record_batch(frame)])
     except pyarrow.ArrowInvalid:  # one column, not a frame
         pass
-    raise NoFrame(type(frame).__qualname__)
+    raise NoFrame(type(frame).__qualname__, _advice(frame))
+
+
+def _advice(result: Any) -> str:
+    if type(result).__name__ == "Series":
+        return " Make a frame of a Series with .to_frame(), or .reset_index() if its index has the keys of groups."
+    is_one_value = isinstance(result, (str, bytes)) or not hasattr(type(result), "__iter__")
+    return ' Make a frame of one value with pandas.DataFrame({"total": [value]}).' if is_one_value else ""
 
 
 def _without_views(table: Any) -> Any:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.recorder import Recorder
@@ -44,14 +44,8 @@ from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
-
-class Growing(NamedTuple):
-    """Window to which a record is added: the cells that it joins, and what its trigger says."""
-
-    joining: list[Cell]
-    cell: Cell
-    emits: bool
-    has_set_timer: bool
+Growing = tuple[list[Cell], Cell, bool, bool]
+"""Window to which a record is added: the cells that it joins, its cell, whether its trigger emits, and sets a timer."""
 
 
 WINDOWS_NAME: Final = "windows"
@@ -122,6 +116,7 @@ class KeyWindows(Operator):
 
     def _consume(self, records: Iterator[Any], late: list[int]) -> None:
         reached_ns, lateness_ns = self._reached_ns(), self._rules.lateness_ns
+        add = self._aggregation.add_or_keep if self.guard.routes else self._aggregation.add
         for place, stored, value, time_ns in records:
             cells = self._table.entries.get(stored, ())
             growing: list[Growing] = []
@@ -132,7 +127,12 @@ class KeyWindows(Operator):
             if not growing:
                 late.append(place)
                 continue
-            self._add(growing, value if self._evictor is None else (time_ns, value))
+            added = value if self._evictor is None else (time_ns, value)
+            if len(growing) == 1:
+                cell = growing[0][1]
+                cell[ACCUMULATOR] = add(cell[ACCUMULATOR], added)
+            else:
+                self._add_to_each([cell for _, cell, _, _ in growing], added)
             self._grow(stored, cells, growing)
 
     def _joining(self, cells: Sequence[Cell], span: Span) -> tuple[list[Cell], Span]:
@@ -161,22 +161,19 @@ class KeyWindows(Operator):
         cell[START], cell[END] = span
         cell[PENDING] += 1
         if not self._has_trigger:
-            return Growing(joining, cell, False, False)
+            return joining, cell, False, False
         if self.guard.routes:
             cell[STATE] = copied(cell[STATE])
         context = self._context(cell, time_ns)
         emits = self._trigger.on_record(value, context)
-        return Growing(joining, cell, emits, context.has_set_timer)
+        return joining, cell, emits, context.has_set_timer
 
-    def _add(self, growing: list[Growing], value: Any) -> None:
-        """Adds a record to each window. What may raise is done before anything that the state has changes."""
+    def _add_to_each(self, cells: list[Cell], value: Any) -> None:
+        """Adds a record to several windows, or to none if it raises and goes to the error output."""
         routes, add = self.guard.routes, self._aggregation.add
-        if routes and len(growing) == 1:
-            add = self._aggregation.add_or_keep
-        is_shared = len(growing) > 1
-        copies = is_shared and self._aggregation.changes_terms
-        for _, cell, _, _ in growing:
-            accumulator = copied(cell[ACCUMULATOR]) if routes and is_shared else cell[ACCUMULATOR]
+        copies = self._aggregation.changes_terms
+        for cell in cells:
+            accumulator = copied(cell[ACCUMULATOR]) if routes else cell[ACCUMULATOR]
             cell[ACCUMULATOR] = add(accumulator, copied(value) if copies else value)
 
     def _grow(self, stored: Any, cells: Sequence[Cell], growing: list[Growing]) -> None:

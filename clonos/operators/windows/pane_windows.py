@@ -1,7 +1,8 @@
 """Tumbling and sliding windows, in event time or processing time, that emit at their end.
 
 State: a table per pane, ``step/pane/<number>``, with the accumulator of each key. A record is added to one pane, and a
-window merges its panes when it ends. Windows in processing time read the clock once per step; it is in the causal log.
+window merges its panes when it ends, by ``MergedPanes`` if accumulators have a bounded size. Windows in processing time
+read the clock once per step; it is in the causal log.
 
 Records that come after the end of a window, within its lateness, are noted in ``step/late/<end>``. Its next result
 leaves at the next watermark, so results do not depend on where batches are cut. A pane is forgotten as a whole when the
@@ -10,6 +11,7 @@ lateness of its last window has passed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -19,11 +21,13 @@ from typing import Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.ports.recorder import Recorder
+from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.late_text import late_text
+from clonos.operators.windows.merged_panes import MergedPanes
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.window_aggregates import WindowAggregate
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
@@ -58,6 +62,8 @@ class PaneWindows(Operator):
         self._results = Results(aggregate.aggregation, apply)
         self._panes: dict[int, Table] = {}
         self._late: dict[int, Table] = {}
+        has_overlap = spans.panes > 1 and aggregate.aggregation.has_bounded_size
+        self._merged = MergedPanes(aggregate.aggregation, spans.panes, self._panes) if has_overlap else None
         self._agenda: list[tuple[int, int, int]] = []  # (instant, EMITS or FORGETS, end or pane), a heap
         self._planned: set[tuple[int, int]] = set()  # those of the agenda: (EMITS or FORGETS, end or pane)
 
@@ -145,10 +151,14 @@ class PaneWindows(Operator):
         ended = self._ended(ends)
         if not ended:
             self._aggregate.add(self._pane_table(pane), rows, self.guard)
+            if self._merged is not None and not self._is_ahead(ends[0]):
+                self._merged.change(pane, state_keys([key for key, _ in rows]))
             return True
         late = [self._late_table(end) for end in ended]
         tables = [self._pane_table(pane), *(() if self._rules.accumulates else late)]
         keys = self._aggregate.add_to_each(tables, rows, self.guard)
+        if self._merged is not None:
+            self._merged.change(pane, keys)
         if self._rules.accumulates:
             for table in late:
                 table.update(dict.fromkeys(keys))
@@ -159,14 +169,14 @@ class PaneWindows(Operator):
         reached_ns = self._reached.entries.get(0)
         return reached_ns is None or bool(self._spans.end_ns(end) > reached_ns)
 
-    def _ended(self, ends: Iterable[int]) -> list[int]:
+    def _ended(self, ends: range) -> range:
         """Returns those windows that have ended and still take records."""
         reached_ns = self._reached.entries.get(0)
         if reached_ns is None:
-            return []
-        return [
-            end for end in ends if self._spans.end_ns(end) <= reached_ns and not self._is_forgotten(end, reached_ns)
-        ]
+            return ends[:0]
+        end_ns = self._spans.end_ns
+        forgotten = bisect_right(ends, reached_ns - self._rules.lateness_ns, key=end_ns)
+        return ends[forgotten : bisect_right(ends, reached_ns, key=end_ns)]
 
     def _is_forgotten(self, end: int, reached_ns: int) -> bool:
         return self._spans.end_ns(end) + self._rules.lateness_ns <= reached_ns
@@ -211,11 +221,30 @@ class PaneWindows(Operator):
         while self._agenda and (until_ns is None or self._agenda[0][0] <= until_ns):
             instant_ns, kind, number = heappop(self._agenda)
             found.append(DueTimer(instant_ns, (kind, number)))
+            if kind == EMITS and number not in self._late:
+                self._plan_next(number + self._spans.slide)
         return found
 
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end, or later those of keys that got late records."""
+        end_ns = self._spans.end_ns(end)
+        if not self._rules.is_event_time:
+            self._reached.set(0, end_ns)
+        window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
+        rows: list[Any] = []
+        for stored, parts in self._parts_of(end):
+            results, failures = self._results.of(stored, parts, window, routes=routes)
+            rows += results
+            for error, record in failures:
+                self.guard.caught(error, record)
+        if rows:
+            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+
+    def _parts_of(self, end: int) -> Iterable[tuple[Any, list[Any]]]:
+        """Returns the keys of a window, each with its accumulators, to be merged in their order."""
         late = self._late.pop(end, None)
+        if late is None and self._merged is not None:
+            return self._merged.window(end)
         tables = [self._panes[pane] for pane in self._spans.panes_of(end) if pane in self._panes]
         if late is not None:
             self._state.drop(self._name(LATE_NAME, end))
@@ -227,18 +256,7 @@ class PaneWindows(Operator):
                 found.setdefault(stored, []).append(accumulator)
         if late is not None:
             found = {stored: found[stored] for stored in late.contents() if stored in found}
-        end_ns = self._spans.end_ns(end)
-        if not self._rules.is_event_time:
-            self._reached.set(0, end_ns)
-        window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
-        rows: list[Any] = []
-        for stored, parts in found.items():
-            results, failures = self._results.of(stored, parts, window, routes=routes)
-            rows += results
-            for error, record in failures:
-                self.guard.caught(error, record)
-        if rows:
-            self.out.rows(rows, [end_ns - 1] * len(rows) if self._rules.is_event_time else None)
+        return found.items()
 
     # --- tables
 
@@ -247,7 +265,9 @@ class PaneWindows(Operator):
         if found is None:
             found = self._panes[pane] = self._state.table(self._name(PANE_NAME, pane))
             spans = self._spans
-            for end in filter(self._is_ahead, spans.ends_of(pane)):
+            ends, reached_ns = spans.ends_of(pane), self._reached.entries.get(0)
+            ended = 0 if reached_ns is None else bisect_right(ends, reached_ns, key=spans.end_ns)
+            for end in ends[ended : ended + 1]:  # each window plans the next one
                 self._plan(spans.end_ns(end), EMITS, end)
             self._plan(spans.end_ns(spans.last_end_of(pane)) + self._rules.lateness_ns, FORGETS, pane)
         return found
@@ -258,6 +278,11 @@ class PaneWindows(Operator):
             found = self._late[end] = self._state.table(self._name(LATE_NAME, end))
             self._plan(self._spans.end_ns(end), EMITS, end)
         return found
+
+    def _plan_next(self, end: int) -> None:
+        """Plans a window, unless nothing is in it."""
+        if any(pane in self._panes for pane in reversed(self._spans.panes_of(end))):
+            self._plan(self._spans.end_ns(end), EMITS, end)
 
     def _plan(self, instant_ns: int, kind: int, number: int) -> None:
         if (kind, number) not in self._planned:

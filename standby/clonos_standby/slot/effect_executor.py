@@ -211,7 +211,8 @@ class EffectExecutor:
         assert isinstance(sink, ImmediateSink), sink
         channel = next(channel.id for channel in plan.outputs[task] if channel.receiver is None)
         identity = WriterIdentity(asked.job_id, plan.task_name(task), asked.generation, asked.incarnation)
-        opened = SinkThread(self._context, sink, identity, asked.restored_number, task, channel)
+        step = self._image.sink_step(plan.vertex_of[task])
+        opened = SinkThread(self._context, sink, identity, asked.restored_number, task, channel, step=step)
         self._sinks[task, asked.incarnation] = opened
         self._threads.append(opened.thread)
 

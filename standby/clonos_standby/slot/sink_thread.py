@@ -57,9 +57,12 @@ class SinkThread:
         task: TaskId,
         channel: ChannelId,
         *,
+        step: str = "",
         backoff_first_s: float = BACKOFF_FIRST_S,
         backoff_s_max: float = BACKOFF_S_MAX,
     ) -> None:
+        """Starts the thread. ``step``: the step of the sink, which the failure of the task names."""
+        self._step = step or identity.task_name
         self._backoff_first_s, self._backoff_s_max = backoff_first_s, backoff_s_max
         self._post, self._faults = context.post, context.faults
         self._sink, self._identity, self._restored_number = sink, identity, restored_number
@@ -191,6 +194,4 @@ class SinkThread:
                 logger.debug("closing the sink connection of %s failed", self._identity.task_name, exc_info=True)
 
     def _describe(self, error: Any) -> TaskFailed:
-        return failure_of(
-            self._task, self._incarnation, error, place=FailurePlace(self._current_range, self._identity.task_name)
-        )
+        return failure_of(self._task, self._incarnation, error, place=FailurePlace(self._current_range, self._step))

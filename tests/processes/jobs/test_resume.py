@@ -212,11 +212,11 @@ class Described:
     def __init__(self, folder: Path) -> None:
         self.folder, self.gate = folder, Gate(folder / "gate")
 
-    def job(self, step: str = "double", **options: Any) -> Job:
-        """A new description; the step's name is part of the plan."""
+    def job(self, step: str = "double", lines: str = "lines", **options: Any) -> Job:
+        """A new description; the step's name and the folders are part of the plan."""
         job = Job("described", slots="process", checkpoint_every="100ms", store=self.folder / "store", **options)
         doubled = job.source(GatedNumbers(self.gate)).map(lambda n: {"n": n, "double": 2 * n}, name=step)
-        doubled.sink(files.jsonl(self.folder / "lines"))
+        doubled.sink(files.jsonl(self.folder / lines))
         doubled.sink(files.csv(self.folder / "table"))
         return job
 
@@ -273,6 +273,9 @@ def test_a_changed_plan_is_refused_before_any_output_is_touched(tmp_path: Path) 
     described.stop_after(100)
     with pytest.raises(PlanChanged, match="the job has changed: the task"):
         described.job(step="twice").run(resume=True, checkpoint=described.checkpoints()[-2])
+    with pytest.raises(PlanChanged, match=f'the output of the step "sink" was {tmp_path}/lines, is {tmp_path}/rows'):
+        described.job(lines="rows").run(resume=True)
+    assert not (tmp_path / "rows").exists()
     described.check(100)
     described.gate.end(200)
     described.job().run(resume=True)

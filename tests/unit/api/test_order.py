@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Tumbling
@@ -91,6 +92,29 @@ def test_a_file_is_cut_where_only_aggregates_without_order_follow(folder: Path, 
     image = compiled(source_of(folder, kind), FREE[what])
     assert len(image.splits["rows"]) >= TASKS
     assert image.order.few_tasks == ()
+
+
+def timed(rows: Stream[Any]) -> Stream[Any]:
+    return rows.map(_identity).with_timestamps(Timestamps("n", unit="s"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "lines", "parquet", "values"])
+@pytest.mark.parametrize("is_given_by_source", [True, False])
+def test_a_file_is_one_split_where_the_stream_has_timestamps(folder: Path, kind: str, is_given_by_source: bool) -> None:
+    """Blocks of a file would each have their own watermark: results would be late, and which records are would vary."""
+
+    def build(source: Any) -> JobImage:
+        graph = JobGraph("ordered")
+        rows = graph.source(source, name="rows", timestamps=Timestamps("n", unit="s") if is_given_by_source else None)
+        counts = (rows if is_given_by_source else timed(rows)).key_by("user").window(Tumbling("1s")).count()
+        counts.sink(collect())
+        return graph.compile(Options(), parallelism=TASKS)
+
+    image = build(source_of(folder, kind))
+    assert len(image.splits["rows"]) == 1
+    (note,) = image.order.few_tasks
+    assert "is read by 1 of 4 tasks, so that its order is kept; ordered=False" in note
+    assert len(build(source_of(folder, kind, ordered=False)).splits["rows"]) >= TASKS
 
 
 def source_of(folder: Path, kind: str, **options: Any) -> Any:

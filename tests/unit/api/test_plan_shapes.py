@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import BadSplits, ColumnsNeeded, InvalidJob
 from clonos.api.windows import Tumbling
@@ -19,6 +20,7 @@ from clonos.core.model.options import Options, StandbyKind
 from clonos.core.model.plan import Plan
 from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.samples import ColumnsGiven, Files
+from tests.unit.operators.test_timed_source import Readings
 
 
 def plan_of(graph: JobGraph, parallelism: int = 2) -> Plan:
@@ -294,3 +296,30 @@ def test_an_image_states_whether_its_processes_need_columns() -> None:
     rows.source(Given([])).map(str).sink(Outbox())
     columns.source(ColumnsGiven([])).map_batches(lambda batch: batch).sink(Outbox())
     assert [graph.compile(Options(), parallelism=1).has_columns for graph in (rows, columns)] == [False, True]
+
+
+def test_a_source_with_timestamps_makes_watermarks_and_becomes_idle_by_its_option() -> None:
+    def found(**arguments: Any) -> tuple[bool, bool]:
+        graph = JobGraph("times")
+        graph.source(Given([]), **arguments).sink(Files())
+        (vertex, *_) = plan_of(graph).vertices
+        return vertex.is_timed, vertex.becomes_idle
+
+    assert found() == (False, False)
+    assert found(timestamps=Timestamps("at")) == (True, False)
+    assert found(timestamps=Timestamps("at", idle_after="1min")) == (True, True)
+
+
+def test_a_step_with_timestamps_makes_no_source_with_watermarks() -> None:
+    graph = JobGraph("times")
+    graph.source(Given([])).with_timestamps(Timestamps("at", idle_after="1min")).sink(Files())
+    assert plan_of(graph).timed_sources == ()
+
+
+def test_a_timed_source_of_the_users_own_makes_watermarks() -> None:
+    for idle_after_ns in (0, 1):
+        graph = JobGraph("times")
+        graph.source(Readings([[1]], idle_after_ns=idle_after_ns), parallelism=2).sink(Files())
+        plan = plan_of(graph)
+        assert plan.timed_sources == (0, 1)
+        assert plan.vertices[0].becomes_idle is (idle_after_ns > 0)

@@ -177,14 +177,77 @@ def test_a_row_that_does_not_match_the_columns_is_named(
     assert raised.value.index == index
 
 
-def test_a_batch_that_does_not_match_the_schema_is_an_error(tmp_path: Path) -> None:
-    sink = files.parquet(tmp_path / "out", schema=pyarrow.schema({"a": pyarrow.int64()}))
+def refusal_of_batch(folder: Path, first: Any, second: Any, schema: Any = None) -> RowNotWritable:
+    sink = files.parquet(folder, schema=schema)
     sink.prepare_output(JOB, resume=False, overwrite=False)
     writer = writer_of(sink)
-    writer.write_columns(pyarrow.record_batch({"a": pyarrow.array([1], pyarrow.int32())}))
-    with pytest.raises(RowNotWritable, match="does not fit the schema"):
-        writer.write_columns(pyarrow.record_batch({"b": [1]}))
+    writer.write_columns(pyarrow.record_batch(first))
+    with pytest.raises(RowNotWritable) as raised:
+        writer.write_columns(pyarrow.record_batch(second))
     writer.close()
+    return raised.value
+
+
+def test_a_batch_without_a_column_of_the_schema_is_refused_by_the_name_of_the_column(tmp_path: Path) -> None:
+    schema = pyarrow.schema({"a": pyarrow.int64()})
+    error = refusal_of_batch(tmp_path / "out", {"a": pyarrow.array([1], pyarrow.int32())}, {"b": [1]}, schema)
+    assert str(error) == (
+        "files.parquet cannot write the row {'b': 1}: its batch has no column a, which schema= has; it has b."
+    )
+
+
+@pytest.mark.parametrize("schema", [None, pyarrow.schema({"a": pyarrow.int64()})])
+def test_a_batch_with_a_column_that_the_file_does_not_have_is_refused(tmp_path: Path, schema: Any) -> None:
+    """As a row with such a field is; the values of the column would be lost."""
+    error = refusal_of_batch(tmp_path / "out", {"a": [1]}, {"a": [1], "b": [2]}, schema)
+    assert "cannot write the row {'a': 1, 'b': 2}: there is no column for its b; the columns are a" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "row", "problem"),
+    [
+        ([1, 2], [3.0, 2.5], "{'a': 2.5}", "its a, a double, cannot be written as int64"),
+        ([Decimal("1.23")], [Decimal("4.56"), Decimal("123.456")], "{'a': Decimal('123.456')}", "decimal128(3, 2)"),
+        (["x"], [{"b": 1}], "{'a': {'b': 1}}", "cannot be written as string"),
+    ],
+)
+def test_a_batch_of_another_type_is_refused_by_the_row_and_the_column_and_names_schema(
+    tmp_path: Path, first: list[Any], second: list[Any], row: str, problem: str
+) -> None:
+    error = refusal_of_batch(tmp_path / "out", {"a": first}, {"a": second})
+    assert f"cannot write the row {row}: " in str(error)
+    assert problem in str(error)
+    assert "the type of the first rows of the part file" in str(error)
+    assert str(error).endswith("; give the sink its type with schema=.")
+    assert len(str(error).splitlines()) == 1
+
+
+def warnings_of(folder: Path, caplog: pytest.LogCaptureFixture, *parts: list[Any], **options: Any) -> list[str]:
+    sink = files.parquet(folder, **options)
+    sink.prepare_output(JOB, resume=False, overwrite=False)
+    for checkpoint, rows in enumerate(parts, 1):
+        sink.commit(JOB, checkpoint, [part_of(sink, checkpoint, rows)])
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_column_without_a_value_in_a_whole_part_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    empty: dict[str, Any] = {"n": 1, "note": None, "tags": []}
+    full = {"n": 2, "note": 0.5, "tags": ["a"]}
+    assert warnings_of(tmp_path / "out", caplog, [full], [empty], [empty]) == [
+        f"files.parquet: in a part file of {tmp_path}/out all values of note, tags are None or empty,"
+        " so the part has no type for them, and pandas and other readers of the folder may fail: give the sink schema="
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"schema": pyarrow.schema({"n": pyarrow.int64(), "note": pyarrow.float64()})}, {"single": True}]
+)
+def test_a_column_without_a_value_in_a_whole_part_is_not_warned_of_where_its_type_is_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    assert warnings_of(tmp_path / "out.d", caplog, [{"n": 1, "note": None}], **options) == []
 
 
 def test_a_source_refuses_options_of_sinks_and_a_sink_those_of_sources(path: Path, tmp_path: Path) -> None:

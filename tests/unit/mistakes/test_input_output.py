@@ -25,7 +25,7 @@ def test_a_bad_line_ends_a_job_without_errors_with_its_place_and_a_way_out(tmp_p
     check(
         printed,
         f"{tmp_path}/x.jsonl at byte 9: the line '{{\"n\": 2' is not JSON",
-        "or give the job errors= to set such lines aside",
+        "Correct the file. Job(..., errors=sink) sets such records aside.",
         code=1,
     )
 
@@ -34,10 +34,12 @@ def test_a_bad_line_ends_a_job_without_errors_with_its_place_and_a_way_out(tmp_p
 def test_a_bad_line_goes_to_the_error_output_and_the_job_ends_well(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(LINES)
     code = COPY.format(output='"out"')
-    errors = 'errors=stdout(lambda error: f"{error.step}: {error.record}")'
+    errors = 'errors=stdout(lambda error: f"{error.step}: {error.record}: {error.error}")'
     printed = run_file(tmp_path, code.replace('"etl"', f'"etl", {errors}'))
     assert printed.code == 0
-    assert printed.output == 'read: {"n": 2\n'
+    assert printed.output.startswith('read: {"n": 2: InputMalformed: ')
+    assert f"{tmp_path}/x.jsonl at byte 9" in printed.output
+    assert printed.output.endswith("Correct the file.\n"), "it has an error output"
     texts = [path.read_text() for path in (tmp_path / "out").iterdir()]
     assert [json.loads(line) for text in texts for line in text.splitlines()] == [1, 3]
 

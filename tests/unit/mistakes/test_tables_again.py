@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clonos
-from tests.harnesses.mistakes import run_file
+from tests.harnesses.mistakes import check, run_file
 
 CODE = """
 from clonos import Job, files, sqlite, values
@@ -87,3 +87,19 @@ def test_an_overwriting_start_does_not_warn_of_a_table_that_does_not_exist(
     assert ended.code == 0, ended.errors
     assert "earlier starts" not in caplog.text
     assert rows(tmp_path, "log") == 5
+
+
+def test_a_row_that_a_table_cannot_hold_is_refused_by_the_name_of_its_sink(tmp_path: Path) -> None:
+    code = """
+    from clonos import Job, files, sqlite, values
+
+    job = Job("etl", store="store", errors=files.jsonl("errors"))
+    rows = job.source(values([{"k": 1, "x": 1}]), name="read").map(lambda row: row, name="copy")
+    rows.sink(sqlite("out.db", "log", ["k"]), name="table")
+    """
+    check(
+        run_file(tmp_path, code),
+        "job etl has failed: step table raised RowNotWritable: sqlite cannot write the row {'k': 1, 'x': 1}",
+        "there is no column for its x",
+        code=1,
+    )

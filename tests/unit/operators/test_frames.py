@@ -188,3 +188,51 @@ def test_other_errors_of_a_function_of_batches_stay_as_they_are() -> None:
     error = raised.value.__cause__
     assert isinstance(error, TypeError)
     assert (str(error), type(error.__cause__)) == ("of my own", ValueError)
+
+
+def test_integers_with_nulls_stay_exact_in_pandas() -> None:
+    pytest.importorskip("pandas")
+    large = 2**53 + 1
+    columns = {
+        "gaps": pyarrow.array([large, None]),
+        "unsigned": pyarrow.array([None, 2**64 - 1], pyarrow.uint64()),
+        "small": pyarrow.array([None, -3], pyarrow.int8()),
+        "whole": pyarrow.array([large, 1]),
+        "share": pyarrow.array([0.5, None]),
+    }
+    batch = pyarrow.record_batch(columns)
+    frame = as_wanted(batch, "pandas.DataFrame")
+    assert list(map(str, frame.dtypes)) == ["Int64", "UInt64", "Int8", "int64", "float64"]
+    assert frame["gaps"].tolist()[0] == large
+    assert as_batch(frame).equals(batch)
+
+
+def test_columns_of_one_name_stay_exact_in_pandas() -> None:
+    pytest.importorskip("pandas")
+    batch = pyarrow.record_batch([[1, None], [None, 2**53 + 1]], names=["n", "n"])
+    assert int(as_wanted(batch, "pandas.DataFrame").iloc[1, 1]) == 2**53 + 1
+
+
+def test_a_job_keeps_integers_with_nulls_exact() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def passed(frame: Any) -> Any:
+        return frame.assign(twice=frame["n"] * 2)
+
+    records = [{"n": 2**53 + number if number % 2 else None} for number in range(6)]
+    passed.__annotations__["frame"] = pandas.DataFrame
+    graph = JobGraph("frames")
+    graph.source(ColumnsGiven(records)).map_batches(passed).map(lambda record: record).sink(Outbox())
+    (rows,) = run(graph, 1).written.values()
+    assert rows == [{**record, "twice": record["n"] and record["n"] * 2} for record in records]
+
+
+def test_one_column_or_one_value_is_answered_by_how_to_make_a_frame() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pandas.DataFrame(RECORDS)
+    for series in (frame["count"], frame.groupby("word")["count"].sum(), polars.Series([1])):
+        with pytest.raises(NoFrame, match=r"returned a Series.*\.to_frame\(\), or \.reset_index\(\)"):
+            as_batch(series)
+    for value in (frame["count"].sum(), 7, "text"):
+        with pytest.raises(NoFrame, match=r'pandas\.DataFrame\(\{"total": \[value\]\}\)'):
+            as_batch(value)

@@ -343,6 +343,39 @@ def test_a_source_without_reads_is_idle_at_its_second_check_and_active_at_its_ne
     assert times.begin(0) == [ACTIVE]
 
 
+def test_splits_that_become_idle_at_one_check_leave_the_latest_watermark() -> None:
+    times = SourceWatermarks([0, 1], 1, 5)
+    for split, instant_ns in ((0, 100), (1, 50)):
+        times.begin(split)
+        times.reach(split, instant_ns)
+    assert times.check(0) == []
+    assert times.check(5) == []  # both were read
+    assert times.check(10) == [100, IDLE]
+
+
+def test_a_small_rise_is_sent_when_no_split_has_a_record_and_not_too_often() -> None:
+    times = SourceWatermarks([0, 1], 200, 0)
+
+    def read(instant_ns: int) -> list[Watermark]:
+        return [each for split in (0, 1) for each in (*times.begin(split), *times.reach(split, instant_ns))]
+
+    def find_empty() -> int | None:
+        for split in (0, 1):
+            times.found_empty(split)
+        return times.next_check_ns()
+
+    assert read(1_000) == [1_000]
+    assert find_empty() is None, "nothing is held back"
+    assert read(1_100) == []
+    assert times.next_check_ns() is None, "a split may have records"
+    assert find_empty() == 0
+    restored = SourceWatermarks([0, 1], 200, 0)
+    restored.restore(times.state())
+    assert times.check(7_000) == restored.check(7_000) == [1_100]
+    assert read(1_150) == []
+    assert find_empty() == 7_200
+
+
 # ------------------------------------------------------------------ drift alignment
 
 

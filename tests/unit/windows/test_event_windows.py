@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clonos.agg import bottom_k
 from clonos.api.windows import Sliding, Tumbling, WindowKind
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.tags import Tag
@@ -60,7 +61,8 @@ def shown(results: list[Any]) -> list[Any]:
     for result, time_ns in results:
         start, end = (round(each.timestamp() * 1000) for each in (result.start, result.end))
         assert time_ns == end * MS - 1
-        found.append((repr(result.key), start, end, result.value))
+        value = result.value["found"] if isinstance(result.value, dict) else result.value
+        found.append((repr(result.key), start, end, value))
     return found
 
 
@@ -94,14 +96,14 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
     twin.reach(None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.sampled_from([0, 3, 10]),
     st.booleans(),
     entries,
     st.lists(st.integers(1, 5), max_size=3),
-    st.booleans(),
+    st.sampled_from(["gathered", "merged", "bounded", "bounded"]),
 )
 def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_are_cut(
     lengths: tuple[int, int, int],
@@ -109,7 +111,7 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
     accumulates: bool,
     given_entries: list[Any],
     widths: list[int],
-    merges: bool,
+    aggregate: str,
 ) -> None:
     size, every, offset = lengths
     twin = SlidingTwin(size, every, offset, lateness, accumulates)
@@ -121,7 +123,9 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
             late=LATE,
             accumulate=accumulates,
         )
-        return windows.aggregate(list, list.append, merge=list.extend if merges else None)
+        if aggregate == "bounded":  # of equal ranks the values are in the order in which they are merged
+            return windows.aggregate(found=bottom_k(1_000, by=lambda value: 0))
+        return windows.aggregate(list, list.append, merge=list.extend if aggregate == "merged" else None)
 
     step = stepping(build)
     play(step, twin, given_entries, widths)
@@ -129,6 +133,34 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
     assert step.late == [(value, time * MS) for value, time in twin.late]
     assert step.counting.late_records == len(twin.late)
     assert not [name for name in step.state() if "watermark" not in name], "state is left after the end"
+
+
+behind = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(-7, 3)),
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(-3, 0)),
+        st.integers(1, 3),
+        st.sampled_from([1, 1, "restore"]),
+    ),
+    min_size=30,
+    max_size=60,
+).map(absolute)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([(6, 2, 0), (7, 3, 0), (12, 1, 0)]), st.sampled_from([0, 2, 8]), behind)
+def test_merged_panes_equal_the_twin_when_records_come_behind_windows_that_had_them(
+    lengths: tuple[int, int, int], lateness: int, given_entries: list[Any]
+) -> None:
+    size, every, offset = lengths
+    step = stepping(
+        lambda keyed: keyed.window(
+            kind_of(size, every, offset), lateness=lateness / 1000 if lateness else None, late=LATE
+        ).aggregate(found=bottom_k(1_000, by=lambda value: 0))
+    )
+    twin = SlidingTwin(size, every, offset, lateness)
+    play(step, twin, given_entries, [3])
+    assert shown(step.results) == twin.results
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,6 +15,7 @@ from clonos.api.stream import Stream
 from clonos.api.window_step import every_event_time, last_values, newest_values
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import CountSliding, CountTumbling, Global, Session, Sliding, Tumbling, WindowKind
+from clonos.operators.aggregates.quantiles import EXACT_MAX
 from clonos.operators.windows.results import Window
 from clonos.operators.windows.triggers import Trigger, TriggerContext
 from clonos_chaos.jobs.graphs.graph_rows import (
@@ -177,7 +178,7 @@ class Totals(Windowing):
                 repr(sum(numbers) / len(numbers)),  # floats are no keys of a distinct behind it
                 numbers[0],
                 numbers[-1],
-                repr(float(numbers[(len(numbers) - 1) // 2])),
+                repr(float(numbers[(len(numbers) - 1) // 2])) if len(numbers) <= EXACT_MAX else "",
                 tuple(map(name_of, sorted(rows, key=rank, reverse=True)[:2])),
                 tuple(map(name_of, sorted(rows))),
             )
@@ -290,7 +291,10 @@ def _total(stage: int, key: Any, start: int, end: int, shown: tuple[Any, ...]) -
 
 
 def _totals_row(stage: int, result: Any) -> Row:
-    shown = tuple(map(_shown, result.value.values()))
+    totals = result.value
+    if totals["n"] > EXACT_MAX:
+        totals["middle"] = ""
+    shown = tuple(map(_shown, totals.values()))
     return _total(stage, result.key, micros(result.start), micros(result.end), shown)
 
 

@@ -94,6 +94,16 @@ def test_a_step_fits_the_output_budget_and_is_never_below_the_minimum() -> None:
     assert pace.limit(UNLIMITED, 0) == 0
 
 
+def test_a_task_that_has_emitted_nothing_for_thousands_of_steps_goes_on() -> None:
+    pace = StepSize(Options(step_records_first=64), ScriptedTask(work(), 1), is_single_step=False)
+    pace.produced(64, 6_400)
+    for _ in range(5_000):
+        pace.produced(64, 0)
+    assert pace.limit(5_000, 1_000) == 64
+    pace.produced(64, 6_400)
+    assert pace.limit(600, 1_000) == 32
+
+
 def test_the_first_step_has_at_most_step_records_max() -> None:
     pace = StepSize(Options(step_records_max=1), ScriptedTask(work(), 1), is_single_step=False)
     assert pace.limit(UNLIMITED, 1_000) == 1

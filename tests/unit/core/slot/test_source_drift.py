@@ -15,7 +15,7 @@ from clonos.core.wire.control_messages import DriftLimit
 from tests.harnesses.sample_plans import shuffle
 from tests.harnesses.slot_harness import SlotHarness
 
-OPTIONS = Options(heartbeat_ms=100, lease_ms=500)
+OPTIONS = Options(heartbeat_ms=100, lease_ms=500, watermark_drift_max_ns=1)
 
 
 def plan_of(is_timed: bool) -> Plan:
@@ -67,6 +67,17 @@ def test_a_limit_expires_after_a_lease_without_another_one() -> None:
     assert [beat(bench) for _ in range(4)] == [[]] * 4
     assert limits(bench, sent(70, 1, 90)) == []
     assert [beat(bench) for _ in range(6)] == [*([[]] * 4), [END_OF_TIME_NS], []]
+
+
+def test_sources_read_on_without_any_limit_after_a_lease_and_so_does_a_source_that_starts_later() -> None:
+    bench = begun()
+    assert [beat(bench) for _ in range(7)] == [*([[]] * 5), [END_OF_TIME_NS], []]
+    late = SlotHarness(OPTIONS, plan_of(True))
+    for _ in range(6):
+        assert beat(late) == []  # its thread has not started
+    late.begin()
+    assert beat(late) == [END_OF_TIME_NS]
+    assert limits(late, sent(70, 1, 90)) == [70]
 
 
 def test_a_limit_is_passed_to_sources_with_watermarks_only() -> None:

@@ -82,8 +82,17 @@ class Commanded(ScriptedTask):
 
 
 def timed_plan() -> Plan:
+    """The source and another one, of which the task knows nothing but that there is one."""
     source, spread = READER.vertices
-    return replace(READER, vertices=(replace(source, is_timed=True), spread))
+    timed = replace(source, is_timed=True)
+    return replace(READER, vertices=(timed, spread, replace(timed, name="other")))
+
+
+def free() -> Commanded:
+    """Makes a source without a limit."""
+    life = Commanded()
+    life.task.take(ReadLimit(END_OF_TIME_NS))
+    return life
 
 
 def read_to(watermark_ns: int, *commands: Command) -> Commanded:
@@ -99,9 +108,15 @@ def test_a_source_reads_up_to_the_first_watermark_above_the_limit() -> None:
     assert read_to(2).chain.held_back > 1
 
 
-def test_a_source_reads_on_when_the_limit_rises_and_has_none_at_first() -> None:
+def test_a_source_reads_on_when_the_limit_rises() -> None:
     assert read_to(2, ReadLimit(4), ReadLimit(END_OF_TIME_NS)).reads == [3, 5, RECORDS]
-    assert Commanded().run().reads == [RECORDS]  # type: ignore[attr-defined]
+
+
+def test_a_source_waits_for_its_first_limit_with_the_option_only() -> None:
+    for drift, count in ((1, 1), (0, RECORDS)):
+        life = Commanded(drift=drift)
+        life.run()
+        assert life.reads == [count]
 
 
 def test_a_source_that_waits_takes_barriers_and_ends_at_a_trigger() -> None:
@@ -113,9 +128,9 @@ def test_a_source_that_waits_takes_barriers_and_ends_at_a_trigger() -> None:
 
 def test_that_a_source_waits_is_in_no_log_and_its_replay_does_not_wait() -> None:
     life = read_to(2, ReadLimit(4))
-    free = Commanded()
-    free.run()
-    assert free.log.startswith(life.log)
+    unlimited = free()
+    unlimited.run()
+    assert unlimited.log.startswith(life.log)
     assert set(tags_of(life.log)) == {d.READ}
     again = Commanded(start=Start(life.log))
     again.task.take(ReadLimit(0))
@@ -134,6 +149,7 @@ def test_a_source_that_is_idle_or_has_no_watermark_reads_whatever_the_limit_is()
 @pytest.mark.parametrize(("drift", "first"), [(1, [INSTANT_NS_MIN, 1, 2]), (0, [1, 2, 3])])
 def test_a_source_reports_when_it_goes_live_with_the_option_and_with_each_step(drift: int, first: list[int]) -> None:
     life = Commanded(drift=drift)
+    life.task.take(ReadLimit(END_OF_TIME_NS))
     life.run()
     assert life.reports[:3] == first
 

@@ -151,11 +151,22 @@ def timed(**options: int) -> Job:
     return replace(work(EVERYTHING, **options), inputs=inputs)
 
 
+def skipping(**options: int) -> Job:
+    """The same inputs, two of which skip a barrier that a later one stands for."""
+    inputs = {
+        0: [*rows(1, 2, 3), *barrier(2), *rows(4, 5, 6, 7), *barrier(4), *rows(8, 9), *END],
+        1: [*rows(10), *barrier(1), *rows(11, 12), *barrier(2), *rows(13), *barrier(3), *rows(14), *barrier(4), *END],
+        2: [*barrier(1), *columns(*range(20, 27)), *barrier(2), *rows(27, 28), *barrier(4), *rows(29), *END],
+    }
+    return replace(work(EVERYTHING, **options), inputs=inputs)
+
+
 ASIDE: tuple[Use, ...] = (ask_aside, clock, ask_aside, rng, timer, ask_aside)
 
 JOBS: dict[str, Callable[..., Job]] = {
     "work": work,
     "timed": timed,
+    "work with skipped barriers": skipping,
     "reader": reader,
     "watcher": watcher,
     "work with calls aside": partial(work, ASIDE),

@@ -165,6 +165,16 @@ def test_a_barrier_subsumes_all_earlier_barriers_missing_on_its_channel_and_the_
     assert [s.checkpoint for s in life.snapshots] == [1, 2, 3]
 
 
+def test_an_input_that_waits_behind_a_later_barrier_does_so_in_the_next_incarnation() -> None:
+    first = union(sent(0, barrier(1)), sent(1, barrier(3)), sent(2, barrier(3)), sent(1, rows("late"))).run()
+    assert first.story == ["b1"]
+    (snapshot,) = first.snapshots
+    assert snapshot.blocked == ((1, 3), (2, 3))
+    start = Start(b"", [snapshot], snapshot.log_offset_bytes)
+    second = union(sent(1, rows("behind 3")), sent(0, rows("behind 1")), sent(0, barrier(3)), start=start).run()
+    assert second.story == ["behind 1", "b3", "behind 3"]
+
+
 def test_the_end_of_stream_subsumes_all_later_barriers() -> None:
     life = union(
         sent(2, END),

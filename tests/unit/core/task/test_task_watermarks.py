@@ -74,7 +74,16 @@ def test_a_task_is_idle_when_all_channels_are_and_active_before_it_goes_on() -> 
         sent(1, watermark(ACTIVE)),  # now it alone counts
         sent(1, rows("a")),
     ).run()
-    assert forwarded(life) == ["0", str(IDLE), str(ACTIVE), "1", "('a'"]
+    assert forwarded(life) == ["0", "2", str(IDLE), str(ACTIVE), "('a'"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_channels_that_become_idle_leave_the_latest_watermark_in_any_order(order: tuple[int, ...]) -> None:
+    life = union(
+        *(sent(channel, watermark(channel)) for channel in range(3)),
+        *(sent(channel, watermark(IDLE)) for channel in order),
+    ).run()
+    assert watermarks(life)[-2:] == ["2", str(IDLE)]
 
 
 def test_an_ended_channel_does_not_count_and_no_end_makes_an_idle_task_rise() -> None:
@@ -96,8 +105,12 @@ class Twin(NamedTuple):
     idle: set[int]
     ended: set[int]
 
-    def minimum(self) -> int | None:
+    def own(self) -> int | None:
         counted = {0, 1, 2} - self.idle - self.ended
+        if self.is_idle:
+            return max(
+                (self.reached[channel] for channel in (self.idle - self.ended) & self.reached.keys()), default=None
+            )
         if not counted or not counted <= self.reached.keys():
             return None
         return min(self.reached[channel] for channel in counted)
@@ -133,7 +146,7 @@ def test_any_order_of_watermarks_gives_what_the_rule_gives_also_behind_a_restore
                 twin.reached[channel] = max(content, twin.reached.get(channel, content))
             changes = tested.take(ChannelId(channel), content)
         expected: list[Watermark] = [ACTIVE] if was_idle and not twin.is_idle and len(twin.ended) < 3 else []
-        lowest = twin.minimum()
+        lowest = None if twin.is_idle and was_idle else twin.own()
         if lowest is not None and (highest is None or lowest > highest):
             highest = lowest
             expected.append(lowest)
