@@ -13,10 +13,12 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
+from clonos.agg import bottom_k
 from clonos.api.emission import each
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
+from clonos.api.windowed import WindowedStream
 from clonos.api.windows import CountTumbling, Session, Sliding, Tumbling, WindowKind
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.values import decode_value, encode_value
@@ -192,8 +194,7 @@ class WindowJob(ApiJob):
         if rng.random() < 0.5:
             windows: Stream[Row] = keyed.apply(emit, parallelism=parallelism)
         else:
-            merge = list.extend if rng.random() < 0.5 else None
-            gathered = keyed.aggregate(list, list.append, merge=merge, parallelism=parallelism)
+            gathered = _gathered(keyed, rng.random(), parallelism)
             windows = gathered.flat_map(partial(_of_result, emit))
             if has_late:
                 return windows.union(gathered.side_output(LATE).map(partial(_late, stage)))
@@ -325,8 +326,20 @@ def _left(stage: int, spec: Spec, key: int, window: Window, rows: list[Row]) -> 
     return [_with_entry(row, stage * 100 + number, shown) for row in rows]
 
 
+def _gathered(keyed: WindowedStream[Any, Row], choice: float, parallelism: int) -> Stream[Any]:
+    """Adds an aggregate that has all rows of a window: of bounded size, with ``merge`` or without it."""
+    if choice < 0.25:  # of equal ranks the rows are in the order in which panes are merged
+        return keyed.aggregate(rows=bottom_k(10_000, by=_no_rank), parallelism=parallelism)
+    return keyed.aggregate(list, list.append, merge=list.extend if choice < 0.5 else None, parallelism=parallelism)
+
+
+def _no_rank(row: Row) -> int:
+    return 0
+
+
 def _of_result(emit: Callable[..., list[Row]], result: Any) -> list[Row]:
-    return emit(result.key, Window(result.start, result.end), result.value)
+    rows = result.value["rows"] if isinstance(result.value, dict) else result.value
+    return emit(result.key, Window(result.start, result.end), rows)
 
 
 def _late(stage: int, row: Row) -> Row:

@@ -37,12 +37,7 @@ from clonos.operators.chain_outputs import (
     is_identity,
     routes_refused,
 )
-from clonos.operators.connector_contract import (
-    PushSource,
-    TimedSource,
-    TransactionalSink,
-    discovery_interval_ns,
-)
+from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn

@@ -143,7 +143,8 @@ def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[Inp
     queues = [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
     blocked = dict(snapshot.blocked) if snapshot else {}
     for queue in queues:
-        queue.blocked_by = blocked.get(queue.channel)
+        if queue.channel in blocked:
+            queue.block(blocked[queue.channel])
     return queues
 
 

@@ -237,5 +237,5 @@ class Enrich(AsyncMap):
     def _result(self, found: tuple[Any, Any]) -> Any:
         record, answer = found
         if answer is None and self._not_found is NotFound.ERROR:
-            raise AnswerMissing(f"the step {self._step} has found no answer for {self._key(record)!r:.200}")
+            raise AnswerMissing(f"the step {self._step} has found no answer for the record")
         return self._select(record, answer)

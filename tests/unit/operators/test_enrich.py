@@ -192,7 +192,7 @@ def test_an_error_or_a_missing_answer_is_the_error_of_each_record_that_waits_for
         (1, "ValueError"),
         (2, "AnswerMissing"),
     ]
-    assert "found no answer for 'b'" in enriched.errors[2].error
+    assert "the step enrich has found no answer for the record" in enriched.errors[2].error
     assert [n for n, _, _ in enriched.rows] == [3, 4], "an error is not kept"
     enriched.going.close()
 
