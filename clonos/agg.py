@@ -181,7 +181,7 @@ def first(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
 def first(of: Any = None) -> Aggregation[Any, Any]:
-    """Finds the value that arrived first; None if there is none.
+    """Finds the value that arrived first, in windows that merge that of the first pane or session; None without one.
 
     Raises:
         BadAggregate: ``of`` is neither a function nor the name of a field.
@@ -198,7 +198,7 @@ def last(of: str | None = None) -> Aggregation[Any, Any]: ...
 
 
 def last(of: Any = None) -> Aggregation[Any, Any]:
-    """Finds the value that arrived last; None if there is none.
+    """Finds the value that arrived last, in windows that merge that of the last pane or session; None without one.
 
     Raises:
         BadAggregate: ``of`` is neither a function nor the name of a field.
@@ -215,7 +215,7 @@ def collect(of: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def collect(of: Any = None) -> Aggregation[Any, Any]:
-    """Collects all values in a list, by arrival.
+    """Collects all values in a list, by arrival; in windows that merge by pane or session, then by arrival.
 
     Raises:
         BadAggregate: ``of`` is neither a function nor the name of a field.
@@ -232,7 +232,7 @@ def distinct(of: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def distinct(of: Any = None) -> Aggregation[Any, Any]:
-    """Collects the distinct values in a list, by first arrival.
+    """Collects the distinct values in a list, in the order of the first ones, which is that of ``collect``.
 
     Raises:
         BadAggregate: ``of`` is neither a function nor the name of a field.
@@ -296,7 +296,7 @@ def top_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def top_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
-    """Finds the ``k`` records with the largest ``by``, the largest first; of equal ones those that arrived first.
+    """Finds the ``k`` records with the largest ``by``, the largest first; of equal ones the first by arrival.
 
     Raises:
         BadAggregate: ``k`` is not an int from 1 to 10,000, or ``by`` neither a function nor the name of a field.
@@ -313,7 +313,7 @@ def bottom_k(k: int, by: str | None = None) -> Aggregation[Any, list[Any]]: ...
 
 
 def bottom_k(k: int, by: Any = None) -> Aggregation[Any, list[Any]]:
-    """Finds the ``k`` records with the smallest ``by``, the smallest first; of equal ones those that arrived first.
+    """Finds the ``k`` records with the smallest ``by``, the smallest first; of equal ones the first by arrival.
 
     Raises:
         BadAggregate: ``k`` is not an int from 1 to 10,000, or ``by`` neither a function nor the name of a field.

@@ -150,7 +150,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             create: returns a new accumulator.
             add: called with (accumulator, value); returns the new accumulator, or None if it has changed it in place.
             result: turns the accumulator into the value of the window; None for the accumulator itself.
-            merge: called with two accumulators, the second one of later records; returns the accumulator of both, or
+            merge: called with two accumulators, the second one of a later pane or session; returns that of both, or
                 None if it has changed the first one in place. Without it, sliding and session windows and windows with
                 lateness keep all their values until they emit.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the value, a dict.
@@ -182,7 +182,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
     ) -> Stream[WindowResult[K, A]]:
-        """Folds the values of each window in order of arrival, beginning with a copy of ``initial``.
+        """Folds the values of each window, beginning with a copy of ``initial``, in the order of ``apply``.
 
         ``function(so_far, value)`` returns the next value, or None if it has changed the given one in place. Sliding
         and session windows and windows with lateness keep all their values until they emit.
@@ -198,10 +198,11 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
     ) -> Stream[U]:
-        """Calls ``function(key, window, values)`` when a window ends, with all its values in order of arrival.
+        """Calls ``function(key, window, values)`` when a window ends, with all its values.
 
-        Its results, any number of them, are the records of the stream. The window keeps all values; an aggregation
-        keeps one accumulator.
+        They are in order of arrival: in sliding windows by pane, then by arrival; in sessions that have merged, those
+        of the session that began earlier come first. The results of ``function``, any number of them, are the records
+        of the stream.
 
         Example::
 

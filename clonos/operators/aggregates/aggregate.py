@@ -93,7 +93,7 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
 
     @abstractmethod
     def merge(self, accumulator: Any, other: Any) -> Any:
-        """Returns the accumulator with the records of ``other``, which arrived after its own.
+        """Returns the accumulator with the records of ``other``, whose pane or session begins after its own.
 
         It may be the given one changed in place. Neither this call nor a later change of the result changes ``other``.
         """

@@ -13,7 +13,10 @@ Failure = tuple[BaseException, Any]
 
 
 class Gathered(Aggregation[Any, Any]):
-    """List of all values in order of arrival, which ``aggregation`` aggregates when the window emits, if given."""
+    """List of all values, which ``aggregation`` aggregates when the window emits, if given.
+
+    They are in order of arrival within a pane or a session; those of earlier panes and sessions come first.
+    """
 
     insertion = Insertion.IN_PLACE
 
