@@ -62,7 +62,8 @@ class AssignTimestamps(Operator):
 
     def _reach(self, records: Any, times: list[int]) -> None:
         try:
-            found = self._assigner.strategy.watermark(self._watermarks.reached_ns(INPUT), records, times)
+            before_ns = self._watermarks.reached_ns(INPUT)
+            found = self._assigner.watermark(before_ns, records, times, self._recorder, "")
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
         self._pass(self._watermarks.reach(INPUT, checked_watermark(found, self._step, INPUT)))

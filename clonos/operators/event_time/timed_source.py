@@ -119,7 +119,8 @@ class TimedHead(SourceHead):
             if self._assigner is None:
                 found = cast(TimedSource, self._source).watermark(before_ns, batch)
             else:
-                found = self._assigner.strategy.watermark(before_ns, batch, times or [])
+                where = f", in split {number} of {self._step}"
+                found = self._assigner.watermark(before_ns, batch, times or [], self._recorder, where)
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
         return checked_watermark(found, self._step, number)

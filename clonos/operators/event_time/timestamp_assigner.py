@@ -94,6 +94,21 @@ class TimestampAssigner:
         times, failed = guard.each(time_of, rows)
         return (without(rows, failed) if failed else rows), times
 
+    def watermark(
+        self, before_ns: int | None, records: Any, times: list[int], recorder: Recorder, where: str
+    ) -> int | None:
+        """Returns the watermark of the strategy behind records.
+
+        ``where`` names the split. Raises: TimestampError: it is further ahead of the clock than a timestamp may be, so
+        that all records to come would be late.
+        """
+        found = self.strategy.watermark(before_ns, records, times)
+        if not self.strategy.functions or type(found) is not int:
+            return found
+        if (limit_ns := self._limit_ns(recorder)) < found <= END_OF_TIME_NS:
+            raise self._too_late(found, limit_ns, where, "watermark")
+        return found
+
     def timestamp_ns(self, row: Any) -> int:
         """Returns the timestamp of a row. Raises: TimestampError: it has none."""
         return event_time_ns(self._function()(row), self.unit)
@@ -130,11 +145,11 @@ class TimestampAssigner:
             return END_OF_TIME_NS
         return recorder.instant_ns(False) + self.future_max_ns
 
-    def _too_late(self, timestamp_ns: int, limit_ns: int, where: str) -> TimestampError:
+    def _too_late(self, timestamp_ns: int, limit_ns: int, where: str, what: str = "timestamp") -> TimestampError:
         assert self.future_max_ns is not None, "without a limit nothing is too late"
         text, ahead_ns = from_timestamp_ns(timestamp_ns).isoformat(), timestamp_ns - limit_ns + self.future_max_ns
         return TimestampError(
-            f"the timestamp {text} is {_length(ahead_ns)} ahead of the clock, and future_max allows"
+            f"the {what} {text} is {_length(ahead_ns)} ahead of the clock, and future_max allows"
             f" {_length(self.future_max_ns)}{where}"
         )
 

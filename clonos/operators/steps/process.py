@@ -190,8 +190,16 @@ class Process(Operator):
         return self._event_timers.due(until_ns)
 
     def fire_events(self, due: Sequence[DueTimer]) -> None:
-        timers = filter(self._event_timers.take, due)
-        self._fire("on_event_timer", timers)
+        """See ``Operator.fire_events``. User code sees a watermark that has reached the timer, as the next one has."""
+        before_ns = self._context.watermark_ns
+        self._fire("on_event_timer", self._reaching(filter(self._event_timers.take, due)))
+        self._context.watermark_ns = before_ns
+
+    def _reaching(self, timers: Iterator[DueTimer]) -> Iterator[DueTimer]:
+        for timer in timers:
+            reached_ns = self._context.watermark_ns
+            self._context.watermark_ns = timer.instant_ns if reached_ns is None else max(reached_ns, timer.instant_ns)
+            yield timer
 
     def on_watermark(self, watermark: Watermark) -> None:
         if not isinstance(watermark, Activity):

@@ -227,6 +227,41 @@ def test_a_punctuated_watermark_comes_from_some_records() -> None:
     assert reminders(punctuated, [0, 9]) == [("a", 5.0)]
 
 
+@pytest.mark.parametrize("in_the_middle", [False, True])
+def test_a_watermark_ages_ahead_is_an_error_that_names_the_step(in_the_middle: bool) -> None:
+    def marked(row: Any, timestamp: datetime) -> datetime | None:
+        return timestamp + timedelta(days=40)
+
+    times = Timestamps("at", watermarks=PunctuatedWatermarks(marked))
+    graph = JobGraph("job")
+    rows = Given([{"key": "a", "at": at(1)}])
+    stream = graph.source(rows).with_timestamps(times) if in_the_middle else graph.source(rows, timestamps=times)
+    stream.sink(Outbox())
+    with pytest.raises(StepFailed) as failed:
+        run(graph)
+    where = "" if in_the_middle else ", in split 0 of source"
+    cause = str(failed.value.__cause__)
+    assert "the watermark 2" in cause
+    assert cause.endswith(f"ahead of the clock, and future_max allows 1 day{where}")
+
+
+def test_an_event_timer_sees_a_watermark_that_has_reached_it() -> None:
+    class Seen:
+        def process(self, row: Any, context: Context[str, Any]) -> None:
+            context.set_event_timer(at(5))
+            context.set_event_timer(at(6))
+
+        def on_event_timer(self, timestamp: datetime, context: Context[str, Any]) -> None:
+            assert context.watermark is not None
+            context.emit([(each - at(0)).total_seconds() for each in (timestamp, context.watermark)])
+
+    graph = JobGraph("job")
+    rows = [{"key": "a", "at": at(second)} for second in (0, 9)]
+    source = graph.source(Given(rows), parallelism=1, timestamps=Timestamps("at", watermark_every="1ms"))
+    source.key_by("key").process(Seen).sink(Outbox())
+    assert [row for output in run(graph, 1).written.values() for row in output] == [[5.0, 5.0], [6.0, 6.0]]
+
+
 def test_an_event_timer_on_a_stream_without_timestamps_is_refused() -> None:
     with pytest.raises(InvalidJob, match=r"sets event-time timers on a stream without event time\. Give the records"):
         JobGraph("job").source(Given([1])).process(Remind)
