@@ -32,16 +32,19 @@ test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, pro
 	@$(PYTEST) tests/tidy tests/unit tests/worlds tests/fuzz --stage-budgets --worlds 1000 --fuzz-inputs 100000 $(ARGS)
 	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
 
-# Two runs side by side, one for each core. The second is shown when the first has ended. Each names its folders, because
-# reading all tests takes seconds.
-check: setup ## The quick part, in 90 s: static gates, unit tests, 30 worlds, 2,000 wrong inputs; nothing marked slow
+# Three runs side by side, which share the cores and the waits of each other. The others are shown when the first has
+# ended. Each names its folders, because reading all tests takes seconds.
+CHECK := $(PYTEST) --hypothesis-profile quick $(ARGS)
+QUICK := not (slow or controls or processes or spark)
+APART := connectors coordinator host io mistakes scenario services values
+check: setup ## The quick part, in 90 s: static gates, unit tests, 20 worlds, 2,000 wrong inputs; nothing marked slow
 	@mkdir -p build; \
-	$(PYTEST) tests/tidy tests/worlds tests/fuzz -m "(static or worlds or fuzz) and not slow" --worlds 30 \
-		--fuzz-inputs 2000 $(ARGS) >build/check.log 2>&1 & \
-	second=$$!; trap "kill $$second 2>/dev/null || true" EXIT; first=0; \
-	$(PYTEST) tests/unit tests/tidy -m "not (static or worlds or fuzz or controls or processes or spark or slow)" \
-		--hypothesis-profile quick $(ARGS) || first=$$?; \
-	status=0; wait $$second || status=$$?; cat build/check.log; exit $$((first | status))
+	$(CHECK) tests/worlds tests/fuzz -m "$(QUICK)" --worlds 20 --fuzz-inputs 2000 >build/check-2.log 2>&1 & second=$$!; \
+	$(CHECK) tests/tidy $(APART:%=tests/unit/%) -m "$(QUICK)" >build/check-3.log 2>&1 & third=$$!; \
+	trap "kill $$second $$third 2>/dev/null || true" EXIT; status=0; \
+	$(CHECK) tests/unit $(APART:%=--ignore=tests/unit/%) -m "$(QUICK)" || status=$$?; \
+	wait $$second || status=$$?; wait $$third || status=$$?; \
+	cat build/check-2.log build/check-3.log; exit $$status
 
 lint: setup ## Static gates only: format, lint, types, imports, tidiness
 	@$(PYTEST) tests/tidy $(ARGS)

@@ -233,6 +233,7 @@ def _windows(stream: Stream[Any]) -> Stream[Any]:
 actions = st.lists(st.sampled_from(["read", "read", "time", "barrier", "full barrier", "restore"]), max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([_running, _each, _every, _final, _total, _windows]), actions, st.integers(1, 2))
 def test_aggregates_restored_at_any_barrier_are_those_of_an_undisturbed_job(

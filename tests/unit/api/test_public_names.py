@@ -47,6 +47,7 @@ def test_an_unknown_name_raises_attribute_error() -> None:
         clonos.nonsense  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [

@@ -55,11 +55,13 @@ def test_the_wheel_has_types_and_all_files_of_its_packages(wheel: Path) -> None:
         assert {file.relative_to(wheel / name) for file in (wheel / name).rglob("*") if file.is_file()} == expected
 
 
+@pytest.mark.slow
 def test_the_wheel_finds_its_scenarios(wheel: Path, tmp_path: Path) -> None:
     program = "from clonos_chaos.scenario.scenario_file import find_scenario; print(find_scenario('kill-each-step'))"
     assert _run(wheel, tmp_path, program) == f"{wheel}/clonos_chaos/scenarios/kill-each-step.toml\n"
 
 
+@pytest.mark.slow
 def test_clonos_and_its_public_names_need_neither_spark_nor_arrow(wheel: Path, tmp_path: Path) -> None:
     program = WITHOUT.format(names=("pyspark", "py4j", "pyarrow"))
     program += "import clonos\nfor name in clonos.__all__: getattr(clonos, name)\nprint(clonos.__file__)"
@@ -74,6 +76,7 @@ def test_a_job_runs_on_processes_without_spark(wheel: Path, tmp_path: Path) -> N
     assert printed.startswith("2\n3\netl has finished")
 
 
+@pytest.mark.slow
 def test_a_job_on_spark_without_pyspark_names_the_extra(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(JOB, "utf-8")
     program = WITHOUT.format(names=("pyspark", "py4j")) + "from clonos.cli import main; main()"

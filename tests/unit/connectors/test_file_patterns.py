@@ -46,6 +46,7 @@ def test_a_pattern_accepts_exactly_the_paths_that_it_finds_in_a_tree(tree: Path,
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize(
     "path",

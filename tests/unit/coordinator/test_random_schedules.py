@@ -14,6 +14,7 @@ from clonos.core.coordinator.coordinator_state import CoordinatorState
 from tests.harnesses.ideal_cluster import IdealCluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_every_random_schedule_ends_the_job_without_breaking_a_rule(seed: int) -> None:
     world = IdealCluster(seed)

@@ -327,6 +327,7 @@ def test_a_recipe_that_receives_pushes_keeps_each_event(name: str) -> None:
     crash_test(_recipe(name).job, events, SEEDS, check)
 
 
+@pytest.mark.slow
 def test_the_outbox_source_reads_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recipe = _recipe("outbox_source")

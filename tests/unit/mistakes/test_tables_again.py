@@ -35,6 +35,7 @@ def rows(folder: Path, table: str) -> int:
         return int(connection.execute(f"select count(*) from {table}").fetchone()[0])
 
 
+@pytest.mark.slow
 def test_the_summary_of_a_short_job_counts_every_row_that_a_table_was_given(tmp_path: Path) -> None:
     for _ in range(2):  # the second run replaces the rows of the first
         assert "output: table top5 (5 rows)" in run_file(tmp_path, CODE + UPSERT).errors

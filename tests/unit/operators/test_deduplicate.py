@@ -213,6 +213,7 @@ def _distinct(graph: JobGraph, records: list[Record]) -> None:
     keyed.top_k(3, lambda record: record[2]).sink(Outbox())
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from([_first, _last, _distinct]), draws, actions, st.integers(1, 3), st.integers(1, 5))
 def test_a_restore_at_any_barrier_changes_nothing(

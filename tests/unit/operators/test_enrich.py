@@ -100,6 +100,7 @@ CACHES = st.sampled_from([None, 1, 2, 100, "3s", (2, "2s")])
 ACTIONS = st.lists(st.sampled_from(["read", "read", "answer", "answer", "time", "restore"]), min_size=12, max_size=40)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from("abcd"), min_size=10, max_size=30), CACHES, ACTIONS, st.integers(0, 1 << 30))
 def test_each_record_has_an_answer_for_its_key_in_order_and_restores_change_nothing(

@@ -173,6 +173,7 @@ def changes_nothing(step: Step, prepare: Callable[[Stream[Record]], Any]) -> Non
     assert results == played(step, prepare, has_bad=False)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AGGREGATES)
 @pytest.mark.parametrize("is_keyed", [True, False])
 def test_a_failed_record_changes_no_aggregate(name: str, is_keyed: bool) -> None:
@@ -187,6 +188,7 @@ PAIRS = [(windows, aggregates) for windows in WINDOWS for aggregates in WINDOW_A
 PAIRS.remove(("count", "reduce"))  # where a bad record begins a window, the function is not called
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("windows", "aggregates"), PAIRS)
 def test_a_failed_record_changes_no_window(windows: str, aggregates: str) -> None:
     def prepare(records: Stream[Record]) -> Stream[Any]:

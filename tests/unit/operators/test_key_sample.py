@@ -78,6 +78,7 @@ def test_columns_are_sampled_as_rows_are() -> None:
     assert rows.hottest() == columns.hottest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_timed", [False, True])
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_chain_of_a_keyed_step_knows_its_hottest_key(is_timed: bool, bare: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def contents(image: StateImage) -> str:
     return repr([(name, list(entries.items())) for name, entries in sorted(image.tables.items()) if entries])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([_collected, _counted, _sessions, _states]), actions, st.integers(1, 3), st.integers(1, 5))
 def test_a_job_restored_at_any_barrier_gives_the_same_output(

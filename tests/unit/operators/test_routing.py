@@ -150,6 +150,7 @@ class Counting:
         context.emit((value, context.state(self.seen).value))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(actions, st.integers(1, 3), st.integers(1, 5))
 def test_a_restore_at_any_barrier_changes_nothing(actions: list[str], parallelism: int, records_max: int) -> None:

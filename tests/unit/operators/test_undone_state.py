@@ -102,6 +102,7 @@ ORDERS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(orders=ORDERS, records_max=st.sampled_from((1, 3, 7)))
 def test_a_routed_record_leaves_all_state_and_timers_as_they_were(orders: list[Order], records_max: int) -> None:

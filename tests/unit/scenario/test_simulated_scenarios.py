@@ -143,6 +143,7 @@ def test_options_that_a_simulated_world_ignores_are_named_and_misspelt_ones_refu
         _with_options("standbies = 2")
 
 
+@pytest.mark.slow
 def test_a_task_that_dies_with_its_domain_is_not_counted_as_healthy() -> None:
     for seed in range(1, 4):
         assert run_simulated(_with_options("domains = 3", "kill_domain"), seed).is_good

@@ -27,6 +27,7 @@ def test_a_crash_test_without_greenlet_is_refused_with_the_install_command() -> 
     assert sentence.endswith("is not installed: pip install 'clonos[testing]'.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["greenlet", "psutil"])
 def test_failure_injection_without_its_libraries_is_a_one_line_environment_error(module: str) -> None:
     ended = _run_without(module, "from clonos.cli import main; sys.exit(main(['chaos', 'seeds', '--to', '0']))")

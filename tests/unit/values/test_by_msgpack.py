@@ -24,6 +24,7 @@ def test_a_value_is_decoded_alike_by_another_decoder(value: Any) -> None:
     assert same(by_msgpack.value_of(encode_value(value)), value)
 
 
+@pytest.mark.slow
 @STEADY
 @given(batches)
 def test_rows_are_decoded_alike_by_another_decoder(rows: list[Any]) -> None:

@@ -199,6 +199,7 @@ print(not before, sorted(set(sys.modules) - known))
 """
 
 
+@pytest.mark.slow
 def test_a_process_prepared_for_columns_imports_nothing_at_the_first_batch() -> None:
     assert printed_by(_FIRST_BATCH) == "True []"
 

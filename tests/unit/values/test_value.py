@@ -47,6 +47,7 @@ def test_a_value_is_decoded_unchanged(value: Any) -> None:
     assert same(decode_value(encode_value(value)), value)
 
 
+@pytest.mark.slow
 @STEADY
 @given(values)
 def test_a_copy_has_the_same_bytes(value: Any) -> None:

@@ -47,6 +47,7 @@ def sums(source: type, terms: list[Any], records_max: int) -> list[tuple[Any, An
     return [(result.key, result.value) for result in results] + [("error", error.record) for error in errors]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(numbers, st.integers(1, 3))
 @example([INT_MAX, 0, 1], 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ def play(step: Stepping, twin: Any, given_entries: list[Any], widths: list[int])
     twin.reach(None)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     st.sampled_from(KINDS),

@@ -104,6 +104,7 @@ def test_a_join_gives_what_its_twin_does_from_the_records_that_are_on_time(
     assert same(written.get("out", []), expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(scripts(), scripts(), st.sampled_from(HOWS), RULES, st.integers(0, 6), st.integers(1, 5))
 def test_no_record_within_the_disorder_is_late(
@@ -121,6 +122,7 @@ def test_no_record_within_the_disorder_is_late(
     assert same(written.get("out", []), twin(left, right, how, matches))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     scripts(waits=False),
