@@ -47,8 +47,9 @@ class OpenCalls:
 
     @property
     def room(self) -> int:
-        """Number of records that may be taken if each requests one call."""
-        return max(0, min(self._capacity - len(self._open), HELD_MAX - self._held))
+        """Number of records that may be taken if each requests one call, or waits for one if others wait already."""
+        room = self._capacity - len(self._open)
+        return max(0, min(room, HELD_MAX - self._held) if self._held else room)
 
     def limit(self, capacity: int) -> None:
         """Limits the number of open calls to ``capacity``."""
