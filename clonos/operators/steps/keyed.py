@@ -73,7 +73,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        function, table, append = self._function, self._table, results.append
+        function, table, append, are_immutable = self._function, self._table, results.append, IMMUTABLE.issuperset
         entries, changed, get = table.entries, table.changed, self._getter()
         for key, (user_key, value) in records:
             state, result = function(user_key, get(key), value)
@@ -82,7 +82,9 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
             else:
                 entries[key] = state
                 changed[key] = None
-            append(result if type(state) in IMMUTABLE else copied(result))  # the result may hold the state
+            # The result may hold the state, unless nothing of that can change in place.
+            is_fixed = type(state) in IMMUTABLE or (type(state) is tuple and are_immutable(map(type, state)))
+            append(result if is_fixed else copied(result))
 
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):
