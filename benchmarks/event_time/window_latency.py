@@ -8,7 +8,6 @@ the last of these watermarks left, so that the step of the source is part of the
 from __future__ import annotations
 
 import tempfile
-import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -69,41 +68,19 @@ class PacedEvents:
         return EventReader(self.events)
 
 
-class EventReader:
-    """Reader of the events that are due. At the end it writes to a file when it read which events."""
+class EventReader(paced.PacedReader):
+    """Reader of the events that are due."""
 
     def __init__(self, events: Events) -> None:
+        super().__init__(events)
         self._events = events
-        self._given: list[tuple[int, int]] = []  # (event after the last, ns)
 
-    def open(self, split: bytes, mark: bytes | None) -> None:
-        """Starts at the mark."""
-        self._reader = int(split)
-        self._next = int.from_bytes(mark or b"", "big")
-        self._begun_ns = self._events.begun_ns()
+    def prepare(self) -> None:
+        """Loads nothing."""
 
-    def read(self, records_max: int) -> list[tuple[int, int]] | None:
-        """Returns the events that are due, at most ``records_max``."""
-        events, first = self._events, self._next
-        if first >= events.lines:
-            data = msgspec.msgpack.encode(self._given)
-            (Path(events.folder) / f"given-{self._reader}").write_bytes(data)
-            return None
-        end = min(first + records_max, events.lines)
-        if events.lines_per_s:
-            due = int((time.monotonic_ns() - self._begun_ns) * events.lines_per_s / 1e9)
-            end = min(end, max(first, due))
-        self._next = end
-        if end > first:
-            self._given.append((end, time.monotonic_ns()))
-        return [(number % KEYS, events.timestamp_ns(number)) for number in range(first, end)]
-
-    def mark(self) -> bytes:
-        """Returns the number of events read."""
-        return self._next.to_bytes(paced.MARK_BYTES, "big")
-
-    def close(self) -> None:
-        """Does nothing, because no file is open."""
+    def records(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Returns the events from ``first`` up to ``end``."""
+        return [(number % KEYS, self._events.timestamp_ns(number)) for number in range(first, end)]
 
 
 def key_of(event: tuple[int, int]) -> int:

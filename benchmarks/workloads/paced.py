@@ -95,12 +95,16 @@ class PacedReader:
     def open(self, split: bytes, mark: bytes | None) -> None:
         """Starts at the mark."""
         self._reader = int(split)
-        self._pool = Workload(self._pace.folder).share(self._reader).lines
         self._next = int.from_bytes(mark or b"", "big")
         self._begun_ns = self._pace.begun_ns()
+        self.prepare()
 
-    def read(self, records_max: int) -> list[str] | None:
-        """Returns the lines that are due, at most ``records_max``."""
+    def prepare(self) -> None:
+        """Loads the lines."""
+        self._pool = Workload(self._pace.folder).share(self._reader).lines
+
+    def read(self, records_max: int) -> list[Any] | None:
+        """Returns the records that are due, at most ``records_max``."""
         pace, first = self._pace, self._next
         if first >= pace.lines:
             data = msgspec.msgpack.encode(self._given)
@@ -110,15 +114,20 @@ class PacedReader:
         if pace.lines_per_s:
             due = int((time.monotonic_ns() - self._begun_ns) * pace.lines_per_s / 1e9)
             end = min(end, max(first, due))
+        records = self.records(first, end)
+        self._next += len(records)
+        if records:
+            self._given.append((self._next, time.monotonic_ns()))
+        return records
+
+    def records(self, first: int, end: int) -> list[Any]:
+        """Returns the lines from ``first`` up to ``end``, or up to the end of the pool, with their marks."""
         at = first % len(self._pool)
         lines = self._pool[at : at + end - first]
-        every = pace.mark_every
+        every = self._pace.mark_every
         for number in range(-(-first // every), -(-(first + len(lines)) // every)):
             place = number * every - first
             lines[place] = f"{MARK}{self._reader}.{number} {lines[place]}"
-        self._next += len(lines)
-        if lines:
-            self._given.append((self._next, time.monotonic_ns()))
         return lines
 
     def mark(self) -> bytes:

@@ -243,8 +243,11 @@ class OperatorChain:
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer of any step, None without timers."""
-        waiting = [operator for index, operator in self._timed if index >= self._ended]
-        instants = [instant for operator in waiting if (instant := operator.next_timer_ns()) is not None]
+        instants = [
+            instant
+            for index, operator in self._timed
+            if index >= self._ended and (instant := operator.next_timer_ns()) is not None
+        ]
         return min(instants, default=None)
 
     def fire_timers(self, instant_ns: int) -> None:

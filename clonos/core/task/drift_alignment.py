@@ -36,7 +36,7 @@ class DriftAlignment:
         return is_due
 
     def is_ahead(self) -> bool:
-        """Returns whether the source has to wait. One that is idle, or has no watermark yet, reads on."""
+        """Returns whether the source has to wait. A source that is idle, or has no watermark yet, reads on."""
         if not self._watermark_ns_max < self._chain.reached_ns() < END_OF_TIME_NS:
             return False
         self._chain.hold_back()

@@ -21,6 +21,12 @@ IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, 
 _TUPLES: Final = frozenset({tuple})
 
 
+def is_immutable(value: Any) -> bool:
+    """Returns whether nothing of a value can change in place. A tuple of immutable values cannot."""
+    cls = type(value)
+    return cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value)))
+
+
 def copied(value: Any) -> Any:
     """Returns the value itself if it is immutable, else a copy that shares no mutable part with it."""
     if type(value) in IMMUTABLE:

@@ -99,16 +99,18 @@ class SourceWatermarks:
 
     def _risen(self, least_ns: int) -> list[Watermark]:
         """Returns the watermark if it has risen by ``least_ns`` since the last one."""
-        lowest_ns = self.lowest_ns()
-        if not self._has_risen(lowest_ns, least_ns):
-            return []
-        self._sent_ns = lowest_ns
-        return [lowest_ns]
+        return self._sent(self.lowest_ns(), least_ns)
 
-    def _has_risen(self, lowest_ns: int, least_ns: int) -> bool:
-        if lowest_ns in (INSTANT_NS_MIN, END_OF_TIME_NS):
+    def _sent(self, reached_ns: int, least_ns: int) -> list[Watermark]:
+        if not self._has_risen(reached_ns, least_ns):
+            return []
+        self._sent_ns = reached_ns
+        return [reached_ns]
+
+    def _has_risen(self, reached_ns: int, least_ns: int) -> bool:
+        if reached_ns in (INSTANT_NS_MIN, END_OF_TIME_NS):
             return False
-        return self._sent_ns is None or lowest_ns >= self._sent_ns + least_ns
+        return self._sent_ns is None or reached_ns >= self._sent_ns + least_ns
 
     def lowest_ns(self) -> int:
         """Returns the minimum over the splits that are not idle and have not ended.
@@ -178,12 +180,8 @@ class SourceWatermarks:
             changes += self._risen(1)
         self._check_ns = instant_ns + self._idle_after_ns
         if not self._is_idle and all(time.is_idle for time in self._splits.values()):
-            latest_ns = max(
-                [time.reached_ns for time in self._splits.values() if time.reached_ns is not None], default=None
-            )
-            if latest_ns is not None and self._has_risen(latest_ns, 1):
-                self._sent_ns = latest_ns
-                changes.append(latest_ns)
+            reached = [time.reached_ns for time in self._splits.values() if time.reached_ns is not None]
+            changes += self._sent(max(reached, default=INSTANT_NS_MIN), 1)
             self._is_idle = True
             changes.append(IDLE)
         return changes

@@ -12,15 +12,16 @@ from itertools import islice
 from typing import Any, Final, NoReturn
 
 from clonos.core.values import decode_rows, encode_rows
-from clonos.core.values.copying import IMMUTABLE
+from clonos.core.values.copying import IMMUTABLE, is_immutable
 from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
 
 
-class _Absent:
-    pass
+class Absent:
+    """Type of ``ABSENT``."""
 
 
-_ABSENT: Final = _Absent()
+ABSENT: Final = Absent()
+"""In place of the value of an entry that is not there: None is a value."""
 
 
 class Overlay(dict[Any, Any]):
@@ -43,44 +44,44 @@ class Overlay(dict[Any, Any]):
 
     def __missing__(self, key: Any) -> Any:
         value = self._from_frozen(key)
-        if value is _ABSENT:
+        if value is ABSENT:
             raise KeyError(key)
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Behaves as ``dict.get``."""
-        value = _get(self, key, _ABSENT)
-        if value is not _ABSENT:
+        value = _get(self, key, ABSENT)
+        if value is not ABSENT:
             return value
-        if not self.deleted and type(value := self.frozen.get(key, _ABSENT)) in IMMUTABLE:
+        if not self.deleted and type(value := self.frozen.get(key, ABSENT)) in IMMUTABLE:
             return value
         value = self._from_frozen(key)
-        return default if value is _ABSENT else value
+        return default if value is ABSENT else value
 
     def __contains__(self, key: object) -> bool:
         return _contains(self, key) or (key in self.frozen and key not in self.deleted)
 
-    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+    def pop(self, key: Any, default: Any = ABSENT) -> Any:
         """Behaves as ``dict.pop``.
 
         Raises: KeyError: there is neither an entry nor a default.
         """
-        value = self.get(key, _ABSENT)
-        if value is not _ABSENT:
+        value = self.get(key, ABSENT)
+        if value is not ABSENT:
             _pop(self, key, None)
             if key in self.frozen:
                 self.deleted[key] = None
             return value
-        if default is _ABSENT:
+        if default is ABSENT:
             raise KeyError(key)
         return default
 
     def _from_frozen(self, key: Any) -> Any:
         """Returns a value of ``frozen``; as a copy if it is mutable, because frozen entries must not change."""
-        value = self.frozen.get(key, _ABSENT)
-        if value is _ABSENT or key in self.deleted:
-            return _ABSENT
-        if not self.is_merging and not _is_immutable(value):
+        value = self.frozen.get(key, ABSENT)
+        if value is ABSENT or key in self.deleted:
+            return ABSENT
+        if not self.is_merging and not is_immutable(value):
             value = self[key] = _copy(value)
         return value
 
@@ -96,7 +97,7 @@ class Overlay(dict[Any, Any]):
             if _contains(self, key):
                 value = self[key]
             if key not in self.deleted:
-                entries[key] = value if _is_immutable(value) else _copy(value)
+                entries[key] = value if is_immutable(value) else _copy(value)
         entries.update(self)
         return entries
 
@@ -161,8 +162,3 @@ class FrozenPieces:
 def _copy(value: Any) -> Any:
     """Copies a value as a restore from a snapshot would."""
     return decode_rows(encode_rows([value]))[0]
-
-
-def _is_immutable(value: Any) -> bool:
-    cls = type(value)
-    return cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value)))

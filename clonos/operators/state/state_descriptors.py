@@ -12,6 +12,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
+from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.state.undo import Undo
 
@@ -57,8 +58,8 @@ class Value(Generic[T]):
     def value(self) -> T:
         """Value of the current key, or the default."""
         key = state_key(self._holder.key)
-        found = self._table.entries.get(key, _MISSING)
-        if found is _MISSING:
+        found = self._table.entries.get(key, ABSENT)
+        if found is ABSENT:
             if not self._default_is_mutable:
                 return self._default
             found = copy.deepcopy(self._default)  # a copy for this key, because it may be changed in place
@@ -94,10 +95,10 @@ class UndoableValue(Value[T]):
     def value(self) -> T:
         """Value of the current key, or the default."""
         key = state_key(self._holder.key)
-        found = self._table.entries.get(key, _MISSING)
+        found = self._table.entries.get(key, ABSENT)
         if type(found) in IMMUTABLE:
             return cast(T, found)
-        if found is not _MISSING or self._default_is_mutable:
+        if found is not ABSENT or self._default_is_mutable:
             self._undo.keep(self._table, key, copies=True)
         return super().value
 
@@ -111,13 +112,6 @@ class UndoableValue(Value[T]):
         """Deletes the value of the current key, which then has the default again."""
         self._undo.keep(self._table, state_key(self._holder.key), copies=False)
         super().clear()
-
-
-class _Missing:
-    pass
-
-
-_MISSING: Final = _Missing()
 
 
 NO_DEFAULT: Any = None

@@ -7,17 +7,11 @@ Changes of timers are made when the record has been processed. So a record that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from clonos.core.values.copying import copied
+from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import Table
-
-
-class _Absent:
-    pass
-
-
-_ABSENT: Final = _Absent()
 
 
 class Undo:
@@ -33,8 +27,8 @@ class Undo:
         """Keeps an entry before the record changes it. ``copies``: the record may change its value in place."""
         place = (table, key)
         if place not in self._before:
-            value = table.entries.get(key, _ABSENT)
-            self._before[place] = copied(value) if copies and value is not _ABSENT else value
+            value = table.entries.get(key, ABSENT)
+            self._before[place] = copied(value) if copies and value is not ABSENT else value
 
     def change_timer(self, change: Callable[[int, Any], None], instant_ns: int, key: Any) -> None:
         """Sets or deletes a timer when the record has been processed."""
@@ -53,7 +47,7 @@ class Undo:
         """Ends a record that raised: all entries are as they were before it."""
         before, self._before, self._timer_changes = self._before, {}, []
         for (table, key), value in before.items():
-            if value is _ABSENT:
+            if value is ABSENT:
                 table.delete(key)
             else:
                 table.set(key, value)

@@ -98,18 +98,32 @@ class AsyncMap(Operator):
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         for record, timestamp_ns in zip(rows, times or repeat(None)):  # noqa: B905  the second one may be endless
-            try:
-                with keeping_types():  # the record is state until its call is complete
-                    request = encode_value(record)
-            except JobError as problem:
-                self.guard.caught(problem, record)
-                continue
-            self._open.set(self._number, record)
-            if timestamp_ns is not None:
-                self._times.set(self._number, timestamp_ns)
-            self._submit(self._number, record, request)
-            self._number += self._stride
+            request = self._begin(record, timestamp_ns)
+            if request is not None:
+                self._submit(self._number, record, request)
+                self._number += self._stride
         self._next.set(0, self._number)
+
+    def _begin(self, record: Any, timestamp_ns: int | None) -> bytes | None:
+        """Stores a record until the call with the next number is complete. Returns its bytes, None if it has none."""
+        try:
+            with keeping_types():
+                request = encode_value(record)
+        except JobError as problem:
+            self.guard.caught(problem, record)
+            return None
+        self._open.set(self._number, record)
+        if timestamp_ns is not None:
+            self._times.set(self._number, timestamp_ns)
+        return request
+
+    def _end(self, number: int) -> tuple[Any, int | None]:
+        """Removes the record of a call; returns it with its timestamp."""
+        record, timestamp_ns = self._open.entries[number], self._times.entries.get(number)
+        self._open.delete(number)
+        if timestamp_ns is not None:
+            self._times.delete(number)
+        return record, timestamp_ns
 
     def on_watermark(self, watermark: Watermark) -> None:
         if self._open.entries:
@@ -164,11 +178,7 @@ class AsyncMap(Operator):
         self._caller.close()
 
     def _emit(self, number: int, outcome: bytes) -> None:
-        record = self._open.entries[number]
-        self._open.delete(number)
-        timestamp_ns = self._times.entries.get(number)
-        if timestamp_ns is not None:
-            self._times.delete(number)
+        record, timestamp_ns = self._end(number)
         try:
             result = decode_outcome(outcome)
         except RAISED as error:

@@ -14,12 +14,10 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from clonos.core.log.call_outcomes import decode_outcome, encode_outcome
-from clonos.core.model.errors import JobError
 from clonos.core.ports.recorder import HoldingRecorder
 from clonos.core.values import encode_value
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_key
-from clonos.core.values.numpy_scalars import keeping_types
 from clonos.operators.operator import Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.steps.async_map import AsyncMap
@@ -125,16 +123,9 @@ class Enrich(AsyncMap):
 
     def _wait(self, record: Any, timestamp_ns: int | None, argument: Any, stored: Any, cached: Cached | None) -> None:
         """Puts a record behind those that wait, and asks for its answer unless it is known or asked for."""
-        try:
-            with keeping_types():  # the record is state until its call is complete
-                encode_value(record)
-        except JobError as problem:
-            self.guard.caught(problem, record)
+        if self._begin(record, timestamp_ns) is None:
             return
         number, self._number = self._number, self._number + self._stride
-        self._open.set(number, record)
-        if timestamp_ns is not None:
-            self._times.set(number, timestamp_ns)
         if cached is not None:
             self._done.set(number, cached.outcome)
         elif (call := self._asking.get(stored)) is not None:
@@ -207,10 +198,7 @@ class Enrich(AsyncMap):
     # --- results
 
     def _emit(self, number: int, outcome: bytes) -> None:
-        record = self._open.entries[number]
-        self._open.delete(number)
-        timestamp_ns = self._times.entries.get(number)
-        self._times.delete(number)
+        record, timestamp_ns = self._end(number)
         try:
             answer = decode_outcome(outcome)
         except RAISED as error:

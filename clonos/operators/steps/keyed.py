@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
-from clonos.core.values.copying import IMMUTABLE, copied
+from clonos.core.values.copying import IMMUTABLE, copied, is_immutable
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
@@ -73,7 +73,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        function, table, append, are_immutable = self._function, self._table, results.append, IMMUTABLE.issuperset
+        function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, self._getter()
         for key, (user_key, value) in records:
             state, result = function(user_key, get(key), value)
@@ -83,8 +83,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
                 entries[key] = state
                 changed[key] = None
             # The result may hold the state, unless nothing of that can change in place.
-            is_fixed = type(state) in IMMUTABLE or (type(state) is tuple and are_immutable(map(type, state)))
-            append(result if is_fixed else copied(result))
+            append(result if is_immutable(state) else copied(result))
 
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):

@@ -9,6 +9,7 @@ from clonos.core.values.copying import copied
 from clonos.core.values.keys import key_of, state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
+from clonos.operators.state.interval_timer import IntervalTimer
 from clonos.operators.state.keyed_state import Table
 
 STATE_NAME: Final = "state"
@@ -101,16 +102,15 @@ class PacedAggregate(Aggregating):
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._recorder = scope.context.recorder
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
-        self._due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
+        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
+        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []
         failed = self._add(rows, lambda records: self._consume(records, results))
-        if self._interval_ns is not None and len(failed) < len(rows) and not self._due.entries:
-            now_ns = self._recorder.instant_ns(False)
-            self._due.set(0, now_ns - now_ns % self._interval_ns + self._interval_ns)
+        if len(failed) < len(rows):
+            self._timer.start()
         if results:
             self.out.rows(results)
 
@@ -134,18 +134,17 @@ class PacedAggregate(Aggregating):
             changed[stored] = None
 
     def next_timer_ns(self) -> int | None:
-        return self._due.entries.get(0)
+        return self._timer.next_ns()
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
-        due_ns = self.next_timer_ns()
-        return [] if due_ns is None or until_ns is None or due_ns > until_ns else [DueTimer(due_ns, None)]
+        return self._timer.due(until_ns)
 
     def fire(self, due: Sequence[DueTimer]) -> None:
         if due:
             self.end_of_time()
 
     def end_of_time(self) -> None:
-        self._due.delete(0)
+        self._timer.stop()
         keys = list(self._waiting.contents())
         for key in keys:
             self._waiting.delete(key)

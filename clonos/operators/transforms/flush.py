@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from clonos.core.values.copying import copied_rows
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
+from clonos.operators.state.interval_timer import IntervalTimer
 
 WAITING_NAME: Final = "waiting"
 """Table of the rows that wait: number from 0 on -> row."""
@@ -31,9 +32,9 @@ class Flush(Operator):
         self._count, self._interval_ns = count, interval_ns
 
     def open(self, scope: Scope) -> None:
-        self._recorder = scope.context.recorder
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
-        self._due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
+        due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
+        self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
         self._size = len(self._waiting.contents())
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -50,9 +51,7 @@ class Flush(Operator):
             return
         self._waiting.update(dict(enumerate(copied_rows(rows), self._size)))
         self._size += len(rows)
-        if self._interval_ns is not None and not self._due.entries:
-            now_ns = self._recorder.instant_ns(False)
-            self._due.set(0, now_ns - now_ns % self._interval_ns + self._interval_ns)
+        self._timer.start()
 
     def _flush(self, more: list[Any]) -> None:
         """Passes on the rows that wait, and ``more``."""
@@ -61,16 +60,15 @@ class Flush(Operator):
         for number in range(self._size):
             self._waiting.delete(number)
         self._size = 0
-        self._due.delete(0)
+        self._timer.stop()
         for first in range(0, len(rows), ROWS_MAX):
             self.out.rows(rows[first : first + ROWS_MAX])
 
     def next_timer_ns(self) -> int | None:
-        return self._due.entries.get(0)
+        return self._timer.next_ns()
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
-        due_ns = self.next_timer_ns()
-        return [] if due_ns is None or until_ns is None or due_ns > until_ns else [DueTimer(due_ns, None)]
+        return self._timer.due(until_ns)
 
     def fire(self, due: Sequence[DueTimer]) -> None:
         if due:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random as standard
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -84,19 +84,6 @@ class Orders:
 
     def reconcile(self, key: str, number: int) -> str:
         return f"found {number} of {self.placed}"
-
-
-@pytest.fixture
-def harness() -> Iterator[Callable[..., Harness]]:
-    made: list[Harness] = []
-
-    def make(*arguments: Any, **named: Any) -> Harness:
-        made.append(Harness(*arguments, **named))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 # ------------------------------------------------------------------ records and time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,19 +24,6 @@ def at(seconds: float) -> datetime:
 
 def click(user: str, seconds: float) -> dict[str, Any]:
     return {"user": user, "at": at(seconds).isoformat()}
-
-
-@pytest.fixture
-def harness() -> Iterator[Callable[..., Harness]]:
-    made: list[Harness] = []
-
-    def make(*arguments: Any, **named: Any) -> Harness:
-        made.append(Harness(*arguments, **named))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 @pytest.fixture
