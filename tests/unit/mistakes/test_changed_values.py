@@ -256,11 +256,11 @@ def test_only_functions_with_mutable_state_emit_copies(
 ) -> None:
     copied_values: list[Any] = []
 
-    def noted(value: Any) -> Any:
+    def counted(value: Any) -> Any:
         copied_values.append(value)
         return copied(value)
 
-    monkeypatch.setattr(process, "copied", noted)
+    monkeypatch.setattr(process, "copied", counted)
     rows_of(lambda keyed: keyed.process(function), ROWS)
     assert bool(copied_values) is copies
 
