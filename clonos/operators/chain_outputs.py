@@ -16,6 +16,7 @@ from clonos.core.values.column_keys import keys_of
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.operators.columnar.row_forms import has_own_form, rows_of
 from clonos.operators.connector_contract import (
     RecordBatch,
     TransactionalSink,
@@ -191,6 +192,9 @@ class ToSink(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         assert self._writer is not None
+        if has_own_form(batch):
+            self.rows(rows_of(batch))
+            return
         try:
             self._writer.write_columns(batch)
         except RowNotWritable as error:

@@ -282,11 +282,12 @@ class _Compiler:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
             vertex.runs_user_code |= step_input.route.runs_user_code
             name = step_input.route.name
-        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
+        node = PlannedNode(name, output, False, self._timestamp_column(step_input))
+        vertex.add(node, self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
-        return self._graph.steps[step_input.step].has_times and self._timestamp_column(step_input) is None
+        return self._graph.steps[step_input.step].has_times
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
@@ -305,7 +306,8 @@ class _Compiler:
             to_keys = partial(ToKeys, ports, key, rows_are_keys)
             make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
-            number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)
+            node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
+            number = vertex.add(node, self._node_of[step_input.step], step_input.tag)
             self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
