@@ -1,8 +1,8 @@
 """Outputs whose receiving task is chosen here: at random, in turn within a group, by a function, or always the first.
 
-The edge partitions by key; the operator gives each row an int, and each row of columns a key group, that the partitioning
-sends to the chosen task. What is chosen is a function of the rows since the last barrier and of the recorder, so a replay
-chooses the same.
+The edge partitions by key; the operator gives each row an int, and each row of columns a key group, that the
+partitioning sends to the chosen task. What is chosen is a function of the rows since the last barrier and of the
+recorder, so a replay chooses the same.
 """
 
 from __future__ import annotations
