@@ -97,10 +97,11 @@ class PaneWindows(Operator):
         if not self._rules.is_event_time:
             self._aggregate.add_columns(self._table_now(), batch, column, self.guard)
             return
-        times = self.times_of(batch)
+        times = self.time_array(batch)
         assert times is not None, "windows in event time are on streams with timestamps"
-        pane = self._spans.grid.index_of(min(times))
-        if max(times) < self._spans.grid.start_of(pane + 1) and self._is_ahead(self._spans.ends_of(pane)[0]):
+        pane = self._spans.grid.index_of(int(times.min()))
+        is_one_pane = int(times.max()) < self._spans.grid.start_of(pane + 1)
+        if is_one_pane and self._is_ahead(self._spans.ends_of(pane)[0]):
             self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
         else:
             super().keyed_columns(batch, column)
