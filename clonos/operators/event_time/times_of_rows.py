@@ -29,8 +29,8 @@ def append_times(
 ) -> None:
     """Appends the timestamp of each row in nanoseconds since the Unix epoch.
 
-    ``of`` returns a row's timestamp. ``convert`` checks and converts any that is not a plausible int, float or datetime
-    of at most ``limit_ns``; for one that is, the result is the same.
+    ``of`` returns a row's timestamp. ``convert`` checks and converts any value; plausible ints, floats and datetimes of
+    at most ``limit_ns`` are converted here, with the same result.
     """
     factor, append = NANOSECONDS_PER[unit], times.append
     low_ns, high_ns = FIRST_PLAUSIBLE * SECOND_NS, min(LAST_PLAUSIBLE * SECOND_NS - 1, limit_ns)

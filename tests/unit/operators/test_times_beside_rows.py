@@ -1,4 +1,4 @@
-"""Timestamps beside rows: read from records at once, and kept by steps that leave records out or add some."""
+"""Timestamps beside rows: read from records at once, and timed by steps that leave records out or add some."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_timestamps_of_a_batch_are_those_of_each_record_with_the_same_errors(
     assigner = TimestampAssigner(lambda row: row[1], unit, BoundedOutOfOrderness(0), 1, 0, future_max_ns)
     rows = list(enumerate(values))
     guard = Guard("given", True, cast(Any, routes), 1)
-    kept, times = assigner.assign(rows, guard, cast(Any, Clock()), ", in split 3")
+    timed, times = assigner.assign(rows, guard, cast(Any, Clock()), ", in split 3")
     assert all(type(each) is int for each in times)
-    found: dict[int, int | str] = {row[0]: time for row, time in zip(kept, times, strict=True)}
-    assert [row for row, _ in kept] == sorted(row for row, _ in kept)
+    found: dict[int, int | str] = {row[0]: time for row, time in zip(timed, times, strict=True)}
+    assert [row for row, _ in timed] == sorted(row for row, _ in timed)
     errors = [error for _, error in routes.errors]
     for number, value in rows:
         wanted = expected(value, unit, future_max_ns)
@@ -119,9 +119,9 @@ def test_a_field_is_read_from_records_of_any_class_in_one_batch() -> None:
         *(Reading(NOW_NS + 4), {"at": NOW_NS + 5}, Slow()),
     ]
     del rows[7].at
-    kept, times = assigner.assign([*rows, Reading(NOW_NS + 6)], guard, cast(Any, Clock()), "")
+    timed, times = assigner.assign([*rows, Reading(NOW_NS + 6)], guard, cast(Any, Clock()), "")
     assert times == [NOW_NS, NOW_NS + 1, NOW_NS + 2, NOW_NS + 3, NOW_NS + 5, NOW_NS + 6]
-    assert len(kept) == len(times)
+    assert len(timed) == len(times)
     assert [error.partition(":")[0] for _, error in routes.errors] == ["TimestampError"] * 5
     assert all("no field 'at'" in error for _, error in routes.errors)
 

@@ -123,7 +123,7 @@ def test_too_many_bytes_and_rows_without_an_encoding_are_refused() -> None:
 def test_batches_with_timestamps_are_joined_and_cut_like_lists(
     batches: list[list[int]], start: int, data: st.DataObject
 ) -> None:
-    far = data.draw(st.sampled_from([[], [1 << 70]]))  # one that is not packed
+    far = data.draw(st.sampled_from([[], [1 << 70]]))  # a timestamp that is not packed
     batches = [*batches, far] if far else batches
     parts = [decode_elements(ElementKind.ROWS, encode_timed_rows(list(map(str, each)), each)) for each in batches]
     joined = join_elements(ElementKind.ROWS, parts)
