@@ -22,6 +22,7 @@ FILES: Final = (
     "of_files",
     "of_texts",
     "of_network",
+    "of_kernels",
 )
 
 
