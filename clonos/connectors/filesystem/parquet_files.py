@@ -41,6 +41,7 @@ from clonos.connectors.filesystem.parquet_batches import (
     reading,
 )
 from clonos.connectors.filesystem.parquet_rows import ParquetRows, unified, widened
+from clonos.core.model.errors import ClonosError
 
 CONNECTOR = "files.parquet"
 BATCH_ROWS = 65_536
@@ -88,6 +89,19 @@ class ParquetFiles(OrderedFiles, FileSink):
     def check_split(self, split: bytes) -> None:
         """See ``connector_contract.CheckingSource``."""
         check_split(CONNECTOR, self.paths, split)
+
+    def column_schema(self) -> Any | None:
+        """Returns the schema of the first file, None if it cannot be read now."""
+        try:
+            path = self._paths()[0]
+            with _reading(path), open_file(path) as file, reading():
+                schema = file.schema_arrow.remove_metadata()
+        except (ClonosError, IndexError):
+            return None
+        if self.columns is None:
+            return schema
+        names = [name for name in self.columns if name in schema.names]
+        return schema.empty_table().select(names).schema
 
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
