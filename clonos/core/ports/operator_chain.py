@@ -21,8 +21,11 @@ class Collector(Protocol):
     def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
         """Adds rows to every edge on ``port``, with one key per row if an edge partitions by hash."""
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
-        """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``."""
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
+        """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``.
+
+        ``groups``: the key group of each row as integers in an array or a list, if an edge partitions by hash.
+        """
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         """Adds a watermark to every edge on ``port``, behind what was added before; none to an external system."""

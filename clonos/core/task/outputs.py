@@ -16,7 +16,7 @@ from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows
-from clonos.core.values.column_keys import split_columns
+from clonos.core.values.column_groups import split_columns
 from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500
@@ -77,15 +77,15 @@ class OutputPort:
             for gathered, part in zip(self._gathered, parts, strict=True):
                 gathered += part
 
-    def columns(self, batch: Any, keys: Sequence[Any] | None) -> None:
+    def columns(self, batch: Any, groups: Any) -> None:
         """Adds a RecordBatch, which stays a separate batch."""
         self._encode_gathered()
         width = len(self.channels)
         if self.partitioning is Partitioning.BROADCAST or width == 1:
             parts = [batch]
         elif self._router is not None:
-            assert keys is not None, self.channels
-            parts = split_columns(self._router, batch, keys, width)
+            assert groups is not None, self.channels
+            parts = split_columns(self._router, batch, groups)
         else:
             import pyarrow as pa
 
@@ -173,11 +173,11 @@ class TaskOutputs:
         for output_port in self._by_port.get(port, ()):
             output_port.rows(rows, keys)
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
         self.are_columnar = True
         for output_port in self._by_port.get(port, ()):
-            output_port.columns(batch, keys)
+            output_port.columns(batch, groups)
 
     def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
         """Adds a barrier or the end of the stream on every edge."""
@@ -211,9 +211,9 @@ class StepCollector:
         """Adds rows to every edge on ``port``."""
         self._outputs.rows(port, rows, keys)
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
-        self._outputs.columns(port, batch, keys)
+        self._outputs.columns(port, batch, groups)
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         """Adds a watermark to every edge on ``port``, behind the rows and columns that were added before."""

@@ -20,6 +20,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.task.watermarks import InputWatermarks, advance
 from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.values.column_groups import split_columns
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
@@ -83,12 +84,18 @@ class TaskCollector:
                 if part:
                     self.run.deliver(number, self.task, target, ElementKind.ROWS, encode_rows(part))
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         assert batch.num_rows, "an empty batch was emitted"
         for number in self._edges(port):
-            for target, part in enumerate(self._parts(number, list(range(batch.num_rows)), keys)):
-                if part:
-                    self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(batch.take(part)))
+            edge = self.run.plan.edges[number]
+            if edge.partitioning is Partitioning.HASH:
+                width = self.run.plan.vertices[edge.target].parallelism
+                parts = split_columns(Router(width, self.run.plan.max_parallelism), batch, groups)
+            else:
+                parts = [batch.take(part) for part in self._parts(number, list(range(batch.num_rows)), None)]
+            for target, part in enumerate(parts):
+                if part.num_rows:
+                    self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(part))
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         for number in self._edges(port):
