@@ -189,7 +189,7 @@ def _against_flink(measuring: Measuring, query: Query, job: Callable[[], Cost], 
 def _warmed(measuring: Measuring, flink: Flink, query: Query) -> dict[str, str]:
     """Compares Flink's result, warms it up, and tries mini-batches; returns the better settings."""
     few = prepared(Events(EVENTS_CHECKED), BUILD)
-    Oracle(few).check_rows(query, flink.rows(query, few))
+    Oracle(few).check_flink(query, flink.rows(query, few))
     runs = [flink.run(query, measuring.events) for _ in range(WARM_RUNS)]
     rates = ", ".join(f"{rate / 1e6:.2f}" for rate in measuring.rates(runs))
     measuring.session.progress(f"{query.name}: Flink's warm-up runs: {rates} M events/cpu-s")

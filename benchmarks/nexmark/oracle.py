@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +39,7 @@ class Oracle:
                 f"CREATE VIEW {name} AS SELECT {columns}, CAST(date_time AS TIMESTAMP) AS date_time, extra"
                 f" FROM read_parquet('{files}') WHERE kind = {kind}"
             )
-        self._expected: set[str] = set()
+        self._expected: dict[str, str] = {}
 
     @cached_property
     def events(self) -> int:
@@ -64,24 +63,22 @@ class Oracle:
         tables += [pa.table(batch).rename_columns(names) for batch in results.batches]
         self._check_table(query, names, tables)
 
-    def check_rows(self, query: Query, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Compares all rows of another system, which are final. Raises WrongResult."""
-        results = Results(rows=list(rows))
-        if query.check is Check.SUMS:
-            self._prepare(query)
-            self._check_table(query, self._names(query), [_table(self._names(query), results.rows)])
-        else:
-            self.check(query, results)
+    def check_flink(self, query: Query, rows: list[tuple[Any, ...]]) -> None:
+        """Compares the final rows of Flink, by its rule. Raises WrongResult."""
+        self._prepare(query, query.oracle_sql_of_flink)
+        names = self._names(query)
+        self._check_table(query, names, [_table(names, [row[: len(names)] for row in rows])])
 
     def rows(self, query: Query) -> list[tuple[Any, ...]]:
         """Returns what DuckDB gives."""
         self._prepare(query)
         return self._connection.execute(f"SELECT * FROM expected_{query.name}").fetchall()
 
-    def _prepare(self, query: Query) -> None:
-        if query.name not in self._expected:
-            self._connection.execute(f"CREATE TEMP TABLE expected_{query.name} AS {query.oracle_sql}")
-            self._expected.add(query.name)
+    def _prepare(self, query: Query, sql: str = "") -> None:
+        sql = sql or query.oracle_sql
+        if self._expected.get(query.name) != sql:
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE expected_{query.name} AS {sql}")
+            self._expected[query.name] = sql
 
     def _names(self, query: Query) -> list[str]:
         found = self._connection.execute(f"DESCRIBE expected_{query.name}").fetchall()
