@@ -17,6 +17,7 @@ from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
+from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -177,7 +178,7 @@ class JobGraph:
 
         limit = self.limit if limit is None else limit
         parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
-        emits_columns = bool(getattr(source, "is_columnar", False))
+        emits_columns = gives_columns(source)
         assigner = None
         if timestamps is not None and not isinstance(source, PushSource):
             from clonos.api.event_time import assigner_of

@@ -216,7 +216,6 @@ class _Compiler:
                 Input(
                     head + (step.second_from is not None and index >= step.second_from),
                     *self._connect(step_input, vertex),
-                    is_timed=self._are_rows_timed(step_input),
                 )
                 for index, step_input in enumerate(step.inputs)
             ]
@@ -284,9 +283,6 @@ class _Compiler:
             name = step_input.route.name
         vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
-
-    def _are_rows_timed(self, step_input: StepInput) -> bool:
-        return self._graph.steps[step_input.step].has_times and self._timestamp_column(step_input) is None
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
