@@ -18,14 +18,14 @@ from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.columnar.row_forms import TIME
-from clonos.operators.event_time.timestamps import TimestampColumn, Unit
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
 
 APPLIED: Final = ("key", "window", "values")
 """Arguments that a function of ``apply`` is called with."""
 
-RESULT_TIME: Final = TimestampColumn(TIME, Unit.NANOSECONDS)
+RESULT_TIME: Final = TimestampColumn(TIME)
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -15,7 +15,6 @@ import pyarrow
 from pyarrow import types
 
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.aggregates.exact_numbers import exact
 from clonos.operators.aggregates.numeric import Mean, Sum
 from clonos.operators.aggregates.values import First, Max, Min
 from clonos.operators.columnar.support import parts_of
@@ -34,7 +33,7 @@ EXACT_FLOAT_MAX: Final = 1 << 53
 class ColumnAggregate(ABC):
     """Base of the aggregates over columns. ``of`` is the column that it reads, None without one."""
 
-    fields: ClassVar[tuple[str, ...]]
+    fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, name: str, of: str | None) -> None:
         self.name, self.of = name, of
@@ -73,7 +72,7 @@ class ColumnAggregate(ABC):
 class CountColumn(ColumnAggregate):
     """Number of records."""
 
-    fields = ("n",)
+    fields: ClassVar[tuple[str, ...]] = ("n",)
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: numpy.int64}
@@ -107,22 +106,18 @@ class OfColumn(ColumnAggregate):
 
 
 class SumColumn(OfColumn):
-    """Sum; 0 without a number. Ints are exact, floats are rounded at each addition."""
+    """Sum of ints; 0 without a number."""
 
-    fields = ("sum",)
-
-    def __init__(self, name: str, of: str, type_: Any) -> None:
-        super().__init__(name, of, type_)
-        self._is_int = self._storage is numpy.int64
+    fields: ClassVar[tuple[str, ...]] = ("sum",)
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: self._storage}
 
     def growth(self, cells: Any) -> int:
-        return _largest(_numbers(cells.drop_null(), self._storage)) * len(cells) if self._is_int else 0
+        return _largest(_numbers(cells.drop_null(), self._storage)) * len(cells)
 
     def largest(self, state: State, count: int) -> int:
-        return _largest(state[self._names[0]][:count]) if self._is_int else 0
+        return _largest(state[self._names[0]][:count])
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
         numpy.add.at(state[self._names[0]], slots, numbers)
@@ -134,14 +129,11 @@ class SumColumn(OfColumn):
         sums = state[self._names[0]][slots]
         return pyarrow.array(sums)
 
-    def accumulators(self, state: State, slots: Slots) -> list[Any]:
-        return list(map(exact, state[self._names[0]][slots].tolist()))
-
 
 class MeanColumn(SumColumn):
-    """Arithmetic mean; null without a number."""
+    """Arithmetic mean of ints; null without a number."""
 
-    fields = ("sum", "n")
+    fields: ClassVar[tuple[str, ...]] = ("sum", "n")
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: self._storage, self._names[1]: numpy.int64}
@@ -158,19 +150,19 @@ class MeanColumn(SumColumn):
         sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
         is_empty = counts == 0
         means = numpy.divide(sums, numpy.where(is_empty, 1, counts))
-        if self._is_int:
-            for place in numpy.flatnonzero((sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX)).tolist():
-                means[place] = int(sums[place]) / int(counts[place])
+        for place in numpy.flatnonzero((sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX)).tolist():
+            means[place] = int(sums[place]) / int(counts[place])
         return pyarrow.array(means, mask=is_empty)
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
-        return list(zip(super().accumulators(state, slots), state[self._names[1]][slots].tolist(), strict=True))
+        sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
+        return list(zip(sums.tolist(), counts.tolist(), strict=True))
 
 
 class ValueColumn(OfColumn):
     """Base of aggregates that keep one of the values; null without one."""
 
-    fields = ("value", "has")
+    fields: ClassVar[tuple[str, ...]] = ("value", "has")
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: self._storage, self._names[1]: numpy.bool_}
@@ -249,14 +241,12 @@ def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
 
 
 def _is_supported(aggregation: Any, type_: Any) -> bool:
-    is_number = types.is_integer(type_) or types.is_float32(type_) or types.is_float64(type_)
-    if type_ == pyarrow.uint64():
+    if types.is_float16(type_) or types.is_uint64(type_):
         return False
-    if type(aggregation) is Sum:
-        return is_number or types.is_boolean(type_)
-    if type(aggregation) is Mean:
-        return is_number
-    return is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_)
+    if type(aggregation) in (Sum, Mean):  # sums of floats are exact in rows, which a column of floats cannot be
+        return bool(types.is_integer(type_) or types.is_boolean(type_))
+    is_number = types.is_integer(type_) or types.is_floating(type_)
+    return bool(is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_))
 
 
 def _largest(numbers: Any) -> int:

@@ -26,7 +26,6 @@ RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch."""
 
 INSTANT: Final = pyarrow.timestamp("us", "UTC")
-EXACT_INSTANT: Final = pyarrow.timestamp("ns", "UTC")
 
 
 class ColumnWindows(Paned[ColumnTable]):
@@ -53,6 +52,9 @@ class ColumnWindows(Paned[ColumnTable]):
 
     def _new_table(self, name: str) -> ColumnTable:
         return self._state.column_table(name, self._spec)
+
+    def _restored_names(self, prefix: str) -> list[str]:
+        return self._state.restored_columns(prefix)
 
     def hand_over(self) -> dict[int, dict[Any, dict[str, Any]]]:
         """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
@@ -86,6 +88,7 @@ class ColumnWindows(Paned[ColumnTable]):
             self._add(self._pane_now(), batch)
             return
         times = self.time_array(batch)
+        assert times is not None, "windows in event time are on streams with timestamps"
         panes = self._spans.grid.indexes_of(times)
         found = numpy.unique(panes).tolist()
         if len(found) == 1 and not self._is_late(found[0]):
@@ -127,7 +130,7 @@ class ColumnWindows(Paned[ColumnTable]):
             *table.keys(slots),
             _repeated(start_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
             _repeated(end_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
-            _repeated(end_ns - 1, EXACT_INSTANT, len(slots)),
+            _repeated((end_ns - 1) // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
             *(each.results(table.values, slots) for each in self._aggregates),
         ]
         names = [field.name for field in self._keys] + [START, END, TIME] + [each.name for each in self._aggregates]

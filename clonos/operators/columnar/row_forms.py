@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clonos.core.model.errors import JobError
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
@@ -22,7 +23,7 @@ SINGLE: Final = "value"
 START: Final = "start"
 END: Final = "end"
 TIME: Final = "window_time"
-"""Columns of a window: its start and end in UTC, and the timestamp of its result, a nanosecond before the end."""
+"""Columns of a window: its start and end in UTC, and the timestamp of its result, a microsecond before the end."""
 
 
 class WindowForm(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +31,19 @@ class WindowForm(msgspec.Struct, frozen=True, array_like=True):
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+
+
+class ColumnsLost(JobError):
+    """A step that works on columns gets rows, because windows in front of it cannot have their state in columns."""
+
+    step: str
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} works on columns, and gets rows: an aggregate of the windows in front of it cannot"
+            " be made for the type of its column. Cast the column in front of the windows, or use map or filter with a"
+            " function here."
+        )
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -71,7 +71,11 @@ class Paned(Operator, Generic[TableT]):
 
     def _restored(self, kind: str) -> list[int]:
         prefix = self._name(kind, "")
-        return sorted(int(name.removeprefix(prefix)) for name in self._state.restored(prefix))
+        return sorted(int(name.removeprefix(prefix)) for name in self._restored_names(prefix))
+
+    def _restored_names(self, prefix: str) -> list[str]:
+        """Returns the names of restored tables with this prefix."""
+        return self._state.restored(prefix)
 
     def _name(self, kind: str, number: int | str) -> str:
         return f"{self._step}/{kind}/{number}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clonos.agg import count, first, last, max_, mean, min_, sum_
 from clonos.operators.aggregates.aggregate import Named
-from clonos.operators.columnar.column_aggregates import ColumnAggregate, ColumnSumTooLarge, column_aggregates
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
 from clonos.operators.columnar.support import columns_read
 
 SLOTS = 4
@@ -25,11 +25,11 @@ NUMBERS = {
     pa.int64(): st.integers(-(2**40), 2**40),
     pa.int8(): st.integers(-128, 127),
     pa.uint32(): st.integers(0, 2**32 - 1),
-    pa.float64(): SMALL_FLOATS,
-    pa.float32(): SMALL_FLOATS,
 }
 VALUES = {
     **NUMBERS,
+    pa.float64(): SMALL_FLOATS,
+    pa.float32(): SMALL_FLOATS,
     pa.bool_(): st.booleans(),
     pa.timestamp("us", "UTC"): INSTANTS,
     pa.date32(): st.dates(date(1990, 1, 1), date(2030, 1, 1)),
@@ -49,7 +49,7 @@ def cases(draw: st.DrawFn) -> tuple[Named[Any], Any, list[list[tuple[int, Any]]]
 
 
 def made(aggregation: Named[Any], type_: Any) -> list[ColumnAggregate]:
-    found = column_aggregates("totals", aggregation, pa.schema([("x", type_)]))
+    found = column_aggregates(aggregation, pa.schema([("x", type_)]))
     assert found is not None
     return found
 
@@ -120,12 +120,28 @@ def test_merged_panes_give_what_one_pane_does(case: Any) -> None:
         assert_same(found, expected[slot])
 
 
-def test_a_sum_beyond_64_bits_is_refused_in_one_sentence() -> None:
-    aggregates = made(Named({"sum": sum_("x")}), pa.int64())
+def test_sums_of_ints_say_how_much_they_may_grow() -> None:
+    total, mean_, least = made(Named({"sum": sum_("x"), "mean": mean("x"), "min": min_("x")}), pa.int64())
+    cells = pa.array([None, -7, 3], pa.int64())
+    assert [each.growth(cells) for each in (total, mean_, least)] == [21, 21, 0]
+    state = new_state([total])
+    add([total], state, [(0, 5), (1, -9)], pa.int64())
+    assert (total.largest(state, 2), total.largest(state, 1), total.largest(state, 0)) == (9, 5, 0)
+
+
+@given(cases())
+def test_windows_over_rows_can_go_on_with_the_accumulators(case: Any) -> None:
+    aggregation, type_, batches = case
+    aggregates = made(aggregation, type_)
     state = new_state(aggregates)
-    add(aggregates, state, [(0, 2**62), (1, -(2**62))], pa.int64())
-    with pytest.raises(ColumnSumTooLarge, match="the step totals sums the column 'x' beyond 64 bits"):
-        add(aggregates, state, [(0, 2**62)], pa.int64())
+    for batch in batches:
+        add(aggregates, state, batch, type_)
+    expected = in_rows(aggregation, batches, type_)
+    slots = sorted(expected)
+    parts = {each.name: each.accumulators(state, numpy.array(slots, numpy.int32)) for each in aggregates}
+    for place, slot in enumerate(slots):
+        accumulator = aggregation.joined({name: part[place] for name, part in parts.items()})
+        assert_same(aggregation.result(accumulator), expected[slot])
 
 
 def test_the_mean_of_large_ints_is_the_nearest_float() -> None:
@@ -140,7 +156,7 @@ def test_only_aggregates_of_columns_are_made_for_columns(of: Any) -> None:
     assert columns_read(sum_(of)) == (("x",) if of == "x" else None)
 
 
-@pytest.mark.parametrize("type_", [pa.string(), pa.decimal128(10, 2), pa.uint64(), pa.list_(pa.int64())])
+@pytest.mark.parametrize("type_", [pa.string(), pa.decimal128(10, 2), pa.uint64(), pa.float64(), pa.list_(pa.int64())])
 def test_types_without_a_column_of_state_are_left_to_rows(type_: Any) -> None:
-    assert column_aggregates("totals", sum_("x"), pa.schema([("x", type_)])) is None
-    assert column_aggregates("totals", sum_("y"), pa.schema([("x", pa.int64())])) is None
+    assert column_aggregates(sum_("x"), pa.schema([("x", type_)])) is None
+    assert column_aggregates(sum_("y"), pa.schema([("x", pa.int64())])) is None
