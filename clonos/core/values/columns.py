@@ -87,7 +87,7 @@ def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BA
                 if len(known_schemas) >= SCHEMAS_MAX:
                     known_schemas.clear()
                 known_schemas[head] = batch.schema
-    except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
+    except (pyarrow.ArrowException, OSError, EOFError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
 
