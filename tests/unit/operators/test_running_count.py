@@ -17,6 +17,9 @@ from clonos.core.values.keys import Router
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
+from tests.harnesses.both_kernels import kernels
+
+__all__ = ["kernels"]
 
 COLLIDING = [1, True, 0, False, None, "a", "b", ("a", True), ("a", 1), (), b"a"]
 COLUMNS = [
