@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.values.column_groups import KeyGroups, split_columns
-from clonos.core.values.column_keys import ColumnKeys, keys_of
+from clonos.core.values.column_keys import ColumnKeys, KeyGroups, keys_of, split_columns
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.values.keys import Router
 from clonos.operators.operator import Operator, Scope, Times
