@@ -12,7 +12,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
-from clonos.core.values.column_groups import KeyGroups
+from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
