@@ -62,6 +62,7 @@ class TableReader:
 
     def __init__(self, name: str, store: SlotColumns, log: Log | None, layout: int, sizes: ColumnSizes = SIZES) -> None:
         self.log, self.layout, self._section_bytes = log, layout, sizes.section_bytes
+        self.marks: NDArray[Any] | None = None
         self.name, self._schema = name, store.schema
         self._columns, self._keys = list(store.columns.values()), store.keys.view()
         self._log_start = 0 if log is None else len(log)
@@ -151,12 +152,13 @@ class TableReader:
 
 
 class _OldValues:
-    """Values of columns as they were before the changes in a log."""
+    """Values of columns as they were before the changes in a log; read in the order of slots."""
 
     def __init__(self, columns: list[NDArray[Any]], count: int, log: Log | None, log_start: int) -> None:
         self._columns, self._count, self._log, self._next = columns, count, log, log_start
         self._has: NDArray[numpy.bool_] | None = None  # by slot: whether ``_old`` has its values
         self._old: list[NDArray[Any]] = []
+        self._passed = 0  # slots below were read, and need no old values
 
     def part(self, first: int, end: int) -> list[NDArray[Any]]:
         """Returns the values of adjacent slots."""
@@ -166,6 +168,7 @@ class _OldValues:
             places = numpy.flatnonzero(self._has[first:end])
             for copy, old in zip(copies, self._old, strict=True):
                 copy[places] = old[first:end][places]
+        self._passed = end
         return copies
 
     def values(self, slots: NDArray[Any]) -> list[NDArray[Any]]:
@@ -176,6 +179,7 @@ class _OldValues:
             places = numpy.flatnonzero(self._has[slots])
             for copy, old in zip(copies, self._old, strict=True):
                 copy[places] = old[slots[places]]
+        self._passed = int(slots[-1]) + 1
         return copies
 
     def _read_log(self) -> None:
@@ -187,7 +191,7 @@ class _OldValues:
             self._has = numpy.zeros(self._count, numpy.bool_)
             self._old = [numpy.empty((self._count, *array.shape[1:]), array.dtype) for array in self._columns]
         for slots, values in self._log[self._next : end]:
-            is_first = slots < self._count
+            is_first = (slots >= self._passed) & (slots < self._count)
             is_first[is_first] = ~self._has[slots[is_first]]
             slots = slots[is_first]
             for old, value in zip(self._old, values, strict=True):

@@ -238,6 +238,7 @@ class ColumnTable:
         if is_due:
             self._compact()
         self._stored, self._touched, self._removed_stored = store.count, [], len(store.removed)
+        reader.marks = self._is_changed  # or the task would free the pages of this array, which takes ms
         self._is_changed = numpy.zeros(max(store.count, len(self._is_changed)), numpy.bool_)
         return reader
 
