@@ -19,7 +19,7 @@ from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.tap import tap
@@ -38,15 +38,11 @@ class InputShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``.
-
-    ``is_timed``: rows travel as (row, timestamp in ns).
-    """
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
 
     node: int
     form: InputShape = InputShape.PLAIN
     column: str = ""
-    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +106,9 @@ class OperatorChain:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
         self._timed = [(index, operator) for index, operator in enumerate(self._operators) if operator.has_timers]
+        self._checking = [
+            (index, operator) for index, operator in enumerate(self._operators) if operator.checks_idleness
+        ]
         self._calling = [operator for operator in self._operators if operator.has_calls]
         self._limits = [
             (operator, [self._operators[before] for before in image.before(index) if self._operators[before].has_calls])
@@ -118,7 +117,7 @@ class OperatorChain:
         ]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
-        self._rows_inputs: list[Callable[[list[Any]], None]] = []
+        self._rows_inputs: list[Callable[[list[Any], Times], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
         self._key_sample = KeySample()
@@ -182,11 +181,11 @@ class OperatorChain:
 
     # --- data
 
-    def process_rows(self, port: int, rows: list[Any]) -> None:
+    def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
         """Processes a batch of rows of an input edge."""
         if rows:
             self._begin_step()
-            self._rows_inputs[port](rows)
+            self._rows_inputs[port](rows, times)
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes a batch of columns of an input edge."""
@@ -243,9 +242,12 @@ class OperatorChain:
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer of any step, None without timers."""
+        timed = self._timed
+        if self._checking and not any(operator.holds_checks for _, operator in self._checking):
+            timed = [*timed, *self._checking]
         instants = [
             instant
-            for index, operator in self._timed
+            for index, operator in timed
             if index >= self._ended and (instant := operator.next_timer_ns()) is not None
         ]
         return min(instants, default=None)
@@ -253,18 +255,22 @@ class OperatorChain:
     def fire_timers(self, instant_ns: int) -> None:
         """Fires the timers that are due, by (time, index of the step, registration).
 
-        Timers set meanwhile fire next time.
+        Timers set meanwhile fire next time. So do checks for idleness that are due with other timers: which of them
+        ``next_timer_ns`` meant is not in the log.
         """
-        due = [
-            (timer.instant_ns, index, timer)
-            for index, operator in self._timed
-            if index >= self._ended
-            for timer in operator.due(instant_ns)
-        ]
+        due = self._due(self._timed, instant_ns) or self._due(self._checking, instant_ns)
         due.sort(key=itemgetter(0, 1))
         for index, group in groupby(due, key=itemgetter(1)):
             timers: list[DueTimer] = [timer for _, _, timer in group]
             self._operators[index].fire(timers)
+
+    def _due(self, timed: list[tuple[int, Operator]], instant_ns: int) -> list[tuple[int, int, DueTimer]]:
+        return [
+            (timer.instant_ns, index, timer)
+            for index, operator in timed
+            if index >= self._ended
+            for timer in operator.due(instant_ns)
+        ]
 
     def advance_watermark(self, watermark: Watermark) -> None:
         """Fires event-time timers by (time, index of the step, registration), and passes the watermark on."""
@@ -336,20 +342,13 @@ class OperatorChain:
             return followers[0]
         return Fork(followers) if followers else Drop()
 
-    def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
+    def _rows_input(self, image: Input) -> Callable[[list[Any], Times], None]:
         operator, sample = self._operators[image.node], self._key_sample
-        process: Callable[..., None] = operator.rows
         if image.form is InputShape.KEYS:
-            process = _sampling(sample.see_keys, operator.keys)
-        elif image.form is InputShape.PAIRS:
-            process = _sampling(sample.see_pairs, operator.rows)
-        if not image.is_timed:
-            return process
-
-        def unpack(packed: list[Any]) -> None:
-            process([row for row, _ in packed], [timestamp_ns for _, timestamp_ns in packed])
-
-        return unpack
+            return _sampling(sample.see_keys, operator.keys)
+        if image.form is InputShape.PAIRS:
+            return _sampling(sample.see_pairs, operator.rows)
+        return operator.rows
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]
