@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_changes import StateMalformed
-from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, image_of
+from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, contents_of, image_of
 
 numbers = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 deeds = st.lists(
@@ -56,6 +56,35 @@ def test_state_in_columns_is_what_dicts_hold(kind: str, inline_bytes_max: int, d
     life.read_all()
     life.restore()
     life.check()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(KEY_TYPES)), deeds, st.integers(0, 3), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_a_replay_continues_the_chain_of_the_task_that_it_repeats(
+    kind: str, deeds: list[Any], begins: int, turns: list[bool]
+) -> None:
+    """A shadow begins at a barrier and repeats the calls. From any later barrier on, the chain may be its."""
+    task = ColumnHarness(kind, 1 << 20)
+    shadow: ColumnHarness | None = None
+    stored: list[bytes] = [task.backend.changes(True)]
+    barriers = 0
+    for deed, numbers, amount in deeds:
+        lives = [task] if shadow is None else [task, shadow]
+        if deed in ("update", "remove", "expire"):
+            for life in lives:
+                if deed == "update":
+                    life.update(numbers, amount)
+                elif deed == "remove":
+                    life.remove(numbers)
+                else:
+                    life.expire(amount)
+        elif deed in ("barrier", "whole", "restore"):
+            taken = [life.backend.changes(False) for life in lives]
+            stored.append(taken[-1] if turns[barriers % len(turns)] else taken[0])
+            assert contents_of(image_of(stored), kind) == task.twin.contents(kind)
+            if barriers == begins:
+                shadow = ColumnHarness(kind, 1 << 20, image_of(stored), task.twin)
+            barriers += 1
 
 
 COUNTS = ColumnSpec((pyarrow.int64(),), {"n": numpy.int64, "total": numpy.float64})
@@ -161,6 +190,19 @@ def test_a_restore_makes_no_object_per_key() -> None:
     table = backend.column_table(NAME, COUNTS)
     assert sys.getallocatedblocks() - before < 1000
     assert table.find(numpy.array([0, 299_999, 300_000])).tolist() == [0, 299_999, -1]
+
+
+def test_a_table_that_a_step_opens_late_has_its_keys_and_is_part_of_snapshots_before() -> None:
+    image = image_of([counting(100)[0].changes(True)])
+    backend = StateBackend(image)
+    whole = backend.whole()
+    assert whole is not None
+    assert image_of(whole).columns[NAME].count == 100
+    whole.release()
+    backend.merge_overlay()
+    assert backend.restored_columns("step/") == []
+    table = backend.column_table(NAME, COUNTS)
+    assert table.slots(numpy.array([99, 100])).tolist() == [99, 100]
 
 
 def test_small_changes_are_encoded_by_the_barrier_and_large_ones_afterwards() -> None:
