@@ -73,10 +73,12 @@ class ColumnState:
         """Returns readers of what has changed since the last call, or of all."""
         if full:  # restored state that no step has opened is part of the state
             self._open_restored()
-        readers: list[Reader] = [table.take(full) for _, table in sorted(self.tables.items())]
+        tables = [table for _, table in sorted(self.tables.items()) if full or not table.is_stored]
+        readers: list[Reader] = [table.take(full) for table in tables]
         for _, store in sorted(self.stores.items()):
-            readers.append(RowReader(store, full))
-            store.take_snapshot()
+            if full or not store.is_stored:
+                readers.append(RowReader(store, full))
+                store.take_snapshot()
         return readers
 
     def whole(self) -> list[Reader]:

@@ -121,6 +121,12 @@ class ColumnTable:
         return {name: self.store.columns[name + VALID_SUFFIX] for name in self._spec.nullable}
 
     @property
+    def is_stored(self) -> bool:
+        """Whether nothing has changed since the last ``take``."""
+        is_removed = len(self.store.removed) > self._removed_stored
+        return self.store.count == self._stored and not self._touched and not is_removed
+
+    @property
     def has_old_values(self) -> bool:
         """Whether old values are retained for a reader."""
         return bool(self._log)
