@@ -88,13 +88,13 @@ class ColumnState:
         return [*tables, *(RowReader(store, True) for _, store in sorted(self.stores.items()))]
 
     def hold(self, readers: Iterable[Reader]) -> None:
-        """Keeps the state for readers in another thread as it is now, until ``release``."""
+        """Keeps the state for readers in another thread as it is now, until they are released."""
         for reader in readers:
             if isinstance(reader, TableReader):
                 self.tables[reader.name].hold(reader)
 
     def release(self) -> None:
-        """Keeps no state for readers any more."""
+        """Keeps no state for released readers any more."""
         for table in self.tables.values():
             table.release()
 

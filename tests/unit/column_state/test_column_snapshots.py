@@ -224,10 +224,24 @@ def test_old_values_are_held_only_while_a_reader_needs_them() -> None:
     assert more is not None
     slots = numpy.arange(10)
     table.touch(slots)
-    assert table.has_old_values
+    assert table.old_values == 10
     more.release()
     backend.merge_overlay()
-    assert not table.has_old_values
+    assert not table.old_values
+
+
+def test_a_released_reader_holds_no_old_values_while_another_one_reads() -> None:
+    backend, table = counting(1000)
+    _, first = backend.take(False)
+    table.touch(numpy.arange(10))
+    _, second = backend.take(False)
+    assert first is not None
+    assert second is not None
+    first.release()
+    backend.merge_overlay()
+    retained = [table.old_values]
+    table.touch(numpy.arange(5))
+    assert [*retained, table.old_values] == [0, 5]
 
 
 def test_pieces_without_columns_are_read_by_earlier_versions() -> None:
