@@ -18,6 +18,7 @@ from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
 from clonos.expressions.stages import Stage
+from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -86,8 +87,7 @@ class Step:
     ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
 
     - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
-    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are a selection of its
-      records.
+    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are some of its records.
     - ``is_per_record``: it handles each record alone. ``ignores_order``: its results are the same whatever the order of
       its records. ``breaks_order``: its results have another order than its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
@@ -179,7 +179,7 @@ class JobGraph:
 
         limit = self.limit if limit is None else limit
         parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
-        emits_columns = bool(getattr(source, "is_columnar", False))
+        emits_columns = gives_columns(source)
         assigner = None
         if timestamps is not None and not isinstance(source, PushSource):
             from clonos.api.event_time import assigner_of

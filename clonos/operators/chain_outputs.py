@@ -12,7 +12,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
-from clonos.core.values.column_keys import keys_of
+from clonos.core.values.column_groups import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -47,10 +47,10 @@ class ToImmediateSink(Operator):
 
 
 class ToEdge(ToImmediateSink):
-    """Output to an edge, batches unchanged; rows with their timestamps as (row, timestamp in ns)."""
+    """Output to an edge, batches unchanged; rows with their timestamps."""
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self._collector.rows(self._port, rows if times is None else list(zip(rows, times, strict=True)))
+        self._collector.rows(self._port, rows, None, times)
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -70,10 +70,7 @@ class DropKeys(Operator):
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys.
-
-    With timestamps each of them is (row, timestamp in ns).
-    """
+    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
     def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
         """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
@@ -98,11 +95,9 @@ class ToKeys(Operator):
             pairs = list(zip(keys, rows, strict=True))
         if not pairs:
             return
-        if times is not None:
-            pairs = list(zip(pairs, times, strict=True))
         try:
             for port in self._ports:
-                self._collector.rows(port, pairs, keys)
+                self._collector.rows(port, pairs, keys, times)
         except (KeyUnsupported, ValueBeyondLimit):
             self._raise_for_bad_key(keys, rows)
             raise
@@ -131,15 +126,16 @@ class ToColumnKeys(Operator):
     def open(self, scope: Scope) -> None:
         self.guard.field = self._column
         self._collector: Collector = scope.context.collector
+        self._groups = KeyGroups(scope.context.max_parallelism)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
-        batches, _ = self.guard.each(lambda batch: keys_of(batch.column(self._column)), [batch])
-        for keys in batches:
+        found, _ = self.guard.each(lambda batch: self._groups.of([batch.column(self._column)]), [batch])
+        for groups in found:
             for port in self._ports:
-                self._collector.columns(port, batch, keys)
+                self._collector.columns(port, batch, groups)
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port in self._ports:

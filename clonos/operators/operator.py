@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
-from clonos.operators.event_time.timestamps import TimestampColumn, column_times
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
 
-Times = list[int] | None
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
+
+Times = Sequence[int] | None
 """Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
 
 
-def without(items: list[Any], indexes: Collection[int]) -> list[Any]:
+def without(items: Sequence[Any], indexes: Collection[int]) -> list[Any]:
     """Returns the items of a batch whose indexes are not in ``indexes``."""
     left_out = frozenset(indexes)
     return [item for index, item in enumerate(items) if index not in left_out]
@@ -75,7 +78,7 @@ class Operator:
     def rows(self, rows: list[Any], times: Times = None) -> None:
         """Processes a batch of rows, never empty; rows (key, value) if the input is keyed.
 
-        It passes ``times`` on with the results. It does not change either list.
+        It passes ``times`` on with the results. It does not change either of them.
         """
         raise NotImplementedError
 
@@ -92,11 +95,20 @@ class Operator:
         self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
 
     def times_of(self, batch: Any) -> Times:
-        """Returns the timestamps of a batch of columns.
+        """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
+        times = self.time_array(batch)
+        return None if times is None else times.tolist()
 
-        Raises: NoTimestampColumn, TimestampMissing: the batch lacks them.
+    def time_array(self, batch: Any) -> IntArray | None:
+        """Returns the timestamps of a batch of columns, in nanoseconds since the Unix epoch; None if there are none.
+
+        Raises: NoTimestampColumn, TimestampError: the batch lacks them.
         """
-        return None if self.timestamp_column is None else column_times(self.guard.step, batch, self.timestamp_column)
+        if self.timestamp_column is None:
+            return None
+        from clonos.operators.event_time.column_times import time_array  # loads Arrow, which jobs of rows do not need
+
+        return time_array(self.guard.step, batch, self.timestamp_column)
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""

@@ -21,6 +21,7 @@ FILES: Final = (
     "of_files",
     "of_texts",
     "of_network",
+    "of_kernels",
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
@@ -12,6 +12,9 @@ from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
+
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
 
 WATERMARKS_NAME: Final = "watermarks"
 INPUT: Final = 0
@@ -55,12 +58,12 @@ class AssignTimestamps(Operator):
             self.rows(batch.to_pylist())
             return
         timed, assigned = self._assigner.assign_columns(batch, self.guard, self._recorder, "")
-        if assigned:
+        if len(assigned):
             self._pass(self._watermarks.begin(INPUT))
             self.out.columns(timed)
             self._reach(timed, assigned)
 
-    def _reach(self, records: Any, times: list[int]) -> None:
+    def _reach(self, records: Any, times: Sequence[int] | IntArray) -> None:
         try:
             before_ns = self._watermarks.reached_ns(INPUT)
             found = self._assigner.watermark(before_ns, records, times, self._recorder, "")

@@ -40,7 +40,8 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         return f"BoundedOutOfOrderness({self.bound_ns} ns)"
 
     def watermark(self, before_ns: int | None, records: Sequence[Any], timestamps_ns: Sequence[int]) -> int | None:
-        return max(timestamps_ns) - self.bound_ns
+        latest_ns = max(timestamps_ns) if isinstance(timestamps_ns, list) else int(timestamps_ns.max())  # type: ignore[attr-defined]
+        return latest_ns - self.bound_ns
 
 
 class PunctuatedWatermarks(WatermarkStrategy):
