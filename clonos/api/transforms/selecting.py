@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from clonos.api.columns.schemas import schema_of
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.plan.schemas import schema_of
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign

@@ -110,7 +110,9 @@ class OutputPort:
             start = sum(self.next_seqs) % width
             rows = range(batch.num_rows)
             parts = [
-                batch.take(pa.array(rows[(target - start) % width :: width], pa.int64()))  # an empty part has a type too
+                batch.take(
+                    pa.array(rows[(target - start) % width :: width], pa.int64())
+                )  # an empty part has a type too
                 for target in range(width)
             ]
         for target, part in enumerate(parts):
