@@ -14,7 +14,7 @@ NAMING: Final = ("alias", "name.suffix", "name.prefix")
 """Functions that change the name of a column and nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stage:
     """Step on columns.
 
