@@ -66,7 +66,10 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     for reader, step_input in readers:
         if reader.stage is None or step_input.key is not None or step_input.route is not None:
             return None
-        needed = reader.stage.reads(_used(reader, steps))
+        wanted = _used(reader, steps)
+        if wanted is None and (schema := schema_of(steps, StepInput(reader.number))) is not None:
+            wanted = frozenset(schema.names)
+        needed = reader.stage.reads(wanted)
         if needed is None:
             return None
         found |= needed

@@ -52,7 +52,8 @@ def narrowing(folder: str, build: Build, timestamps: Any = None) -> Narrowing | 
         (lambda s: s.rename({"n": "m"}).filter(col("m") <= 7).select("m"), ("n",), (Bound("n", "<=", 7),)),
         (lambda s: s.filter(col("n").is_between(3, 5)).select("n"), ("n",), 2),
         (lambda s: s.filter(col("n").is_in([5, 3, 4])), None, (Bound("n", ">=", 3), Bound("n", "<=", 5))),
-        (lambda s: s.drop("text").select("n"), ("n", "text"), ()),
+        (lambda s: s.drop("text").select("n"), ("n",), ()),
+        (lambda s: s.drop("text").map(str), ("n", "share", "at"), ()),
         (lambda s: s.filter(col("n") > 7.5), None, ()),
         (lambda s: s.filter(compute.field("n") > 7).select("n"), ("n",), ()),
         (lambda s: s.filter((col("n") > 7) & (col("text").cast(int) > 1)).select("n"), ("n", "text"), ()),
@@ -61,7 +62,20 @@ def narrowing(folder: str, build: Build, timestamps: Any = None) -> Narrowing | 
         (lambda s: s.filter(col("n") > 7).union(s.filter(col("n") < 3)).select("n"), ("n",), ()),
     ],
     ids=[
-        *("select", "filter", "both", "computed", "renamed", "between", "is_in", "drop", "float", "arrow", "cast"),
+        *(
+            "select",
+            "filter",
+            "both",
+            "computed",
+            "renamed",
+            "between",
+            "is_in",
+            "drop",
+            "rest",
+            "float",
+            "arrow",
+            "cast",
+        ),
         *("cast before", "two readers", "two filters"),
     ],
 )
@@ -76,7 +90,7 @@ def test_a_source_reads_what_the_steps_use(folder: str, build: Build, columns: A
     [
         lambda s: s.map(str),
         lambda s: s.filter(lambda row: row["n"] > 7),
-        lambda s: s.with_columns(m=col("n")),
+        lambda s: s.with_columns(m=col("n"), text=col("n")),
         lambda s: s.limit(3).filter(col("n") > 7),
         lambda s: s.shuffle().map_batches(lambda batch: batch).filter(col("n") > 7).select("n"),
     ],
@@ -98,6 +112,14 @@ def test_a_narrowed_job_has_the_same_results_and_its_plan_shows_what_it_reads(fo
     text = explained(graph, Options(), 1, "text")
     assert "reads       source: only n, text" in text
     assert "skips       source: what its statistics exclude from n > 71" in text
+
+
+def test_a_column_that_is_dropped_is_not_read(folder: str) -> None:
+    graph = JobGraph("job")
+    dropped = graph.source(files.parquet(folder)).drop("text", "share", "at")
+    dropped.filter(col("n") > 97).map(lambda row: row).sink(Outbox())
+    assert list(run(graph, 1).written.values()) == [[{"n": 98}, {"n": 99}]]
+    assert "reads       source: only n" in explained(graph, Options(), 1, "text")
 
 
 def test_files_that_do_not_exist_yet_are_read_whole(tmp_path: Path) -> None:
