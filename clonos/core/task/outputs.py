@@ -109,7 +109,12 @@ class OutputPort:
 
             start = sum(self.next_seqs) % width
             rows = range(batch.num_rows)
-            parts = [batch.take(pa.array(rows[(target - start) % width :: width])) for target in range(width)]
+            parts = [
+                batch.take(
+                    pa.array(rows[(target - start) % width :: width], pa.int64())
+                )  # an empty part has a type too
+                for target in range(width)
+            ]
         for target, part in enumerate(parts):
             if part.num_rows:
                 count = part.num_rows
