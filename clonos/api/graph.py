@@ -17,6 +17,7 @@ from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
+from clonos.expressions.stages import Stage
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
@@ -100,7 +101,7 @@ class Step:
     - ``emits_at_end``: it emits when its input has ended, and not before.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
       gives timestamps by it.
-    - ``flush``: when it passes rows on to the sink behind it.
+    - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -133,6 +134,7 @@ class Step:
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
     flush: Emission | None = None
+    stage: Stage | None = None
 
 
 class JobGraph:
@@ -384,9 +386,8 @@ def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> 
     Raises: InvalidJob: they come from a function.
     """
     if is_columnar and callable(assigner.of):
-        raise InvalidJob(
-            step, "gives columns, and a function for their timestamps", "Give the name of the column of the timestamps."
-        )
+        problem = "gives columns, and a function for their timestamps"
+        raise InvalidJob(step, problem, "Give the name of the column of the timestamps.")
 
 
 def _checked_name(what: str, name: Any) -> str:

@@ -18,9 +18,11 @@ from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.narrowing import narrowed_source
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
+from clonos.api.plan.schemas import check_timestamps_remain
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
@@ -173,6 +175,7 @@ class _Compiler:
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
         check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
+        check_timestamps_remain(step, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
             if not self._graph.gives_columns(step_input):
                 raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
@@ -236,7 +239,7 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            source = self.ordered.get(step.number, step.source)
+            source = narrowed_source(step, self._graph.steps, self.ordered)
             arguments = step.name, source, self.splits[step.name], step.emits_columns
             if self._timed(step) is not None:
                 return partial(TimedHead, *arguments, step.assigner)
@@ -286,7 +289,9 @@ class _Compiler:
         return InputShape.PLAIN, ""
 
     def _are_rows_timed(self, step_input: StepInput) -> bool:
-        return self._graph.steps[step_input.step].has_times and self._timestamp_column(step_input) is None
+        by_function = step_input.key is not None and not isinstance(step_input.key.key, str)
+        is_in_rows = by_function or self._timestamp_column(step_input) is None
+        return self._graph.steps[step_input.step].has_times and is_in_rows
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
@@ -302,10 +307,10 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            to_keys = partial(ToKeys, ports, key, rows_are_keys)
-            make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, key, rows_are_keys)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
-            number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)
+            node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
+            number = vertex.add(node, self._node_of[step_input.step], step_input.tag)
             self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True

@@ -30,7 +30,8 @@ from clonos.connectors.filesystem.file_splits import (
     regular_status,
 )
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.operators.column_contract import Bound
+from clonos.core.model.errors import ClonosError
+from clonos.expressions.pushdown import Comparison
 
 MARK_BYTES: Final = 8
 BATCH_ROWS: Final = 65_536
@@ -82,7 +83,7 @@ class BatchFiles(OrderedFiles, FileSink):
         """See ``connector_contract.CheckingSource``."""
         check_split(self.connector, self.paths, split)
 
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
+    def narrowed(self, columns: Collection[str] | None, comparisons: Sequence[Comparison]) -> Self:
         """See ``column_contract.NarrowableSource``."""
         source = copy.copy(self)
         source.used = self.used if columns is None else frozenset(columns)
@@ -92,8 +93,18 @@ class BatchFiles(OrderedFiles, FileSink):
         """Returns whether the file has more than one group."""
         return split.end - split.begin > 1
 
-    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
-        """Returns the names of the columns of a file, and the numbers of its groups that have rows.
+    def column_schema(self) -> Any | None:
+        """Returns the schema of the first file, None if it cannot be read now."""
+        try:
+            schema, _ = self.groups_of(self._paths()[0])
+        except (ClonosError, IndexError):
+            return None
+        if self.columns is None:
+            return schema.remove_metadata()
+        return pyarrow.schema([schema.field(name) for name in self.columns if name in schema.names])
+
+    def groups_of(self, path: str) -> tuple[Any, list[int]]:
+        """Returns the schema of a file, and the numbers of its groups that have rows.
 
         Raises: InputMalformed, InputUnreadable: the file is unusable.
         """
@@ -106,8 +117,8 @@ class BatchFiles(OrderedFiles, FileSink):
         splits = []
         for path in paths:
             status = regular_status(path)
-            names, groups = self.groups_of(path)
-            self._check_columns(path, names)
+            schema, groups = self.groups_of(path)
+            self._check_columns(path, schema.names)
             cuts = [(group, group + 1) for group in groups]
             if self.ordered and groups:
                 cuts = [(groups[0], groups[-1] + 1)]

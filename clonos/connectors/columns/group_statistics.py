@@ -11,50 +11,58 @@ from typing import Any, Final
 
 import pyarrow
 
-from clonos.operators.column_contract import Bound
+from clonos.expressions.pushdown import Comparison
+
+NOT_FOR_FLOATS: Final = (">", ">=")
+"""NaN is in no statistics, and greater than all numbers."""
 
 
-def has_no_row(file: Any, group: int, bounds: Sequence[Bound]) -> bool:
-    """Returns whether no row of a row group of a ``pyarrow.parquet.ParquetFile`` meets all bounds."""
-    metadata = file.metadata.row_group(group)
+def has_no_row(file: Any, group: int, comparisons: Sequence[Comparison]) -> bool:
+    """Returns whether no row of a row group of a ``pyarrow.parquet.ParquetFile`` fulfils all comparisons."""
+    metadata, schema = file.metadata.row_group(group), file.schema_arrow
     places = {metadata.column(index).path_in_schema: index for index in range(metadata.num_columns)}
     return any(
-        _excludes(metadata.column(places[bound.column]).statistics, file.schema_arrow.field(bound.column).type, bound)
-        for bound in bounds
-        if bound.column in places and bound.column in file.schema_arrow.names
+        _excludes(metadata.column(places[each.column]).statistics, schema.field(each.column).type, each)
+        for each in comparisons
+        if each.column in places and each.column in schema.names
     )
 
 
-def _excludes(statistics: Any, kind: Any, bound: Bound) -> bool:
+def _excludes(statistics: Any, kind: Any, comparison: Comparison) -> bool:
     if statistics is None or not any(is_ordered(kind) for is_ordered in _ORDERED):
         return False
+    if comparison.comparator == "is_null":
+        return bool(statistics.has_null_count and statistics.null_count == 0)
     if statistics.has_null_count and statistics.num_values == 0 and statistics.null_count > 0:
         return True  # all are null
-    is_floating = pyarrow.types.is_floating(kind)
-    if is_floating and (bound.comparison in (">", ">=") or bound.value != bound.value):
-        return False  # NaN is in no statistics, and greater than all numbers where floats have a total order
     if not statistics.has_min_max:
         return False
     try:
         low, high = statistics.min, statistics.max
-        if is_floating and (isnan(low) or isnan(high)):
-            return False
-        return bool(_is_excluded(low, high, bound))
+        if pyarrow.types.is_floating(kind):
+            values = comparison.value if comparison.comparator == "is_in" else (comparison.value,)
+            if comparison.comparator in NOT_FOR_FLOATS or any(value != value for value in values) or isnan(low + high):
+                return False
+        return _is_excluded(low, high, comparison.comparator, comparison.value)
     except (TypeError, ValueError, OverflowError):  # a value of another type than the column's
         return False
 
 
-def _is_excluded(low: Any, high: Any, bound: Bound) -> Any:
-    value = bound.value
-    if bound.comparison == "==":
-        return value < low or value > high
-    if bound.comparison == "<":
-        return low >= value
-    if bound.comparison == "<=":
-        return low > value
-    if bound.comparison == ">":
-        return high <= value
-    return high < value
+def _is_excluded(low: Any, high: Any, comparator: str, value: Any) -> bool:
+    match comparator:
+        case "==":
+            return bool(value < low or value > high)
+        case "is_in":
+            return all(each is not None and (each < low or each > high) for each in value)
+        case "<":
+            return bool(low >= value)
+        case "<=":
+            return bool(low > value)
+        case ">":
+            return bool(high <= value)
+        case ">=":
+            return bool(high < value)
+    return False
 
 
 _ORDERED: Final = (

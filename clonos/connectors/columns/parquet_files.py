@@ -22,7 +22,7 @@ from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.operators.column_contract import Bound
+from clonos.expressions.pushdown import Comparison
 
 CONNECTOR = "files.parquet"
 KIND = "Parquet"
@@ -33,23 +33,23 @@ class ParquetFiles(BatchFiles):
 
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
-        self.bounds: tuple[Bound, ...] = ()
+        self.comparisons: tuple[Comparison, ...] = ()
 
-    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
-        """See ``column_contract.NarrowableSource``: row groups are skipped that have no row within the bounds."""
-        source = super().narrowed(columns, bounds)
-        source.bounds = (*self.bounds, *bounds)
+    def narrowed(self, columns: Collection[str] | None, comparisons: Sequence[Comparison]) -> Self:
+        """See ``column_contract.NarrowableSource``: row groups are skipped in which no row fulfils them."""
+        source = super().narrowed(columns, comparisons)
+        source.comparisons = (*self.comparisons, *comparisons)
         return source
 
-    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
-        """Returns the names of the columns of a file, and the numbers of its row groups that have rows."""
+    def groups_of(self, path: str) -> tuple[Any, list[int]]:
+        """Returns the schema of a file, and the numbers of its row groups that have rows."""
         with reading_input(path, KIND), open_file(path) as file, reading():
             groups = [group for group in range(file.num_row_groups) if file.metadata.row_group(group).num_rows]
-            return file.schema_arrow.names, groups
+            return file.schema_arrow, groups
 
     def reader(self) -> ParquetReader:
         """Creates a reader of record batches."""
-        return ParquetReader(self.columns, bounds=self.bounds, used=self.used)
+        return ParquetReader(self.columns, comparisons=self.comparisons, used=self.used)
 
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
@@ -61,7 +61,7 @@ class ParquetFiles(BatchFiles):
 
 
 class ParquetReader(BatchReader):
-    """Reader of row groups. It skips those in which, by their statistics, no row is within the bounds."""
+    """Reader of row groups. It skips those in which, by their statistics, no row is wanted."""
 
     kind = KIND
     groups = "row groups"
@@ -71,11 +71,11 @@ class ParquetReader(BatchReader):
         columns: list[str] | None,
         *,
         batch_rows: int = BATCH_ROWS,
-        bounds: Sequence[Bound] = (),
+        comparisons: Sequence[Comparison] = (),
         used: frozenset[str] | None = None,
     ) -> None:
         super().__init__(columns, batch_rows=batch_rows, used=used)
-        self._bounds = tuple(bounds)
+        self._comparisons = tuple(comparisons)
 
     def _open(self, path: str) -> Any:
         return open_file(path)
@@ -87,7 +87,7 @@ class ParquetReader(BatchReader):
         return self._file.metadata.row_group(group).num_rows  # type: ignore[no-any-return]
 
     def _skips(self, group: int) -> bool:
-        return bool(self._bounds) and has_no_row(self._file, group, self._bounds)
+        return bool(self._comparisons) and has_no_row(self._file, group, self._comparisons)
 
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
         batches = self._file.iter_batches(
