@@ -44,7 +44,9 @@ def _used_columns(steps: Sequence[Step]) -> list[Columns]:
     """Returns the columns of the results of each step that its readers use."""
     used: list[Columns] = [NONE] * len(steps)
     for step in reversed(steps):
-        times = NONE if step.timestamp_column is None else frozenset({step.timestamp_column.name})
+        times: Columns = NONE if step.timestamp_column is None else frozenset({step.timestamp_column.name})
+        if step.assigner is not None and step.assigner.strategy.functions:
+            times = None  # a strategy of the user gets the records
         found = [_used_by(reader, each, steps, used) for reader, each in _readers(step, steps)]
         used[step.number] = _union([times, *found])
     return used
@@ -62,7 +64,8 @@ def _used_by(reader: Step, step_input: StepInput, steps: Sequence[Step], used: S
         has_side = any(each.tag for _, each in _readers(reader, steps))
         return None if has_side else keys
     if reader.kind in KEEPING and reader.emits_columns:
-        return _union([keys, used[reader.number]])
+        times = NONE if reader.timestamp_column is None else frozenset({reader.timestamp_column.name})
+        return _union([keys, times, used[reader.number]])
     return None
 
 

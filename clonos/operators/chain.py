@@ -19,7 +19,7 @@ from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, WithSides
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.tap import tap
@@ -38,15 +38,11 @@ class InputShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``.
-
-    ``is_timed``: rows travel as (row, timestamp in ns).
-    """
+    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
 
     node: int
     form: InputShape = InputShape.PLAIN
     column: str = ""
-    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,7 @@ class OperatorChain:
         ]
         head = self._operators[0]
         self._source = head if isinstance(head, (SourceHead, JournalHead)) else None
-        self._rows_inputs: list[Callable[[list[Any]], None]] = []
+        self._rows_inputs: list[Callable[[list[Any], Times], None]] = []
         self._columns_inputs: list[Callable[[Any], None]] = []
         self._state: StateBackend | None = None
         self._key_sample = KeySample()
@@ -182,11 +178,11 @@ class OperatorChain:
 
     # --- data
 
-    def process_rows(self, port: int, rows: list[Any]) -> None:
+    def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
         """Processes a batch of rows of an input edge."""
         if rows:
             self._begin_step()
-            self._rows_inputs[port](rows)
+            self._rows_inputs[port](rows, times)
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes a batch of columns of an input edge."""
@@ -336,20 +332,13 @@ class OperatorChain:
             return followers[0]
         return Fork(followers) if followers else Drop()
 
-    def _rows_input(self, image: Input) -> Callable[[list[Any]], None]:
+    def _rows_input(self, image: Input) -> Callable[[list[Any], Times], None]:
         operator, sample = self._operators[image.node], self._key_sample
-        process: Callable[..., None] = operator.rows
         if image.form is InputShape.KEYS:
-            process = _sampling(sample.see_keys, operator.keys)
-        elif image.form is InputShape.PAIRS:
-            process = _sampling(sample.see_pairs, operator.rows)
-        if not image.is_timed:
-            return process
-
-        def unpack(packed: list[Any]) -> None:
-            process([row for row, _ in packed], [timestamp_ns for _, timestamp_ns in packed])
-
-        return unpack
+            return _sampling(sample.see_keys, operator.keys)
+        if image.form is InputShape.PAIRS:
+            return _sampling(sample.see_pairs, operator.rows)
+        return operator.rows
 
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]

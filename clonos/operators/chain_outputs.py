@@ -47,10 +47,10 @@ class ToImmediateSink(Operator):
 
 
 class ToEdge(ToImmediateSink):
-    """Output to an edge, batches unchanged; rows with their timestamps as (row, timestamp in ns)."""
+    """Output to an edge, batches unchanged; rows with their timestamps."""
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        self._collector.rows(self._port, rows if times is None else list(zip(rows, times, strict=True)))
+        self._collector.rows(self._port, rows, None, times)
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
@@ -70,10 +70,7 @@ class DropKeys(Operator):
 
 
 class ToKeys(Operator):
-    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys.
-
-    With timestamps each of them is (row, timestamp in ns).
-    """
+    """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
     def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
         """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
@@ -98,11 +95,9 @@ class ToKeys(Operator):
             pairs = list(zip(keys, rows, strict=True))
         if not pairs:
             return
-        if times is not None:
-            pairs = list(zip(pairs, times, strict=True))
         try:
             for port in self._ports:
-                self._collector.rows(port, pairs, keys)
+                self._collector.rows(port, pairs, keys, times)
         except (KeyUnsupported, ValueBeyondLimit):
             self._raise_for_bad_key(keys, rows)
             raise

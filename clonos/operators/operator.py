@@ -21,11 +21,11 @@ from clonos.operators.user_errors import Guard
 if TYPE_CHECKING:
     from clonos.operators.event_time.column_times import IntArray
 
-Times = list[int] | None
+Times = Sequence[int] | None
 """Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
 
 
-def without(items: list[Any], indexes: Collection[int]) -> list[Any]:
+def without(items: Sequence[Any], indexes: Collection[int]) -> list[Any]:
     """Returns the items of a batch whose indexes are not in ``indexes``."""
     left_out = frozenset(indexes)
     return [item for index, item in enumerate(items) if index not in left_out]
@@ -78,7 +78,7 @@ class Operator:
     def rows(self, rows: list[Any], times: Times = None) -> None:
         """Processes a batch of rows, never empty; rows (key, value) if the input is keyed.
 
-        It passes ``times`` on with the results. It does not change either list.
+        It passes ``times`` on with the results. It does not change either of them.
         """
         raise NotImplementedError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -157,7 +157,7 @@ class RecordingChain:
             for number, row in self.asked.items():
                 self.submit(number, row)
 
-    def process_rows(self, port: int, rows: list[Any]) -> None:
+    def process_rows(self, port: int, rows: list[Any], times: Sequence[int] | None = None) -> None:
         self.batches.append(len(rows))
         self._emit([self._reported(port, row) for row in rows])
 

@@ -7,6 +7,7 @@ a change of order in its input. It uses the core alone, so that the core's world
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -95,7 +96,7 @@ class FuzzChain:
         if position is not None:
             self.position, self.serial, self.received = decode_value(position)  # type: ignore[misc]
 
-    def process_rows(self, port: int, rows: list[Any]) -> None:
+    def process_rows(self, port: int, rows: list[Any], times: Sequence[int] | None = None) -> None:
         for _, _, stamp in rows:
             self._check_order(port, *stamp[:3])
         self._process(rows)

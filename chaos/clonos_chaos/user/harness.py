@@ -24,7 +24,7 @@ from clonos.core.model.watermark import encode_watermark
 from clonos.core.ports.operator_chain import Chain, StepFailed
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.values import encode_rows, encode_value
+from clonos.core.values import encode_rows, encode_timed_rows, encode_value
 from clonos.io.process.pickling import pack
 from clonos.operators.chain import InputShape
 from clonos.operators.event_time.timestamps import Unit, event_time_ns, from_timestamp_ns
@@ -331,7 +331,7 @@ class Harness:
                 rows.append(content)
                 continue
             if rows:
-                payload = encode_rows(rows)
+                payload = self._encoded(rows)
                 self._around.commands.append(
                     Delivered(self._input, ElementKind.ROWS, len(rows), 0, CheckpointId(0), payload)
                 )
@@ -341,6 +341,11 @@ class Harness:
                 payload = encode_watermark(content) if is_watermark else b""
                 checkpoint = CheckpointId(0 if is_watermark else content)
                 self._around.commands.append(Delivered(self._input, kind, 1, 0, checkpoint, payload))
+
+    def _encoded(self, rows: list[Any]) -> bytes:
+        if self._assigner is None:
+            return encode_rows(rows)
+        return encode_timed_rows([row for row, _ in rows], [timestamp_ns for _, timestamp_ns in rows])
 
     def _go_on(self, life: Life) -> None:
         """Resumes a task, and takes over its log and outputs."""

@@ -12,7 +12,8 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.options import Options
-from clonos.core.values.elements import decode_records
+from clonos.core.values import TimedRows
+from clonos.core.values.elements import decode_elements
 from clonos.job import Job
 from clonos.job.description import graph_of
 from clonos.operators.job_image import JobImage
@@ -85,14 +86,13 @@ def compiled(
 
 
 class StepOutputs:
-    """Outputs of the steps: which channel is which output, and whether its rows have timestamps."""
+    """Outputs of the steps: which channel is which output."""
 
     def __init__(self, image: JobImage, side_outputs: Sequence[Tag[Any]]) -> None:
         names = {"seen": RESULTS} | {f"side-{number}": tag.name for number, tag in enumerate(side_outputs)}
         vertices = [image.vertices[image.plan.vertex_of[channel.receiving_task]] for channel in self._channels(image)]
         self._of = {
-            channel.id: (names[vertex.name], vertex.inputs[0].is_timed)
-            for channel, vertex in zip(self._channels(image), vertices, strict=True)
+            channel.id: names[vertex.name] for channel, vertex in zip(self._channels(image), vertices, strict=True)
         }
 
     @staticmethod
@@ -104,7 +104,10 @@ class StepOutputs:
         found: list[Emitted] = []
         for channel, kind, payload in outputs:
             if kind.is_data:
-                name, is_timed = self._of[channel]
-                rows = decode_records(kind, payload)
-                found += [Emitted(name, *row) if is_timed else Emitted(name, row, None) for row in rows]
+                name, batch = self._of[channel], decode_elements(kind, payload)
+                if isinstance(batch, TimedRows):
+                    found += [Emitted(name, *each) for each in zip(*batch, strict=True)]
+                else:
+                    rows = batch if isinstance(batch, list) else batch.to_pylist()
+                    found += [Emitted(name, row, None) for row in rows]
         return found

@@ -219,7 +219,6 @@ class _Compiler:
                 Input(
                     head + (step.second_from is not None and index >= step.second_from),
                     *self._connect(step_input, vertex),
-                    is_timed=self._are_rows_timed(step_input),
                 )
                 for index, step_input in enumerate(step.inputs)
             ]
@@ -287,11 +286,6 @@ class _Compiler:
             name = step_input.route.name
         vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
-
-    def _are_rows_timed(self, step_input: StepInput) -> bool:
-        by_function = step_input.key is not None and not isinstance(step_input.key.key, str)
-        is_in_rows = by_function or self._timestamp_column(step_input) is None
-        return self._graph.steps[step_input.step].has_times and is_in_rows
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column

@@ -89,22 +89,27 @@ class BatchFiles(OrderedFiles, FileSink):
         source.used = self.used if columns is None else frozenset(columns)
         return source
 
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``: the schema of the first file."""
+        try:
+            schema = self.schema_of(self._paths()[0])
+        except (ClonosError, IndexError):
+            return None
+        return schema if self.columns is None else schema_of_columns(schema, self.columns)
+
+    def schema_of(self, path: str) -> Any:
+        """Returns the schema of a file.
+
+        Raises: InputMalformed, InputUnreadable: the file is unusable.
+        """
+        raise NotImplementedError
+
     def can_cut(self, split: FileSplit) -> bool:
         """Returns whether the file has more than one group."""
         return split.end - split.begin > 1
 
-    def column_schema(self) -> Any | None:
-        """Returns the schema of the first file, None if it cannot be read now."""
-        try:
-            schema, _ = self.groups_of(self._paths()[0])
-        except (ClonosError, IndexError):
-            return None
-        if self.columns is None:
-            return schema.remove_metadata()
-        return pyarrow.schema([schema.field(name) for name in self.columns if name in schema.names])
-
-    def groups_of(self, path: str) -> tuple[Any, list[int]]:
-        """Returns the schema of a file, and the numbers of its groups that have rows.
+    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
+        """Returns the names of the columns of a file, and the numbers of its groups that have rows.
 
         Raises: InputMalformed, InputUnreadable: the file is unusable.
         """
@@ -117,8 +122,8 @@ class BatchFiles(OrderedFiles, FileSink):
         splits = []
         for path in paths:
             status = regular_status(path)
-            schema, groups = self.groups_of(path)
-            self._check_columns(path, schema.names)
+            names, groups = self.groups_of(path)
+            self._check_columns(path, names)
             cuts = [(group, group + 1) for group in groups]
             if self.ordered and groups:
                 cuts = [(groups[0], groups[-1] + 1)]
@@ -275,6 +280,11 @@ class BatchReader:
             skipped, run = following
             self._rows += skipped
             self._batches = self._batches_of(run) if run else iter(())
+
+
+def schema_of_columns(schema: Any, columns: Sequence[str]) -> Any:
+    """Returns the part of a schema that the given columns are, in their order."""
+    return pyarrow.schema([schema.field(name) for name in columns if name in schema.names])
 
 
 @contextmanager

@@ -16,6 +16,9 @@ from clonos.expressions.pushdown import Comparison
 NOT_FOR_FLOATS: Final = (">", ">=")
 """NaN is in no statistics, and greater than all numbers."""
 
+EXACT_MAX: Final = 1 << 53
+"""Limit of the integers that floats represent without rounding."""
+
 
 def has_no_row(file: Any, group: int, comparisons: Sequence[Comparison]) -> bool:
     """Returns whether no row of a row group of a ``pyarrow.parquet.ParquetFile`` fulfils all comparisons."""
@@ -39,13 +42,22 @@ def _excludes(statistics: Any, kind: Any, comparison: Comparison) -> bool:
         return False
     try:
         low, high = statistics.min, statistics.max
-        if pyarrow.types.is_floating(kind):
-            values = comparison.value if comparison.comparator == "is_in" else (comparison.value,)
-            if comparison.comparator in NOT_FOR_FLOATS or any(value != value for value in values) or isnan(low + high):
-                return False
+        if not _is_compared_exactly(low, high, kind, comparison):
+            return False
         return _is_excluded(low, high, comparison.comparator, comparison.value)
     except (TypeError, ValueError, OverflowError):  # a value of another type than the column's
         return False
+
+
+def _is_compared_exactly(low: Any, high: Any, kind: Any, comparison: Comparison) -> bool:
+    """Returns whether Python compares a column with a constant as kernels do, which may round integers to floats."""
+    values = comparison.value if comparison.comparator == "is_in" else (comparison.value,)
+    if pyarrow.types.is_floating(kind):
+        if comparison.comparator in NOT_FOR_FLOATS or any(value != value for value in values) or isnan(low + high):
+            return False
+    elif not pyarrow.types.is_integer(kind) or not any(isinstance(value, float) for value in values):
+        return True
+    return all(abs(each) < EXACT_MAX for each in (low, high, *values))
 
 
 def _is_excluded(low: Any, high: Any, comparator: str, value: Any) -> bool:
@@ -67,7 +79,7 @@ def _is_excluded(low: Any, high: Any, comparator: str, value: Any) -> bool:
 
 _ORDERED: Final = (
     pyarrow.types.is_integer,
-    pyarrow.types.is_floating,
+    pyarrow.types.is_float64,
     pyarrow.types.is_string,
     pyarrow.types.is_large_string,
     pyarrow.types.is_boolean,

@@ -18,8 +18,12 @@ from clonos.core.ports.recorder import Recorder
 class Collector(Protocol):
     """Receiver of a chain's output: gathers it during a step, partitions and encodes it at the end of the step."""
 
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
-        """Adds rows to every edge on ``port``, with one key per row if an edge partitions by hash."""
+    def rows(
+        self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
+    ) -> None:
+        """Adds rows to every edge on ``port``, with one key per row if an edge partitions by hash, and one timestamp
+        per row if the stream has them. The timestamps must not change until the end of the step.
+        """
 
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         """Adds a ``pyarrow.RecordBatch`` to every edge on ``port``.
@@ -126,8 +130,11 @@ class Chain(Protocol):
         The chain owns ``mirror``; it and ``position`` are None at the job's start.
         """
 
-    def process_rows(self, port: int, rows: list[Any]) -> None:
-        """Processes one step's rows; ``port`` is the index of their edge among the vertex's input edges."""
+    def process_rows(self, port: int, rows: list[Any], times: Sequence[int] | None = None) -> None:
+        """Processes one step's rows; ``port`` is the index of their edge among the vertex's input edges.
+
+        ``times``: the timestamp of each row, in nanoseconds since the Unix epoch, if the stream has them.
+        """
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes one step's ``pyarrow.RecordBatch`` of an input edge."""

@@ -15,7 +15,7 @@ from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.record_or_replay import TaskLog
-from clonos.core.values import ValueUnsupported, encode_columns, encode_rows
+from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.column_groups import split_columns
 from clonos.core.values.keys import Router
 
@@ -36,7 +36,10 @@ def _unsupported_row(rows: list[Any], error: ValueUnsupported) -> str:
 class OutputPort:
     """Output on one edge of the plan at its sending task: gathers a step's rows, then partitions and encodes them."""
 
-    __slots__ = ("_known_seq", "_gathered", "_giver", "_outputs", "_router", "channels", "next_seqs", "partitioning")
+    __slots__ = (
+        *("_gathered", "_giver", "_known_seq", "_outputs", "_router", "_times"),
+        *("channels", "next_seqs", "partitioning"),
+    )
 
     def __init__(
         self, edge: Edge, channels: Sequence[Channel], next_seqs: list[int], max_parallelism: int, known_seq: int = 0
@@ -48,33 +51,48 @@ class OutputPort:
         self.next_seqs = next_seqs
         self._router = Router(len(channels), max_parallelism) if partitioning is Partitioning.HASH else None
         self._known_seq = known_seq
-        self._gathered: list[Any] = []  # rows, per target once partitioned; see ``rows``
+        self._gathered: list[list[Any]] = []  # rows by target
+        self._times: list[list[int]] | None = None  # their timestamps, if they have them
         self._outputs: list[Output] = []
 
-    def rows(self, rows: list[Any], keys: Sequence[Any] | None) -> None:
-        """Adds rows to the step's output."""
+    def rows(self, rows: list[Any], keys: Sequence[Any] | None, times: Sequence[int] | None = None) -> None:
+        """Adds rows to the step's output, with their timestamps if they have them."""
         if not rows:
             return
+        if self._gathered and (times is None) is not (self._times is None):
+            self._encode_gathered()
         if self._router is not None:
             assert keys is not None, self.channels
-            self._add(self._router.split(keys, rows))
+            if times is None:
+                self._add(self._router.split(keys, rows))
+            else:
+                self._add(*self._router.split_timed(keys, rows, times))
         elif self.partitioning is Partitioning.REBALANCE and len(self.channels) > 1:
-            self._add(self._rebalanced(rows))
+            first = self._next_target()
+            self._add(self._dealt(rows, first), None if times is None else self._dealt(times, first))
         else:
-            self._add([rows])
+            self._add([rows], None if times is None else [times])
 
-    def _rebalanced(self, rows: list[Any]) -> list[list[Any]]:
-        """Sends element k of this task to receiver k mod n, a function of the output positions alone."""
+    def _next_target(self) -> int:
+        """Returns the receiver of the next element: element k of this task goes to receiver k mod n, a function of the
+        output positions alone.
+        """
+        return (sum(self.next_seqs) + sum(map(len, self._gathered))) % len(self.channels)
+
+    def _dealt(self, items: Sequence[Any], first: int) -> list[Sequence[Any]]:
         width = len(self.channels)
-        gathered = sum(map(len, self._gathered)) if self._gathered else 0
-        start = (sum(self.next_seqs) + gathered) % width
-        return [rows[(target - start) % width :: width] for target in range(width)]
+        return [items[(target - first) % width :: width] for target in range(width)]
 
-    def _add(self, parts: list[list[Any]]) -> None:
+    def _add(self, parts: Sequence[Sequence[Any]], times: Sequence[Sequence[int]] | None = None) -> None:
         if not self._gathered:
             self._gathered = [list(part) for part in parts]
-        else:
-            for gathered, part in zip(self._gathered, parts, strict=True):
+            self._times = None if times is None else [list(part) for part in times]
+            return
+        for gathered, part in zip(self._gathered, parts, strict=True):
+            gathered += part
+        if times is not None:
+            assert self._times is not None, "the caller encodes first what has none"
+            for gathered, part in zip(self._times, times, strict=True):
                 gathered += part
 
     def columns(self, batch: Any, groups: Any) -> None:
@@ -91,7 +109,12 @@ class OutputPort:
 
             start = sum(self.next_seqs) % width
             rows = range(batch.num_rows)
-            parts = [batch.take(pa.array(rows[(target - start) % width :: width])) for target in range(width)]
+            parts = [
+                batch.take(
+                    pa.array(rows[(target - start) % width :: width], pa.int64())
+                )  # an empty part has a type too
+                for target in range(width)
+            ]
         for target, part in enumerate(parts):
             if part.num_rows:
                 count = part.num_rows
@@ -101,17 +124,19 @@ class OutputPort:
 
     def _encode_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
+        times, self._times = self._times, None
         for target, rows in enumerate(gathered):
             if rows:
-                payload = b"" if self._is_known(target, len(rows)) else self._encoded(rows)
+                is_known = self._is_known(target, len(rows))
+                payload = b"" if is_known else self._encoded(rows, None if times is None else times[target])
                 self._put(target, ElementKind.ROWS, len(rows), payload)
 
     def _is_known(self, target: int, count: int) -> bool:
         return self.next_seqs[target] + count <= self._known_seq
 
-    def _encoded(self, rows: list[Any]) -> bytes:
+    def _encoded(self, rows: list[Any], times: list[int] | None) -> bytes:
         try:
-            return encode_rows(rows)
+            return encode_rows(rows) if times is None else encode_timed_rows(rows, times)
         except ValueUnsupported as error:
             raise StepFailed(FailedAt(self._giver, None, _unsupported_row(rows, error))) from error
 
@@ -168,10 +193,10 @@ class TaskOutputs:
         """Returns, per channel, the number of the next element as of the last ``drain``."""
         return dict(self._positions)
 
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None) -> None:
-        """Adds rows to every edge on ``port``."""
+    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None, times: Sequence[int] | None) -> None:
+        """Adds rows to every edge on ``port``, with their timestamps if they have them."""
         for output_port in self._by_port.get(port, ()):
-            output_port.rows(rows, keys)
+            output_port.rows(rows, keys, times)
 
     def columns(self, port: int, batch: Any, groups: Any) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
@@ -207,9 +232,11 @@ class StepCollector:
         self.has_reached_limit = False  # a limit of the task lets nothing more through
         self.late_records = snapshot.late_records if snapshot else 0  # refused since the job's start
 
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
-        """Adds rows to every edge on ``port``."""
-        self._outputs.rows(port, rows, keys)
+    def rows(
+        self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
+    ) -> None:
+        """Adds rows to every edge on ``port``, with their timestamps if they have them."""
+        self._outputs.rows(port, rows, keys, times)
 
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""

@@ -35,7 +35,7 @@ from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
-from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process
+from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process, process_rows
 from clonos.core.wire.recovery_messages import InputRange
 
 
@@ -223,7 +223,7 @@ class Task:
         began_ns = self.pace.begin() if kind.is_data else 0
         match kind:
             case ElementKind.ROWS:
-                self.chain.process_rows(queue.port, batch)
+                process_rows(self.chain, queue.port, batch)
             case ElementKind.COLUMNS:
                 self.pace.expect_columns()
                 self.chain.process_columns(queue.port, batch)

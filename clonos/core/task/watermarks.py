@@ -15,6 +15,7 @@ from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime
 from clonos.core.task.inputs import InputQueue
+from clonos.core.values import TimedRows
 from clonos.core.wire.recovery_messages import InputRange
 
 
@@ -115,4 +116,12 @@ def process(chain: Chain, kind: ElementKind, port: int, batch: Any) -> None:
         chain.process_columns(port, batch)
     else:
         assert kind is ElementKind.ROWS, kind
+        process_rows(chain, port, batch)
+
+
+def process_rows(chain: Chain, port: int, batch: Any) -> None:
+    """Passes rows to the chain, with their timestamps if they have them."""
+    if isinstance(batch, TimedRows):
+        chain.process_rows(port, batch.rows, batch.times)
+    else:
         chain.process_rows(port, batch)

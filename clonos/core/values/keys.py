@@ -170,6 +170,29 @@ class Router:
                 pass
             parts[self._learn(key)].append(row)
 
+    def split_timed(
+        self, keys: Sequence[Any], rows: list[Any], times: Sequence[int]
+    ) -> tuple[list[list[Any]], list[list[int]]]:
+        """Does the same for rows with timestamps; returns the rows and the timestamps for each task."""
+        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
+        times_of: list[list[int]] = [[] for _ in range(self._parallelism)]
+        stored = state_keys(keys if type(keys) is list else list(keys))
+        targets = self._targets
+        key = row = None
+        time_ns = 0
+        records = zip(stored, rows, times, strict=True)
+        while True:
+            try:
+                for key, row, time_ns in records:
+                    target = targets[key]
+                    parts[target].append(row)
+                    times_of[target].append(time_ns)
+                return parts, times_of
+            except KeyError:
+                target = self._learn(key)
+            parts[target].append(row)
+            times_of[target].append(time_ns)
+
     def _learn(self, key: object) -> int:
         """Computes and caches the target of a state key."""
         group = key_group(encode_key(key), len(self._tasks_of_groups))

@@ -63,7 +63,7 @@ class AssignTimestamps(Operator):
             self.out.columns(timed)
             self._reach(timed, assigned)
 
-    def _reach(self, records: Any, times: list[int] | IntArray) -> None:
+    def _reach(self, records: Any, times: Sequence[int] | IntArray) -> None:
         try:
             before_ns = self._watermarks.reached_ns(INPUT)
             found = self._assigner.watermark(before_ns, records, times, self._recorder, "")

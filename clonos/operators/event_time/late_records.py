@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from clonos.core.wire.control_messages import ONCE_PER_STEP
@@ -24,7 +24,7 @@ class LateRecords:
         self._recorder, self._collector = scope.context.recorder, scope.context.collector
         self._has_left_out = False
 
-    def take(self, values: list[Any], times: list[int], watermark_ns: int) -> None:
+    def take(self, values: list[Any], times: Sequence[int], watermark_ns: int) -> None:
         """Takes the late records of a batch, never empty, without their keys."""
         self._collector.count_late(len(values))
         side = None if self._tag is None else self._operator.side_outputs.get(self._tag)

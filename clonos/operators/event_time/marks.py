@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, pairwise, repeat
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from operator import sub
 from typing import Any
 
 
@@ -24,7 +25,14 @@ class Marks:
             append(len(results))
             yield record
 
-    def spread(self, times: list[int]) -> list[int]:
+    def spread(self, times: Sequence[int]) -> list[int]:
         """Returns a timestamp for each result: that of its record."""
-        counts = (end - start for start, end in pairwise([*self._marks, len(self._results)]))
-        return list(chain.from_iterable(map(repeat, times, counts)))
+        return spread(times, [*self._marks[1:], len(self._results)])
+
+
+def spread(times: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Returns a timestamp for each result: that of its record.
+
+    ``ends``: the number of results up to each record, itself included.
+    """
+    return list(chain.from_iterable(map(repeat, times, map(sub, ends, chain((0,), ends)))))

@@ -11,7 +11,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import Source, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
-from clonos.operators.operator import DueTimer, Scope
+from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.split_source import PositionMalformed, SourceHead
 from clonos.operators.state.keyed_state import Table
 
@@ -118,7 +118,7 @@ class TimedHead(SourceHead):
         rows = batch if is_rows else batch.to_pylist()
         return assigner.assign(rows, self.guard, self._recorder, where)
 
-    def _watermark_behind(self, number: int, batch: Any, times: list[int] | IntArray | None) -> int | None:
+    def _watermark_behind(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
         before_ns = self._times.reached_ns(number)
         try:
             if self._assigner is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.ports.recorder import Recorder
+from clonos.operators.event_time.times_of_rows import append_times
 from clonos.operators.event_time.timestamps import (
     NoTimestampColumn,
     TimestampColumn,
@@ -85,21 +86,25 @@ class TimestampAssigner:
         ``where`` names the split. Raises: StepFailed: there is no error output.
         """
         of, unit, limit_ns = self._function(), self.unit, self._limit_ns(recorder)
+        times: list[int] = []
 
-        def time_of(row: Any) -> int:
-            try:
-                timestamp_ns = event_time_ns(of(row), unit)
-            except TimestampError as error:
-                raise TimestampError(f"{error}{where}") from None
+        def converted(given: object) -> int:
+            timestamp_ns = event_time_ns(given, unit)
             if timestamp_ns > limit_ns:
-                raise self._too_late(timestamp_ns, limit_ns, where)
+                raise self._too_late(timestamp_ns, limit_ns, "")
             return timestamp_ns
 
-        times, failed = guard.each(time_of, rows)
+        def consume(records: Iterator[Any]) -> None:
+            try:
+                append_times(records, times, of, unit, limit_ns, converted)
+            except TimestampError as error:
+                raise TimestampError(f"{error}{where}") from None
+
+        failed = guard.run(consume, rows)
         return (without(rows, failed) if failed else rows), times
 
     def watermark(
-        self, before_ns: int | None, records: Any, times: list[int] | IntArray, recorder: Recorder, where: str
+        self, before_ns: int | None, records: Any, times: Sequence[int] | IntArray, recorder: Recorder, where: str
     ) -> int | None:
         """Returns the watermark of the strategy behind records. One of the user gets the timestamps as a list.
 
@@ -108,7 +113,7 @@ class TimestampAssigner:
         """
         if not self.strategy.functions:
             return self.strategy.watermark(before_ns, records, times)  # type: ignore[arg-type]
-        given = times if isinstance(times, list) else times.tolist()
+        given = times if isinstance(times, list) else list(map(int, times))
         found = self.strategy.watermark(before_ns, records, given)
         if type(found) is not int:
             return found
@@ -157,11 +162,20 @@ class TimestampAssigner:
 
 
 def _field(name: str) -> Callable[[Any], Any]:
+    classes: set[type] = set()  # of records that have the field as an attribute
+
     def get(row: Any) -> Any:
-        if isinstance(row, Mapping):
+        cls = type(row)
+        if cls in classes:  # much faster than asking whether it is a mapping
+            try:
+                return getattr(row, name)
+            except AttributeError:
+                pass
+        elif cls is dict or isinstance(row, Mapping):
             if name in row:
                 return row[name]
         elif hasattr(row, name):
+            classes.add(cls)
             return getattr(row, name)
         raise TimestampError(f"the record has no field {name!r} for its timestamp{_fields_of(row)}")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from clonos.operators.connector_contract import RecordBatch
-from clonos.operators.event_time.marks import Marks
+from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
 from clonos.operators.steps.frames import BATCH, as_batch, as_wanted, expected_frame
 from clonos.operators.steps.results import NEVER_RESULTS, checked, checked_items, close_call, gives_items, refusal
@@ -35,55 +35,76 @@ class Map(Operator):
         self.guard.caught(refusal("map", results[0]), rows[index], index)
 
 
-class Consuming(Operator, ABC):
-    """Base of steps that emit the results of a batch together."""
-
-    def rows(self, rows: list[Any], times: Times = None) -> None:
-        results: list[Any] = []
-        if times is None:
-            self.guard.run(lambda records: self._consume(records, results, self.guard.routes), rows)
-        else:
-            marks = Marks(results)
-            self.guard.run(lambda records: self._consume(marks.note(records), results, True), rows)
-            times = marks.spread(times)
-        if results:
-            self.out.rows(results, times)
-
-    @abstractmethod
-    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
-        """Appends the results of ``records``; of each before it draws the next one if ``one_by_one``."""
-
-
-class Filter(Consuming):
+class Filter(Operator):
     """Selection of the records for which the predicate is true."""
 
     def __init__(self, predicate: Callable[[Any], object]) -> None:
         self._predicate = predicate
 
-    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        if times is not None:
+            self._timed_rows(rows, times)
+            return
+        results: list[Any] = []
+        self.guard.run(lambda records: self._consume(records, results), rows)
+        if results:
+            self.out.rows(results)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         predicate = self._predicate
         for record in records:
             if checked("filter", predicate(record)):
                 results.append(record)
             break
-        if not one_by_one:
+        if not self.guard.routes:
             results += [record for record in records if predicate(record)]
             return
         for record in records:
             if predicate(record):
                 results.append(record)
 
+    def _timed_rows(self, rows: list[Any], times: Sequence[int]) -> None:
+        is_chosen: list[bool] = []
+        for index in self.guard.run(lambda records: self._choose(records, is_chosen), rows):
+            is_chosen.insert(index, False)  # its predicate raised
+        results = list(compress(rows, is_chosen))
+        if results:
+            self.out.rows(results, list(compress(times, is_chosen)))
 
-class FlatMap(Consuming):
+    def _choose(self, records: Iterator[Any], is_chosen: list[bool]) -> None:
+        predicate = self._predicate
+        for record in records:
+            is_chosen.append(bool(checked("filter", predicate(record))))
+            break
+        if not self.guard.routes:
+            is_chosen += [True if predicate(record) else False for record in records]  # noqa: SIM210  bool() is slow
+            return
+        for record in records:
+            is_chosen.append(bool(predicate(record)))
+
+
+class FlatMap(Operator):
     """Any number of results per record; none if the function raises, even after some results."""
 
     def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
         self._function = function
         self._gives_items = gives_items(function)
 
-    def _consume(self, records: Iterator[Any], results: list[Any], one_by_one: bool) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        results: list[Any] = []
+        if times is None:
+            self.guard.run(lambda records: self._consume(records, results), rows)
+        else:
+            ends: list[int] = []
+            for index in self.guard.run(lambda records: self._consume_timed(records, results, ends), rows):
+                ends.insert(index, ends[index - 1] if index else 0)  # its function raised
+            times = spread(times, ends)
+        if results:
+            self.out.rows(results, times)
+
+    def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend
-        if one_by_one:
+        if self.guard.routes:
             self._consume_one_by_one(records, results)
         elif self._gives_items:
             for record in records:
@@ -92,6 +113,18 @@ class FlatMap(Consuming):
             for record in records:
                 items = function(record)
                 extend(items if items.__class__ is list else checked_items(items))  # most functions return lists
+
+    def _consume_timed(self, records: Iterator[Any], results: list[Any], ends: list[int]) -> None:
+        """Appends the results, and for each record how many there are up to it."""
+        function, extend, end = self._function, results.extend, ends.append
+        try:
+            for record in records:
+                items = function(record)
+                extend(items if items.__class__ is list else checked_items(items))
+                end(len(results))
+        except RAISED:
+            del results[ends[-1] if ends else 0 :]
+            raise
 
     def _consume_one_by_one(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend

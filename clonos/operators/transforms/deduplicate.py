@@ -96,7 +96,7 @@ class DeduplicateWithin(Deduplicate):
                 retained.append(index)
         self._emit(retained, records, times)
 
-    def _instants(self, times: Times, count: int) -> list[int]:
+    def _instants(self, times: Times, count: int) -> Sequence[int]:
         return [self._recorder.instant_ns(False)] * count if times is None else times
 
     def next_timer_ns(self) -> int | None:

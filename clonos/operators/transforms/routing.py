@@ -41,8 +41,7 @@ class ToTask(ToEdge, ABC):
         if failed:
             rows, times = without(rows, failed), times and without(times, failed)
         if rows:
-            packed = rows if times is None else list(zip(rows, times, strict=True))
-            self._collector.rows(self._port, packed, [self._keys[target] for target in targets])
+            self._collector.rows(self._port, rows, [self._keys[target] for target in targets], times)
 
     def columns(self, batch: Any) -> None:
         targets, failed = self._targets_of_columns(batch)

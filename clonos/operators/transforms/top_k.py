@@ -7,6 +7,7 @@ from typing import Any
 
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
+from clonos.operators.operator import Times
 from clonos.operators.steps.keyed import KeyedFunction
 
 
@@ -20,7 +21,7 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
         super().__init__(step, function)
         self._k = k
 
-    def rows(self, rows: list[Any], times: list[int] | None = None) -> None:
+    def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []
         self._times: Iterator[int] | None = None if times is None else iter(times)
         self._times_of_results: list[int] = []

@@ -88,10 +88,12 @@ class PaneWindows(Operator):
         self._add_by_time(pairs, times)
 
     def keys(self, keys: list[Any], times: Times = None) -> None:
-        if self._rules.is_event_time:
-            super().keys(keys, times)
-        else:
+        if not self._rules.is_event_time:
             self._aggregate.add_keys(self._table_now(), keys, self.guard)
+        elif (pane := self._sole_pane(times)) is not None:
+            self._aggregate.add_keys(self._pane_table(pane), keys, self.guard)
+        else:
+            super().keys(keys, times)
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         if not self._rules.is_event_time:
@@ -99,17 +101,27 @@ class PaneWindows(Operator):
             return
         times = self.time_array(batch)
         assert times is not None, "windows in event time are on streams with timestamps"
-        pane = self._spans.grid.index_of(int(times.min()))
-        is_one_pane = int(times.max()) < self._spans.grid.start_of(pane + 1)
-        if is_one_pane and self._is_ahead(self._spans.ends_of(pane)[0]):
+        pane = self._sole_pane_between(int(times.min()), int(times.max()))
+        if pane is not None:
             self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
         else:
             super().keyed_columns(batch, column)
 
+    def _sole_pane(self, times: Times) -> int | None:
+        """Returns the pane that has all timestamps of a batch, unless one of its windows has ended."""
+        assert times is not None, "windows in event time are on streams with timestamps"
+        return self._sole_pane_between(min(times), max(times))
+
+    def _sole_pane_between(self, first_ns: int, last_ns: int) -> int | None:
+        grid = self._spans.grid
+        pane = grid.index_of(first_ns)
+        is_sole = last_ns < grid.start_of(pane + 1) and self._is_ahead(self._spans.ends_of(pane)[0])
+        return pane if is_sole else None
+
     def _table_now(self) -> Table:
         return self._pane_table(self._spans.grid.index_of(self._recorder.instant_ns(False)))
 
-    def _add_by_time(self, rows: list[Any], times: list[int]) -> None:
+    def _add_by_time(self, rows: list[Any], times: Sequence[int]) -> None:
         """Adds rows to the panes of their timestamps."""
         grid = self._spans.grid
         pane = grid.index_of(min(times))
@@ -119,11 +131,13 @@ class PaneWindows(Operator):
             return
         places: dict[int, list[int]] = {}
         low_ns = high_ns = 0
+        of_pane: list[int] = []
         for place, time_ns in enumerate(times):
             if not low_ns <= time_ns < high_ns:
                 pane = grid.index_of(time_ns)
                 low_ns, high_ns = grid.start_of(pane), grid.start_of(pane + 1)
-            places.setdefault(pane, []).append(place)
+                of_pane = places.setdefault(pane, [])
+            of_pane.append(place)
         behind: list[tuple[int, int]] = []
         for pane, found in places.items():
             if self._is_ahead(self._spans.ends_of(pane)[0]):
@@ -182,7 +196,7 @@ class PaneWindows(Operator):
     def _is_forgotten(self, end: int, reached_ns: int) -> bool:
         return self._spans.end_ns(end) + self._rules.lateness_ns <= reached_ns
 
-    def _pass_late(self, rows: list[Any], times: list[int]) -> None:
+    def _pass_late(self, rows: list[Any], times: Sequence[int]) -> None:
         self._late_records.take([value for _, value in rows], times, self._reached.entries[0])
 
     # --- results

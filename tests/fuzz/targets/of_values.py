@@ -32,16 +32,18 @@ from clonos.core.values import (
     ValueMalformed,
     decode_columns,
     decode_rows,
+    decode_timed_rows,
     decode_value,
     encode_columns,
     encode_rows,
+    encode_timed_rows,
     encode_value,
 )
 from clonos.core.values.key_encoding import decode_key, encode_key
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import StateMalformed
 from tests.fuzz.target import Target, of_bytes, of_msgpack
-from tests.unit.values.golden import KEYS, ROWS, VALUES
+from tests.unit.values.golden import KEYS, ROWS, TIMED, VALUES
 
 
 class Declined(Exception):
@@ -60,20 +62,37 @@ def targets() -> list[Target]:
 def _values() -> list[Target]:
     values = [encode_value(value) for value in VALUES.values()]
     rows = [encode_rows(batch) for batch in ROWS.values()]
+    timed = [encode_timed_rows(*batch) for batch in TIMED.values()]
     keys = [encode_key(key) for key in KEYS.values()]
 
     def read_rows(data: bytes) -> None:
         decode_rows(memoryview(data))
 
+    def read_timed_rows(data: bytes) -> None:
+        found = decode_timed_rows(memoryview(data))
+        assert len(found.rows) == len(found.times)
+        assert all(type(each) is int for each in found.times)
+
     return [
         Target("values", of_msgpack(values), decode_value, (ValueMalformed,), share=40),
         Target("rows", of_msgpack([row[1:] for row in rows], sealed=_as_rows), read_rows, (ValueMalformed,), share=40),
+        Target(
+            "timed rows",
+            of_msgpack([each[1:] for each in timed], sealed=_as_timed_rows),
+            read_timed_rows,
+            (ValueMalformed,),
+            share=20,
+        ),
         Target("keys", of_bytes(keys), decode_key, (ValueMalformed,), share=20),
     ]
 
 
 def _as_rows(column: bytes) -> bytes:
     return b"\x01" + column
+
+
+def _as_timed_rows(batch: bytes) -> bytes:
+    return b"\x02" + batch
 
 
 # ------------------------------------------------------------------ watermarks

@@ -153,6 +153,15 @@ def test_row_groups_without_a_wanted_row_are_skipped(
     assert [row["n"] for row in read_all(source)] == list(range(first, end))
 
 
+def test_a_row_group_is_read_where_kernels_may_round(tmp_path: Path) -> None:
+    """2 ** 53 + 1 equals 2.0 ** 53 for a kernel that converts it to a float."""
+    path = tmp_path / "in.parquet"
+    third = pyarrow.array([0.1], pyarrow.float32())
+    pyarrow.parquet.write_table(pyarrow.table({"n": [(1 << 53) + 1], "x": third}), path)
+    for comparison in (Comparison("n", "==", 2.0**53), Comparison("x", "==", 0.1)):
+        assert len(read_all(files.parquet(path).narrowed(None, [comparison]))) == 1
+
+
 def test_only_columns_that_are_used_are_read(path: Path) -> None:
     source = files.parquet(path)
     assert isinstance(source, NarrowableSource)

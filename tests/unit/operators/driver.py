@@ -18,9 +18,10 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
-from clonos.core.task.watermarks import InputWatermarks, advance
-from clonos.core.values import decode_columns, decode_rows, encode_columns, encode_rows
+from clonos.core.task.watermarks import InputWatermarks, advance, process
+from clonos.core.values import decode_rows, encode_columns, encode_rows, encode_timed_rows
 from clonos.core.values.column_groups import split_columns
+from clonos.core.values.elements import decode_elements
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
@@ -73,16 +74,22 @@ class TaskCollector:
         self.errors: list[bytes] = []
         self.late_records = 0
 
-    def rows(self, port: int, rows: list[Any], keys: Sequence[Any] | None = None) -> None:
+    def rows(
+        self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
+    ) -> None:
         assert rows, "an empty batch was emitted"
         for number in self._edges(port):
             edge = self.run.plan.edges[number]
             if edge.partitioning is Partitioning.EXTERNAL:
                 self.run.written.setdefault(self.vertex_name, []).extend(decode_rows(encode_rows(rows)))
                 continue
-            for target, part in enumerate(self._parts(number, rows, keys)):
+            stamped: list[Any] = rows if times is None else list(zip(rows, times, strict=True))
+            for target, part in enumerate(self._parts(number, stamped, keys)):
                 if part:
-                    self.run.deliver(number, self.task, target, ElementKind.ROWS, encode_rows(part))
+                    data = (
+                        encode_rows(part) if times is None else encode_timed_rows(*map(list, zip(*part, strict=True)))
+                    )
+                    self.run.deliver(number, self.task, target, ElementKind.ROWS, data)
 
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         assert batch.num_rows, "an empty batch was emitted"
@@ -225,10 +232,8 @@ class Run:
         while waiting := [key for key in sorted(self.inboxes) if self.inboxes[key].batches]:
             inbox = self.inboxes[waiting[0]]
             kind, payload, sender = inbox.batches.popleft()
-            if kind is ElementKind.ROWS:
-                self.chains[inbox.task].process_rows(inbox.port, decode_rows(payload))
-            elif kind is ElementKind.COLUMNS:
-                self.chains[inbox.task].process_columns(inbox.port, decode_columns(payload))
+            if kind.is_data:
+                process(self.chains[inbox.task], kind, inbox.port, decode_elements(kind, payload))
             else:
                 channel: Any = (waiting[0][0], sender)
                 advance(self.chains[inbox.task], self.watermarks[inbox.task].take(channel, decode_watermark(payload)))

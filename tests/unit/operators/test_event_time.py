@@ -59,7 +59,7 @@ class Collected:
     def __init__(self) -> None:
         self.elements: list[Any] = []
 
-    def rows(self, port: int, rows: list[Any], keys: Any = None) -> None:
+    def rows(self, port: int, rows: list[Any], keys: Any = None, times: Any = None) -> None:
         self.elements += [row[1:] if port == 0 else (port, *row) for row in rows]
 
     def columns(self, port: int, batch: Any, groups: Any = None) -> None:

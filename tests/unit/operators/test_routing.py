@@ -45,9 +45,9 @@ def _note(chain: Any, rows: list[Any]) -> None:
     """Notes the rows that a chain gets; columns as dicts."""
     process_rows, process_columns = chain.process_rows, chain.process_columns
 
-    def on_rows(port: int, batch: list[Any]) -> None:
+    def on_rows(port: int, batch: list[Any], times: Any = None) -> None:
         rows.extend(batch)
-        process_rows(port, batch)
+        process_rows(port, batch, times)
 
     def on_columns(port: int, batch: Any) -> None:
         rows.extend(batch.to_pylist())

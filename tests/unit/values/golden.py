@@ -1,4 +1,4 @@
-"""Values, batches and keys with their bytes since format 1, in golden.txt.
+"""Values, batches, keys and batches with timestamps, with their bytes since format 1, in golden.txt.
 
 What stands there must be read for ever, so a line is never changed. After adding samples here, add their lines by
 ``python -m tests.unit.values.golden``, which refuses to change any that are there.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clonos.core.values import encode_rows, encode_value
+from clonos.core.values import encode_rows, encode_timed_rows, encode_value
 from clonos.core.values.key_encoding import encode_key
 from tests.unit.values.samples import Color, Frozen, Level, Nothing, Pair, Point, Rights, Shape
 
@@ -99,6 +99,12 @@ ROWS: dict[str, list[Any]] = {
     "enum rows": [Color.RED, Color.GREEN],
 }
 
+TIMED: dict[str, tuple[list[Any], list[int]]] = {
+    "timed text rows": (["a", "zoë", ""], [1_700_000_000_000_000_000, -1, 0]),
+    "timed tuple rows": ([("a", 1), ("b", 2)], [2**63 - 1, -(2**63)]),
+    "rows with a time beyond 64 bits": ([1], [2**63]),
+}
+
 KEYS: dict[str, Any] = {
     "text key": "zoë",
     "odd text key": "\ud800",
@@ -130,6 +136,7 @@ def _encoded() -> dict[str, str]:
         (VALUES, encode_value),
         (ROWS, encode_rows),
         (KEYS, encode_key),
+        (TIMED, lambda sample: encode_timed_rows(*sample)),
     ]
     return {name: encode(sample).hex() for samples, encode in groups for name, sample in samples.items()}
 

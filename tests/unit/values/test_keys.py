@@ -276,6 +276,11 @@ def test_a_router_splits_like_a_naive_implementation(
         assert router.split(batch, rows) == dumb_split(batch, rows, parallelism)
         by_themselves = list(map(repr, itertools.chain.from_iterable(router.split(batch, batch))))
         assert by_themselves == list(map(repr, itertools.chain.from_iterable(dumb_split(batch, batch, parallelism))))
+        times = [number * 10 for number in rows]
+        assert router.split_timed(batch, rows, times) == (
+            dumb_split(batch, rows, parallelism),
+            dumb_split(batch, times, parallelism),
+        )
         assert [router.split([key], [0]).index([0]) for key in batch] == [router.target(key) for key in batch]
 
 

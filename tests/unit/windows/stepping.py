@@ -58,7 +58,8 @@ class Stepping:
             Node("results", lambda: Outcome(self.results)),
             Node("late", lambda: Outcome(self.late)),
         )
-        self._image = VertexImage("windows", nodes, (Input(0, InputShape.PAIRS, is_timed=has_times),))
+        self._image = VertexImage("windows", nodes, (Input(0, InputShape.PAIRS),))
+        self._has_times = has_times
         self._snapshots: list[bytes] = []
         self._open(None)
 
@@ -74,7 +75,10 @@ class Stepping:
 
     def rows(self, rows: Sequence[Any]) -> None:
         """Gives a batch: ((key, value), timestamp in ns), or (key, value) if the stream has no timestamps."""
-        self.chain.process_rows(0, list(rows))
+        if self._has_times:
+            self.chain.process_rows(0, [row for row, _ in rows], [time_ns for _, time_ns in rows])
+        else:
+            self.chain.process_rows(0, list(rows))
 
     def watermark(self, watermark_ns: int) -> None:
         self.chain.advance_watermark(watermark_ns)

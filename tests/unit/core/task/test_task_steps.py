@@ -344,7 +344,7 @@ def test_a6_a_task_with_two_hundred_inputs_and_two_hundred_outputs_replays() -> 
 
 
 class Raising(RecordingChain):
-    def process_rows(self, port: int, batch: list[Any]) -> None:
+    def process_rows(self, port: int, batch: list[Any], times: Any = None) -> None:
         if "bad" in batch:
             index = batch.index("bad")
             try:
