@@ -49,6 +49,9 @@ class Operator:
     """Base of all operators. The chain sets ``out`` and ``guard`` before ``open``."""
 
     has_timers: ClassVar[bool] = False
+    checks_idleness: ClassVar[bool] = False
+    """True if its processing-time timers check whether its input is idle, so that they depend on what has come. They
+    fire where no other timer is due: the log then tells that none of these steps ``holds_checks``."""
     has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
     holds_watermarks: ClassVar[bool] = False
@@ -113,6 +116,11 @@ class Operator:
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""
         return None
+
+    @property
+    def holds_checks(self) -> bool:
+        """Whether no check for idleness may fire now, because its input may have records that it has not got."""
+        return False
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
         """Returns the timers due at ``until_ns`` (None: all) in the order in which they fire."""
