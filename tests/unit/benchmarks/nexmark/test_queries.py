@@ -25,9 +25,10 @@ from clonos.testing import Outputs, crash_test
 EVENTS = Events(20_000, per_s=200)
 """Slower than in the benchmark: a hundred seconds of event time, which end one day and begin the next."""
 
-FEW = Events(600, per_s=6)
+FEW = Events(600, per_s=15)
+FEWEST = Events(250, per_s=10)
 CASES = [(query, shape) for query in QUERIES for shape in SHAPES if builder(query, shape) is not None]
-WORLDS_WITH_KILLS = 2
+WORLDS_WITH_KILLS = 1
 
 
 class Input:
@@ -46,6 +47,11 @@ def all_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
 @pytest.fixture(scope="module")
 def few_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
     return Input(FEW, tmp_path_factory.mktemp("few"))
+
+
+@pytest.fixture(scope="module")
+def fewest_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
+    return Input(FEWEST, tmp_path_factory.mktemp("fewest"))
 
 
 @pytest.fixture
@@ -68,12 +74,12 @@ def job_of(query: str, shape: str, given: Input, folder: Path, sinks: list[Resul
 @pytest.mark.slow
 @pytest.mark.parametrize(("query", "shape"), CASES)
 def test_a_query_gives_the_same_when_processes_die(
-    query: str, shape: str, few_events: Input, tmp_path: Path, sinks: list[ResultSink]
+    query: str, shape: str, fewest_events: Input, tmp_path: Path, sinks: list[ResultSink]
 ) -> None:
     def check(outputs: Outputs) -> None:
-        few_events.oracle.check(QUERIES[query], Results.read(sinks[-1].parts))
+        fewest_events.oracle.check(QUERIES[query], Results.read(sinks[-1].parts))
 
-    job = job_of(query, shape, few_events, tmp_path, sinks)
+    job = job_of(query, shape, fewest_events, tmp_path, sinks)
     report = crash_test(job, None, range(WORLDS_WITH_KILLS), check, compare=False)
     assert report.injected, "no world had a fault"
 
