@@ -40,7 +40,7 @@ WARM_RUNS: Final = 5
 FIXED_RUNS: Final = 3
 
 LONG: Final = 1.5
-"""Cost of a run, in fixed costs of a job, from which a figure without the fixed cost says something."""
+"""Least cost of a run, in fixed costs of a job, for a figure without the fixed cost: shorter runs differ by chance."""
 
 GOALS: Final = {
     **dict.fromkeys(("q0", "q1", "q2"), ">= 1.5"),
@@ -135,7 +135,7 @@ def _record(measuring: Measuring, name: str, side: str, costs: list[Cost], fixed
 
 
 def _is_long(costs: list[Cost], fixed_s: float) -> bool:
-    """Returns whether runs cost so much that they differ from the fixed cost by more than chance."""
+    """Returns whether runs cost at least ``LONG`` times the fixed cost."""
     return min(cost.cpu_s for cost in costs) >= LONG * fixed_s
 
 

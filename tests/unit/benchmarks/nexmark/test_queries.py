@@ -157,3 +157,14 @@ def test_sums_of_rows_and_of_columns_are_alike(few_events: Input, tmp_path: Path
     assert found == [[2, 2, 4, Decimal("1.908"), None, 3]] * 2
     with pytest.raises(WrongResult, match="q1: the sums of the columns are"):
         few_events.oracle.check(query, Results(sums=found[0]))
+
+
+def test_rows_of_flink_follow_its_rules(few_events: Input) -> None:
+    oracle, sessions, totals = few_events.oracle, QUERIES["q11"], QUERIES["q12"]
+    assert "> INTERVAL 10 SECOND" in sessions.oracle_sql_of_flink
+    assert ">= INTERVAL 10 SECOND" in sessions.oracle_sql
+    rows = oracle.rows(totals)
+    oracle.check_flink(totals, rows)
+    oracle.check_flink(totals, rows[1:])
+    with pytest.raises(WrongResult, match="q12: totals that are too high"):
+        oracle.check_flink(totals, [*rows, rows[0]])
