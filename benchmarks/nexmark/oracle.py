@@ -65,7 +65,7 @@ class Oracle:
         self._check_table(query, names, tables)
 
     def check_flink(self, query: Query, rows: list[tuple[Any, ...]]) -> None:
-        """Compares the final rows of Flink, by its rule; totals may miss what is open at the end. Raises WrongResult."""
+        """Compares the final rows of Flink, by its rule; totals may lack its last windows. Raises WrongResult."""
         self._prepare(query, query.oracle_sql_of_flink)
         names = self._names(query)
         if query.check is Check.TOTALS:
