@@ -22,7 +22,7 @@ help: ## Say what can be made
 setup: .venv/.installed ## Make .venv and install everything in it
 	@.ci/check-java || echo "Going on without Java."
 
-.venv/.installed: setup.cfg pyproject.toml .ci/setup
+.venv/.installed: setup.cfg pyproject.toml setup.py .ci/setup $(wildcard clonos/kernels/*.[ch])
 	@.ci/setup
 
 # The same worlds in every run, so that a merge is not refused for a fault that it did not bring. `make chaos` seeks new

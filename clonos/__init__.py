@@ -50,6 +50,14 @@ if TYPE_CHECKING:
     from clonos.core.model.errors import JobError as JobError
     from clonos.core.model.errors import PeerError as PeerError
     from clonos.core.values import register as register
+    from clonos.expressions.building import coalesce as coalesce
+    from clonos.expressions.building import col as col
+    from clonos.expressions.building import concat_str as concat_str
+    from clonos.expressions.building import lit as lit
+    from clonos.expressions.building import max_horizontal as max_horizontal
+    from clonos.expressions.building import min_horizontal as min_horizontal
+    from clonos.expressions.building import when as when
+    from clonos.expressions.expression import Expr as Expr
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
     from clonos.operators.connector_contract import CheckingSource as CheckingSource
@@ -126,6 +134,10 @@ _NAMES = {
     "clonos.operators.tags": ("Tag",),
     "clonos.operators.user_errors": ("RoutedError",),
     "clonos.core.values": ("register",),
+    "clonos.expressions.building": (
+        *("col", "lit", "when", "coalesce", "concat_str", "min_horizontal", "max_horizontal"),
+    ),
+    "clonos.expressions.expression": ("Expr",),
     "clonos_services.identity": ("uuid4",),
     "clonos_services.service": ("service",),
     "clonos_services.logger": ("logger",),

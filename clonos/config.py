@@ -22,11 +22,12 @@ from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.core.model.options import Options
+from clonos.kernels import choice as kernels
 
 FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
-FOREIGN_VARIABLE_PREFIXES: Final = ("CLONOS_TEST_",)
+FOREIGN_VARIABLE_PREFIXES: Final = ("CLONOS_TEST_", kernels.VARIABLE)
 """Prefixes of variables that are not options: the test run marks its child processes with one."""
 
 NANOSECONDS: Final = {
@@ -263,6 +264,11 @@ def _read_file(file: Path) -> Mapping[str, object]:
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    if environment.get(kernels.VARIABLE, kernels.FORCED) != kernels.FORCED:
+        found = environment[kernels.VARIABLE]
+        raise JobError(
+            f"{kernels.VARIABLE} is {found!r}, and {kernels.FORCED!r} is the only value: correct or unset it."
+        )
     return {
         name.removeprefix(VARIABLE_PREFIX).lower(): value
         for name, value in sorted(environment.items())

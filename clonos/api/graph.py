@@ -17,6 +17,8 @@ from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
+from clonos.expressions.stages import Stage
+from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -96,10 +98,9 @@ class Step:
       such as ``("window", "5s")``.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
-    - ``emits_at_end``: it emits when its input has ended, and not before.
-    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
-      gives timestamps by it.
-    - ``flush``: when it passes rows on to the sink behind it.
+    - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
+    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
+    - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -132,6 +133,7 @@ class Step:
     timestamp_column: TimestampColumn | None = None
     assigner: TimestampAssigner | None = None
     flush: Emission | None = None
+    stage: Stage | None = None
 
 
 class JobGraph:
@@ -177,7 +179,7 @@ class JobGraph:
 
         limit = self.limit if limit is None else limit
         parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
-        emits_columns = bool(getattr(source, "is_columnar", False))
+        emits_columns = gives_columns(source)
         assigner = None
         if timestamps is not None and not isinstance(source, PushSource):
             from clonos.api.event_time import assigner_of

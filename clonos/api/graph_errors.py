@@ -25,8 +25,10 @@ class ColumnsNeeded(JobError):
     def __str__(self) -> str:
         return (
             f"the step {self.step} works on columns, and {self.upstream} gives it rows."
-            " Columns come from sources that read columns (files.parquet) and from map_batches; every other step gives"
-            " rows, and reads each record of columns as a dict. Put map_batches next to the source, or use map."
+            " Columns come from sources that read columns (files.parquet), and stay columns behind select,"
+            " with_columns, filter with an expression, drop, rename and map_batches; every other step gives rows, and"
+            " reads each record of columns as a dict. Put such steps next to the source, or use map and filter with a"
+            " function."
         )
 
 

@@ -19,6 +19,7 @@ from clonos.api.transforms.choosing import Choosing
 from clonos.api.transforms.enriching import Enriching
 from clonos.api.transforms.folding import Folding
 from clonos.api.transforms.routing import Routing
+from clonos.api.transforms.selecting import Condition, Selecting, add_condition, expression_of
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import Duration, WindowKind
 from clonos.operators.steps import stateless
@@ -71,6 +72,7 @@ class Stream(
     Folding[T],
     Calling[T],
     Enriching[T],
+    Selecting[T],
     GraphBuilder,
     Generic[T],
 ):
@@ -106,6 +108,7 @@ class Stream(
         )
         return Stream(self._graph, step)
 
+    @overload
     def filter(
         self,
         predicate: Callable[[T], object],
@@ -115,9 +118,40 @@ class Stream(
         parallelism: int | None = None,
         effects: bool = False,
         standby: StandbyMode | None = None,
+    ) -> Stream[T]: ...
+
+    @overload
+    def filter(
+        self,
+        predicate: Condition,
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[T]: ...
+
+    def filter(
+        self,
+        predicate: Any,
+        *,
+        par: int | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        effects: bool = False,
+        standby: StandbyMode | None = None,
     ) -> Stream[T]:
-        """Keeps the records for which ``predicate`` is true."""
+        """Keeps the records for which ``predicate`` is true: a function, or on a stream of columns an expression.
+
+        A condition of an expression that is null drops the record.
+
+        Raises:
+            ColumnsNeeded, InvalidExpression: the stream is one of rows, or its columns do not fit the expression.
+            InvalidJob: the step has an expression and ``par``.
+        """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
+        condition = expression_of(predicate)
+        if condition is not None:
+            return Stream(self._graph, add_condition(self, condition, par, options))
         if par is not None:
             return Stream(self._graph, add_parallel(self, "filter", predicate, par, options))
         make = partial(stateless.Filter, predicate)

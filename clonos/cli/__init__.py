@@ -26,6 +26,7 @@ from clonos.config import resolve_settings
 from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.kernels import kernels_in_use
 
 if TYPE_CHECKING:
     from clonos.config import RunOptions
@@ -226,7 +227,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=(__doc__ or "").partition("\n\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"clonos {clonos.__version__}")
+    parser.add_argument("--version", action="version", version=f"clonos {clonos.__version__}, {kernels_in_use()}")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

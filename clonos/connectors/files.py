@@ -1,9 +1,9 @@
-"""Files: ``files.lines``, ``files.jsonl``, ``files.csv``, ``files.parquet`` and functions that read committed output.
+"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet`` and ``arrow``, and functions that read committed output.
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
-complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet). A file must not
-change as long as the job may replay it.
+complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet or Arrow). A
+file must not change as long as the job may replay it.
 
 Sinks take a folder, which serves one sink of one job. Each checkpoint moves its part files into the folder, so that a
 reader of the folder sees committed rows only. ``files.committed`` and ``files.read_committed`` see whole checkpoints.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from clonos.api.windows import duration_ns
 from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
@@ -24,13 +24,22 @@ from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 
 if TYPE_CHECKING:
-    from clonos.connectors.filesystem.parquet_files import ParquetFiles
+    from clonos.connectors.columns.arrow_files import ArrowFiles
+    from clonos.connectors.columns.parquet_files import ParquetFiles
 
-__all__ = ["lines", "jsonl", "csv", "parquet", "committed", "read_committed", "roll_back", "CommittedPart"]
+__all__ = ["lines", "jsonl", "csv", "parquet", "arrow", "committed", "read_committed", "roll_back", "CommittedPart"]
 
 AnyRow = TypeVar("AnyRow")
 Path = str | os.PathLike[str]
 Duration = str | float | timedelta
+
+
+class ArrowSchema(Protocol):
+    """``pyarrow.Schema`` for type checkers, because pyarrow ships no types."""
+
+    names: list[str]
+
+    def get_field_index(self, name: str) -> int: ...
 
 
 @overload
@@ -115,6 +124,7 @@ def jsonl(
     path: Path | Sequence[Path],
     *,
     schema: None = ...,
+    columns: bool | Sequence[str] | None = ...,
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
@@ -135,10 +145,24 @@ def jsonl(
 ) -> JsonFiles[AnyRow]: ...
 
 
+@overload
 def jsonl(
     path: Path | Sequence[Path],
     *,
-    schema: type[Any] | None = None,
+    schema: ArrowSchema,
+    columns: bool | Sequence[str] | None = ...,
+    block_bytes: int | None = ...,
+    line_bytes_max: int = ...,
+    watch: Duration | None = ...,
+    ordered: bool | None = ...,
+) -> JsonFiles[Any]: ...
+
+
+def jsonl(
+    path: Path | Sequence[Path],
+    *,
+    schema: Any = None,
+    columns: bool | Sequence[str] | None = None,
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
@@ -151,8 +175,10 @@ def jsonl(
     ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``. With ``single`` the sink writes
     one file of this path when all sources have ended.
 
-    ``schema`` is for sources: a dataclass, NamedTuple, msgspec.Struct or TypedDict. Each line becomes an object of it,
-    so that a type checker finds a wrong field. A line that does not fit it is malformed.
+    ``schema`` and ``columns`` are for sources. A dataclass, NamedTuple, msgspec.Struct or TypedDict as ``schema`` makes
+    each line an object of it, so that a type checker finds a wrong field. A ``pyarrow.Schema``, or ``columns``, makes
+    the lines a source of ``pyarrow.RecordBatch``: with True of all fields, with a list of these. Without a schema the
+    types are those of the first lines. A line that does not fit is malformed.
 
     Raises:
         InvalidConnector: an option cannot work.
@@ -170,21 +196,52 @@ def jsonl(
         single=single,
         ordered=ordered,
         schema=schema,
+        columns=columns,
     )
 
 
-def csv(path: Path, *, columns: Sequence[str] | None = None, single: bool = False) -> CsvFiles:
-    """Sink that writes rows as comma-separated values with a header into a folder.
+def csv(
+    path: Path | Sequence[Path],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Any = None,
+    delimiter: str = ",",
+    header: bool = True,
+    newlines_in_values: bool = False,
+    block_bytes: int | None = None,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    watch: Duration | None = None,
+    single: bool = False,
+    ordered: bool | None = None,
+) -> CsvFiles:
+    """Comma-separated values: a source of ``pyarrow.RecordBatch``, or a sink that writes rows with a header.
 
-    Rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each part file
-    defines the columns. A field without a column is an error; a column without a field is left empty. With ``single``
-    the sink writes one file of this path when all sources have ended. It cannot be read: for CSV as input use ``lines``
-    and the standard library's ``csv.reader``.
+    A source has the columns of the header, or those named in ``columns`` or in ``schema``, a ``pyarrow.Schema``.
+    Without ``schema`` the types are those of the first lines. Without a header (``header=False``) the cells of a line
+    are the columns of ``schema`` or ``columns`` in their order. A quoted cell may hold line ends with
+    ``newlines_in_values``, which reads each file in one piece. ``block_bytes``, ``line_bytes_max``, ``watch`` and
+    ``ordered`` are for sources: see ``files.lines``.
+
+    As a sink, rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each
+    part file defines the columns. A field without a column is an error; a column without a field is left empty. With
+    ``single`` the sink writes one file of this path when all sources have ended.
 
     Raises:
-        InvalidConnector: ``columns`` is empty or repeats a name.
+        InvalidConnector: an option cannot work.
     """
-    return CsvFiles(paths_of(path), columns=columns, single=single)
+    return CsvFiles(
+        paths_of(path),
+        columns=columns,
+        schema=schema,
+        delimiter=delimiter,
+        header=header,
+        newlines_in_values=newlines_in_values,
+        block_bytes=block_bytes,
+        line_bytes_max=line_bytes_max,
+        discovery_interval_ns=_discovery_interval_ns(watch),
+        single=single,
+        ordered=ordered,
+    )
 
 
 def parquet(
@@ -209,9 +266,37 @@ def parquet(
     Raises:
         InvalidConnector: an option cannot work.
     """
-    from clonos.connectors.filesystem.parquet_files import ParquetFiles  # Arrow takes long to load
+    from clonos.connectors.columns.parquet_files import ParquetFiles  # Arrow takes long to load
 
     return ParquetFiles(
+        paths_of(path),
+        columns=columns,
+        schema=schema,
+        discovery_interval_ns=_discovery_interval_ns(watch),
+        single=single,
+        ordered=ordered,
+    )
+
+
+def arrow(
+    path: Path | Sequence[Path],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Any = None,
+    watch: Duration | None = None,
+    single: bool = False,
+    ordered: bool | None = None,
+) -> ArrowFiles:
+    """Arrow IPC files, which are Feather files too: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
+
+    The arguments are those of ``files.parquet``; with ``ordered`` False a source reads each record batch as one split.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+    """
+    from clonos.connectors.columns.arrow_files import ArrowFiles  # Arrow takes long to load
+
+    return ArrowFiles(
         paths_of(path),
         columns=columns,
         schema=schema,

@@ -19,6 +19,7 @@ from clonos.io.store.store import CheckpointStore
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
 from clonos.job.starting import Start, default_store, identity_of
+from clonos.kernels import choice, kernels_in_use
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.driver import Driver, DriverPlan, Progress
 from clonos_standby.launch_spec import SlotLaunchSpec, versions
@@ -72,7 +73,7 @@ def launch(
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
         record = start.begin(image, hash_seed)
-        _log_order(image)
+        _log_notes(image)
         store = start.store
         begin = Begin(
             term=store.term,
@@ -107,11 +108,14 @@ def launch(
         raise
 
 
-def _log_order(image: JobImage) -> None:
+def _log_notes(image: JobImage) -> None:
     for sentence in image.order.few_tasks:
         logger.warning("%s", sentence)
     for sentence in image.order.ends:
         logger.info("%s", sentence)
+    if image.has_columns and choice.native is None:
+        level = logging.INFO if choice.is_forced() else logging.WARNING
+        logger.log(level, "batches of columns run on %s", kernels_in_use())
 
 
 def _check_options(run: RunOptions) -> None:

@@ -12,7 +12,7 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
-from clonos.core.values.column_keys import keys_of
+from clonos.core.values.column_groups import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -126,15 +126,16 @@ class ToColumnKeys(Operator):
     def open(self, scope: Scope) -> None:
         self.guard.field = self._column
         self._collector: Collector = scope.context.collector
+        self._groups = KeyGroups(scope.context.max_parallelism)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         raise AssertionError("rows reached an edge of columns")
 
     def columns(self, batch: Any) -> None:
-        batches, _ = self.guard.each(lambda batch: keys_of(batch.column(self._column)), [batch])
-        for keys in batches:
+        found, _ = self.guard.each(lambda batch: self._groups.of([batch.column(self._column)]), [batch])
+        for groups in found:
             for port in self._ports:
-                self._collector.columns(port, batch, keys)
+                self._collector.columns(port, batch, groups)
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port in self._ports:

@@ -32,8 +32,9 @@ class RecordBatch(Protocol):
 class Source(Protocol[AnyRecord]):
     """Source that can be replayed: the same split read from the same mark gives the same records, at any later time.
 
-    If its reader returns columns, the source has the attribute ``is_columnar = True``, and steps that work on columns
-    may follow it. Without the attribute columns become rows, a dict per record.
+    If its reader returns columns, the source has the attribute ``is_columnar = True``, or ``gives_columns = True`` if
+    it is a sink too that takes rows as they come. Steps that work on columns may follow it. Without the attribute
+    columns become rows, a dict per record.
     """
 
     def splits(self, parallelism: int) -> list[bytes]:

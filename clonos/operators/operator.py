@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
 from clonos.operators.connector_contract import RecordBatch
-from clonos.operators.event_time.timestamps import TimestampColumn, column_times
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.user_errors import Guard
+
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
 
 Times = Sequence[int] | None
 """Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
@@ -46,6 +49,9 @@ class Operator:
     """Base of all operators. The chain sets ``out`` and ``guard`` before ``open``."""
 
     has_timers: ClassVar[bool] = False
+    checks_idleness: ClassVar[bool] = False
+    """True if its processing-time timers check whether its input is idle, so that they depend on what has come. They
+    fire where no other timer is due: the log then tells that none of these steps ``holds_checks``."""
     has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
     holds_watermarks: ClassVar[bool] = False
@@ -92,15 +98,29 @@ class Operator:
         self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
 
     def times_of(self, batch: Any) -> Times:
-        """Returns the timestamps of a batch of columns.
+        """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
+        times = self.time_array(batch)
+        return None if times is None else times.tolist()
 
-        Raises: NoTimestampColumn, TimestampMissing: the batch lacks them.
+    def time_array(self, batch: Any) -> IntArray | None:
+        """Returns the timestamps of a batch of columns, in nanoseconds since the Unix epoch; None if there are none.
+
+        Raises: NoTimestampColumn, TimestampError: the batch lacks them.
         """
-        return None if self.timestamp_column is None else column_times(self.guard.step, batch, self.timestamp_column)
+        if self.timestamp_column is None:
+            return None
+        from clonos.operators.event_time.column_times import time_array  # loads Arrow, which jobs of rows do not need
+
+        return time_array(self.guard.step, batch, self.timestamp_column)
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""
         return None
+
+    @property
+    def holds_checks(self) -> bool:
+        """Whether no check for idleness may fire now, because its input may have records that it has not got."""
+        return False
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
         """Returns the timers due at ``until_ns`` (None: all) in the order in which they fire."""

@@ -297,11 +297,11 @@ class SourceHead(Operator):
         if split is None or split.is_done:
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
         batch = split.take(count)
-        is_columns = hasattr(batch, "num_rows")
-        if self._is_columnar and not is_columns:
-            raise NotColumnar(self._step, type(batch).__qualname__)
+        type_name = type(batch).__qualname__
         if type(batch) is PartlyMalformed:
-            return self.guard.decoded(batch)
+            batch = self.guard.decoded(batch)
+        if self._is_columnar and len(batch) and not hasattr(batch, "num_rows"):
+            raise NotColumnar(self._step, type_name)
         return batch  # type: ignore[no-any-return]
 
     def _pass_on(self, batch: Any, times: Times = None) -> None:

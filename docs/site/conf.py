@@ -36,6 +36,7 @@ NAVIGATION = {
         "docs/joins",
         "docs/state",
         "docs/aggregates",
+        "docs/columns",
         "Failure model <docs/failure-model>",
         "docs/services",
     ],

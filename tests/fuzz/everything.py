@@ -13,6 +13,7 @@ from tests.fuzz.target import Target
 
 FILES: Final = (
     "of_values",
+    "of_column_state",
     "of_wire",
     "of_dialogues",
     "of_worlds",
@@ -21,6 +22,7 @@ FILES: Final = (
     "of_files",
     "of_texts",
     "of_network",
+    "of_kernels",
 )
 
 

@@ -21,6 +21,7 @@ from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
+from clonos.api.plan.schemas import check_timestamps_remain
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
@@ -173,6 +174,7 @@ class _Compiler:
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
         check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
+        check_timestamps_remain(step, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
             if not self._graph.gives_columns(step_input):
                 raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
@@ -298,10 +300,10 @@ class _Compiler:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            to_keys = partial(ToKeys, ports, key, rows_are_keys)
-            make = partial(ToColumnKeys, ports, str(key)) if by_column else to_keys
+            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, key, rows_are_keys)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
-            number = vertex.add(PlannedNode(key_by.name, make, aligned), self._node_of[step_input.step], step_input.tag)
+            node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
+            number = vertex.add(node, self._node_of[step_input.step], step_input.tag)
             self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True

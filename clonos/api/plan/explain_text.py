@@ -130,6 +130,7 @@ def _column_facts(steps: list[StepInfo]) -> Iterator[tuple[str, str]]:
     columnar = [step.name for step in steps if "columns" in (step.takes, step.gives) and not step.row_reason]
     if columnar:
         yield "columns", ", ".join(columnar)
+    yield from (("schema", f"{step.name}: {', '.join(step.schema)}") for step in steps if step.schema)
     yield from (("rows", f"from {step.name} on: {step.row_reason}") for step in steps if step.row_reason)
 
 

@@ -31,6 +31,7 @@ from clonos.api.plan.explanation import (
     VertexInfo,
 )
 from clonos.api.plan.limits import limit_of
+from clonos.api.plan.schemas import column_texts
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
@@ -104,7 +105,7 @@ class _Explainer:
             step.kind,
             step.is_named,
             tuple(map(self._input, step.inputs)),
-            tuple(map(step_texts.function_text, step.functions)),
+            (*map(step_texts.function_text, step.functions), *(step.stage.texts() if step.stage else ())),
             vertex.name,
             vertex.parallelism,
             takes="" if step.source is not None else "columns" if takes_columns else "rows",
@@ -117,6 +118,7 @@ class _Explainer:
             limit=limit_of(step, self._graph.steps, self._compiled.vertex_of),
             has_effects=step.has_effects,
             is_unread=is_unread(step, self._graph),
+            schema=column_texts(self._graph.steps, step),
         )
 
     def _input(self, step_input: StepInput) -> InputInfo:

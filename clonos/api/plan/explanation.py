@@ -80,6 +80,7 @@ class StepInfo(msgspec.Struct, frozen=True):
     """Step as the user wrote it.
 
     ``takes`` and ``gives`` are "rows", "columns" or "". ``row_reason``: why the step turns columns into rows.
+    ``schema``: the columns of its results with their types, as far as they are known before the job runs.
     """
 
     name: str
@@ -99,6 +100,7 @@ class StepInfo(msgspec.Struct, frozen=True):
     limit: LimitInfo | None
     has_effects: bool
     is_unread: bool
+    schema: tuple[str, ...] = ()
 
 
 class VertexInfo(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ def committed(path: Path) -> list[CommittedPart]:
 
 
 def read_committed(path: Path) -> Iterator[Any]:
-    """Yields the committed rows of an output: JSON values, dicts of str from CSV, or dicts from Parquet.
+    """Yields the committed rows of an output: JSON values, dicts of str from CSV, or dicts from Parquet and Arrow.
 
     Raises:
         InputMissing: there is no such output.
@@ -104,16 +104,20 @@ def _check(part: CommittedPart) -> None:
 def _rows_of(path: str) -> Iterator[Any]:
     kind = os.path.splitext(path.removesuffix(PREPARED))[1]
     if kind == ".parquet":
-        from clonos.connectors.filesystem.parquet_batches import (  # Arrow takes long to load
-            ParquetUnreadable,
+        from clonos.connectors.columns.parquet_batches import (  # Arrow takes long to load
+            FormatUnreadable,
             read_batches,
         )
 
         try:
             for batch in read_batches(path):
                 yield from batch.to_pylist()
-        except ParquetUnreadable as error:
+        except FormatUnreadable as error:
             raise ValueError(str(error)) from None
+    elif kind == ".arrow":
+        from clonos.connectors.columns.arrow_files import read_rows  # Arrow takes long to load
+
+        yield from read_rows(path)
     elif kind == ".csv":
         with open(path, encoding="utf-8", newline="") as text:
             yield from csv.DictReader(text)

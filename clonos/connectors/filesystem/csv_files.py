@@ -11,14 +11,22 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
+from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.file_splits import OrderedFiles, check_split, new_files
+from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, check_line_options, ordered_of
+from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.row_fields import columns_of, fields_of
+from clonos.operators.connector_contract import SplitReader
+
+if TYPE_CHECKING:
+    from clonos.connectors.columns.line_columns import LineFormat
 
 CONNECTOR = "files.csv"
 FIELD_CHARACTERS_MAX = 2**31 - 1
@@ -27,24 +35,102 @@ WRITE_ROWS = 10_000
 _AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
-class CsvFiles(FileSink):
-    """Sink that writes rows as CSV."""
+class CsvFiles(OrderedFiles, FileSink):
+    """CSV: as a source of columns, files by path, folder or pattern; as a sink, one folder."""
 
+    gives_columns = True
+    routes_malformed = True
     routes_refused = True
-    how_to_read = (
-        "files.csv writes only: read CSV with files.lines(...) and csv.reader"
-        ' (docs/connectors.md, "CSV to read"), or convert it to Parquet.'
-    )
 
-    def __init__(self, paths: Sequence[str], *, columns: Sequence[str] | None, single: bool = False) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None,
+        schema: Any = None,
+        delimiter: str = ",",
+        header: bool = True,
+        newlines_in_values: bool = False,
+        block_bytes: int | None = None,
+        line_bytes_max: int = LINE_BYTES_MAX,
+        discovery_interval_ns: int = 0,
+        single: bool = False,
+        ordered: bool | None = None,
+    ) -> None:
         super().__init__(CONNECTOR, paths, single=single)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
             raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise InvalidConnector(CONNECTOR, f"delimiter is {delimiter!r}", "Give one character.")
+        if newlines_in_values and (block_bytes is not None or ordered is False):
+            raise InvalidConnector(
+                CONNECTOR,
+                "newlines_in_values=True reads whole files, not blocks",
+                "Leave out block_bytes= or ordered=.",
+            )
+        check_line_options(CONNECTOR, paths, block_bytes, ordered)
         self.columns = None if columns is None else tuple(columns)
+        self.schema = schema
+        self.delimiter, self.header, self.newlines_in_values = delimiter, header, newlines_in_values
+        self.block_bytes = block_bytes
+        self.line_bytes_max = line_bytes_max
+        self.discovery_interval_ns = discovery_interval_ns
+        self.patterns = self.paths
+        self.ordered = True if newlines_in_values else ordered_of(ordered, block_bytes)
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Returns blocks of the files that exist now, or whole files.
+
+        Raises: InvalidConnector: the types of the columns cannot be inferred. InputMalformed: a header is wrong.
+        """
+        return self._splits_of(self._paths(), parallelism, ())
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Returns the splits of files that have appeared since."""
+        return self._splits_of(new_files(self._paths(), known, index, parallelism), 1, known)
+
+    def check_split(self, split: bytes) -> None:
+        """See ``connector_contract.CheckingSource``."""
+        check_split(CONNECTOR, self.paths, split)
+
+    def reader(self) -> SplitReader[Any]:
+        """Creates a reader of record batches."""
+        from clonos.connectors.columns.line_columns import ColumnLineReader  # Arrow takes long to load
+
+        return ColumnLineReader(self._line_format(), self.line_bytes_max)
 
     def rows_format(self) -> RowsFormat:
-        """Returns the CSV format."""
+        """Returns the CSV format.
+
+        Raises: InvalidConnector: an option is for sources.
+        """
+        if self.schema is not None or self.delimiter != "," or not self.header or self.newlines_in_values:
+            raise InvalidConnector(
+                CONNECTOR,
+                "schema=, delimiter=, header= and newlines_in_values= are for a source",
+                "Leave them out for a sink.",
+            )
         return CsvFormat(self.columns)
+
+    def _paths(self) -> list[str]:
+        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
+
+    def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
+        from clonos.connectors.columns.line_columns import column_splits  # Arrow takes long to load
+
+        is_whole = self.ordered is True
+        return column_splits(self._line_format(), paths, parallelism, self.block_bytes, is_whole, known)
+
+    def _line_format(self) -> LineFormat:
+        from clonos.connectors.columns.csv_columns import CsvLines  # Arrow takes long to load
+
+        return CsvLines(
+            self.schema,
+            self.columns,
+            delimiter=self.delimiter,
+            has_header=self.header,
+            newlines_in_values=self.newlines_in_values,
+        )
 
 
 class CsvFormat:
@@ -111,7 +197,18 @@ class CsvRows:
 
     def columns(self, batch: Any) -> None:
         """Appends the rows of a ``pyarrow.RecordBatch``."""
-        self.rows(batch.to_pylist())
+        from clonos.connectors.columns.text_columns import csv_text_of  # Arrow takes long to load
+
+        columns = self._columns or tuple(batch.schema.names)
+        text = csv_text_of(batch, columns)
+        if text is None:
+            self.rows(batch.to_pylist())
+            return
+        self._columns = columns
+        if not self._has_header:
+            self._file.write(_text([columns]))
+        self._file.write(text)
+        self._has_header = True
 
     def finish(self) -> None:
         """Does nothing: a text file needs no footer."""

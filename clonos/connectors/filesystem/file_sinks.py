@@ -14,7 +14,7 @@ from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, d
 
 logger = logging.getLogger("clonos.run")
 
-FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
+FILE_SUFFIXES = (".arrow", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 
 
 class FileSink:

@@ -15,10 +15,12 @@ from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
-from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 if TYPE_CHECKING:
     import typing_extensions
+
+    from clonos.connectors.columns.line_columns import LineFormat
 
     AnyValue = typing_extensions.TypeVar("AnyValue", default=Any)
 else:
@@ -43,12 +45,16 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
-        schema: type[AnyValue] | None = None,
+        schema: Any = None,
+        columns: bool | Sequence[str] | None = None,
     ) -> None:
         super().__init__(CONNECTOR, paths, single=single)
-        if schema is not None:
+        self._line_format = _line_format(schema, columns)
+        self.gives_columns = self._line_format is not None
+        self.schema: type[AnyValue] | None = None
+        if schema is not None and not self.gives_columns:
             check_schema(CONNECTOR, schema)
-        self.schema = schema
+            self.schema = schema
         check_line_options(CONNECTOR, paths, block_bytes, ordered)
         self.patterns = self.paths
         self.ordered = ordered_of(ordered, block_bytes)
@@ -58,12 +64,19 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns blocks of the files that exist now, or whole files."""
-        return block_splits(self._paths(), parallelism, self.block_bytes, self.ordered is True)
+        return self._splits_of(self._paths(), parallelism, ())
 
     def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
         """Returns the splits of files that have appeared since."""
-        found = new_files(self._paths(), known, index, parallelism)
-        return block_splits(found, 1, self.block_bytes, self.ordered is True)
+        return self._splits_of(new_files(self._paths(), known, index, parallelism), 1, known)
+
+    def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
+        is_whole = self.ordered is True
+        if self._line_format is None:
+            return block_splits(paths, parallelism, self.block_bytes, is_whole)
+        from clonos.connectors.columns.line_columns import column_splits  # Arrow takes long to load
+
+        return column_splits(self._line_format, paths, parallelism, self.block_bytes, is_whole, known)
 
     def check_split(self, split: bytes) -> None:
         """See ``connector_contract.CheckingSource``."""
@@ -72,8 +85,12 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
-    def reader(self) -> JsonReader[AnyValue]:
-        """Creates a reader of values."""
+    def reader(self) -> SplitReader[AnyValue]:
+        """Creates a reader of values, or of columns."""
+        if self._line_format is not None:
+            from clonos.connectors.columns.line_columns import ColumnLineReader  # Arrow takes long to load
+
+            return ColumnLineReader(self._line_format, self.line_bytes_max)
         if self.schema is not None:
             check_schema(CONNECTOR, self.schema)  # a class that came with the job is registered in this process
         return JsonReader(self.line_bytes_max, self.schema)
@@ -81,11 +98,31 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
     def rows_format(self) -> RowsFormat:
         """Returns the JSON lines format.
 
-        Raises: InvalidConnector: the files are a source of objects of a class.
+        Raises: InvalidConnector: the files are a source of objects of a class, or of columns.
         """
+        if self._line_format is not None:
+            raise InvalidConnector(
+                CONNECTOR, "a sink takes no columns= or schema=", "It writes the fields of each row."
+            )
         if self.schema is not None:
             raise InvalidConnector(CONNECTOR, "schema= is for a source", "Leave it out for a sink.")
         return JsonFormat()
+
+
+def _line_format(schema: Any, columns: bool | Sequence[str] | None) -> LineFormat | None:
+    """Returns the format of lines that become columns; None if they become values."""
+    is_arrow = hasattr(schema, "field_by_name") or hasattr(schema, "get_field_index")
+    if not is_arrow and columns in (None, False):
+        return None
+    if isinstance(columns, str) or (not isinstance(columns, bool) and columns is not None and not columns):
+        raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give True, or a list of the fields to read.")
+    if schema is not None and not is_arrow:
+        raise InvalidConnector(
+            CONNECTOR, "a class in schema= makes objects, not columns", "Give a pyarrow.Schema, or leave out columns=."
+        )
+    from clonos.connectors.columns.json_columns import JsonLines  # Arrow takes long to load
+
+    return JsonLines(schema, None if isinstance(columns, bool) else columns)
 
 
 class JsonReader(Generic[AnyValue]):
@@ -178,7 +215,13 @@ class JsonRows:
 
     def columns(self, batch: Any) -> None:
         """Appends each row of a ``pyarrow.RecordBatch`` as an object."""
-        self.rows(batch.to_pylist())
+        from clonos.connectors.columns.text_columns import json_text_of  # Arrow takes long to load
+
+        text = json_text_of(batch)
+        if text is None:
+            self.rows(batch.to_pylist())
+        else:
+            self._file.write(text)
 
     def finish(self) -> None:
         """Does nothing: a text file needs no footer."""

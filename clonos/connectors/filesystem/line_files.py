@@ -11,26 +11,14 @@ from io import BytesIO
 from itertools import accumulate, repeat
 from typing import Any, Generic, TypeVar
 
-from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
-from clonos.connectors.filesystem.byte_feed import ByteReader
+from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.file_patterns import find_files
-from clonos.connectors.filesystem.file_splits import (
-    FileSplit,
-    OrderedFiles,
-    block_splits,
-    check_split,
-    decode_split,
-    is_compressed,
-    new_files,
-)
+from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
+from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
-READ_BYTES = 1 << 20
-BEYOND_BLOCK_BYTES = 64 << 10
 LINE_BYTES_MAX = 64 << 20
-MARK_BYTES = 8
-OFFSET_BYTES_MAX = (1 << 62) - 1
 BYTE_ORDER_MARK = "\ufeff"
 
 AnyLine = TypeVar("AnyLine")
@@ -131,47 +119,21 @@ def encoding_of_text(encoding: str) -> str:
     return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8-sig", "utf8-sig") else encoding
 
 
-class LineReader:
-    """Reader of the lines that begin within one split.
-
-    ``_lines[_next:]`` are decoded and not returned yet. ``_data`` are the bytes of ``_lines``, at offset ``_begin``;
-    ``_tail`` are the bytes after them, which hold no complete line.
-    """
+class LineReader(LineBlocks):
+    """Reader of the lines that begin within one split. ``_lines[_next:]`` are decoded and not returned yet."""
 
     def __init__(
         self, encoding: str, errors: str, line_bytes_max: int, with_position: bool, read_bytes: int = READ_BYTES
     ) -> None:
+        super().__init__(line_bytes_max, read_bytes)
         self._encoding = encoding_of_text(encoding)
         self._drops_byte_order_mark = self._encoding != encoding
         self._errors = errors
-        self._line_bytes_max = line_bytes_max
         self._with_position = with_position
-        self._read_bytes = read_bytes
-        self._feed: ByteReader | None = None
-        self._path = ""
-        self._limit = 0
-        self._begin = 0
-        self._data = b""
-        self._tail = b""
         self._lines: list[Any] = []
         self._line_offsets: list[int] | None = None
         self._first = 0
         self._next = 0
-
-    def open(self, split: bytes, mark: bytes | None) -> None:
-        """Opens a split at a mark.
-
-        Raises: InputChanged, InputUnreadable: the file differs or cannot be read. SplitMalformed: the split or mark is
-        invalid.
-        """
-        self.close()
-        part = decode_split(split)
-        self._path = part.path
-        # Lines that begin before the limit are read here. A compressed file is one block without a limit.
-        self._limit = OFFSET_BYTES_MAX if is_compressed(part.path) else part.end
-        begin = _offset_of(mark) if mark is not None else self._first_line(part)
-        self._feed = ByteReader(part, begin)
-        self._load(begin, b"", b"")
 
     def read(self, records_max: int) -> list[Any] | None:
         """Returns complete lines without their ends; None after the last line that begins in the split.
@@ -202,35 +164,6 @@ class LineReader:
         """Returns the offset of a line of the last ``read``."""
         return self._offset_bytes(self._first + index)
 
-    @property
-    def path(self) -> str:
-        """Returns the path of the file."""
-        return self._path
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
-
-    def _first_line(self, part: FileSplit) -> int:
-        """Finds the offset of the first line that begins in the block; the end of the block if there is none."""
-        if part.begin == 0:
-            return 0
-        feed = ByteReader(part, part.begin - 1)
-        try:
-            while feed.offset_bytes < part.end - 1:
-                start = feed.offset_bytes
-                piece = feed.read(min(BEYOND_BLOCK_BYTES, part.end - 1 - start))
-                found = piece.find(b"\n")
-                if found >= 0:
-                    return start + found + 1
-                if not piece:
-                    break
-        finally:
-            feed.close()
-        return part.end
-
     def _offset_bytes(self, index: int) -> int:
         if index == len(self._lines):
             return self._begin + len(self._data)
@@ -242,40 +175,8 @@ class LineReader:
             self._line_offsets = list(accumulate(map(len, BytesIO(self._data)), initial=self._begin))
         return self._line_offsets
 
-    def _fill(self) -> bool:
-        """Loads more complete lines; returns False if no further line begins before the limit."""
-        assert self._feed is not None, "a reader is opened before it is read"
-        begin = self._begin + len(self._data)
-        if begin >= self._limit:
-            return False
-        pieces, length, tail = [self._tail], len(self._tail), b""
-        while True:
-            left = self._limit - begin - length
-            piece = self._feed.read(min(self._read_bytes, left if left > 0 else BEYOND_BLOCK_BYTES))
-            if not piece:
-                break
-            cut = piece.rfind(b"\n") + 1
-            if cut:
-                pieces.append(piece[:cut])
-                tail = piece[cut:]
-                break
-            pieces.append(piece)
-            length += len(piece)
-            if length > self._line_bytes_max:
-                raise self._malformed(begin, f"a line is longer than {self._line_bytes_max} bytes", "line_bytes_max=")
-        data = b"".join(pieces)
-        if begin + len(data) > self._limit:
-            # The last line of this split holds the byte before the limit.
-            end = data.find(b"\n", self._limit - 1 - begin) + 1
-            data = data[:end] if end else data
-        self._load(begin, data, tail)
-        return bool(data)
-
-    def _load(self, begin: int, data: bytes, tail: bytes) -> None:
-        self._begin = begin
-        self._data = data
-        self._tail = tail
-        self._lines = self._decode(data) if data else []
+    def _take(self) -> None:
+        self._lines = self._decode(self._data) if self._data else []
         self._next = 0
         self._line_offsets = None
 
@@ -307,15 +208,3 @@ class LineReader:
                 lines.append(MalformedRecord(line, self._malformed(begin + error.start, reason, option, True)))
             begin += len(line) + 1
         return lines
-
-    def _malformed(self, offset_bytes: int, reason: str, option: str, is_one_record: bool = False) -> InputMalformed:
-        return InputMalformed(self._path, offset_bytes, reason, f"Correct the file, or pass {option}.", is_one_record)
-
-
-def _offset_of(mark: bytes) -> int:
-    if len(mark) != MARK_BYTES:
-        raise SplitMalformed("position in a file of lines", mark, f"it has {len(mark)} bytes")
-    offset_bytes = int.from_bytes(mark, "big")
-    if offset_bytes > OFFSET_BYTES_MAX:
-        raise SplitMalformed("position in a file of lines", mark, f"no file has {offset_bytes} bytes")
-    return offset_bytes

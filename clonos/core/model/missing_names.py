@@ -25,7 +25,8 @@ def attribute_missing(owner: type, attribute: str, hints: Mapping[str, str]) -> 
         return AttributeError(f"{owner.__name__!r} object has no attribute {attribute!r}")
     public = [name for name in dir(owner) if not name.startswith("_")]
     hint = hints.get(attribute) or nearest(attribute, public) or f"It has: {', '.join(public)}."
-    return MethodMissing(f"a {owner.__name__}", attribute, hint)
+    article = "an" if owner.__name__[0] in "AEIOU" else "a"
+    return MethodMissing(f"{article} {owner.__name__}", attribute, hint)
 
 
 def nearest(attribute: str, names: Iterable[str]) -> str:

@@ -13,10 +13,10 @@ from clonos.core.model.plan import Channel, Edge, Partitioning, Plan
 from clonos.core.model.watermark import Watermark, encode_watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
 from clonos.core.ports.task_port import Output
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
-from clonos.core.values.column_keys import split_columns
+from clonos.core.values.column_groups import split_columns
 from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500
@@ -95,15 +95,15 @@ class OutputPort:
             for gathered, part in zip(self._times, times, strict=True):
                 gathered += part
 
-    def columns(self, batch: Any, keys: Sequence[Any] | None) -> None:
+    def columns(self, batch: Any, groups: Any) -> None:
         """Adds a RecordBatch, which stays a separate batch."""
         self._encode_gathered()
         width = len(self.channels)
         if self.partitioning is Partitioning.BROADCAST or width == 1:
             parts = [batch]
         elif self._router is not None:
-            assert keys is not None, self.channels
-            parts = split_columns(self._router, batch, keys, width)
+            assert groups is not None, self.channels
+            parts = split_columns(self._router, batch, groups)
         else:
             import pyarrow as pa
 
@@ -193,11 +193,11 @@ class TaskOutputs:
         for output_port in self._by_port.get(port, ()):
             output_port.rows(rows, keys, times)
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
         self.are_columnar = True
         for output_port in self._by_port.get(port, ()):
-            output_port.columns(batch, keys)
+            output_port.columns(batch, groups)
 
     def control(self, kind: ElementKind, checkpoint: CheckpointId) -> None:
         """Adds a barrier or the end of the stream on every edge."""
@@ -225,7 +225,7 @@ class StepCollector:
         self._outputs, self._log = outputs, log
         self._parts: list[bytes] = []
         self.has_reached_limit = False  # a limit of the task lets nothing more through
-        self.late_records = snapshot.late_records if snapshot else 0  # refused since the job's start
+        self.late_records: LateRecords = snapshot.late_records if snapshot else ()
 
     def rows(
         self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
@@ -233,9 +233,9 @@ class StepCollector:
         """Adds rows to every edge on ``port``, with their timestamps if they have them."""
         self._outputs.rows(port, rows, keys, times)
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         """Adds a RecordBatch to every edge on ``port``."""
-        self._outputs.columns(port, batch, keys)
+        self._outputs.columns(port, batch, groups)
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         """Adds a watermark to every edge on ``port``, behind the rows and columns that were added before."""
@@ -252,9 +252,11 @@ class StepCollector:
             self._log.append(d.blob(d.ROUTED, description))
         return True
 
-    def count_late(self, records: int) -> None:
+    def count_late(self, step: str, records: int) -> None:
         """Counts records that a step has refused because they are late."""
-        self.late_records += records
+        counts = dict(self.late_records)
+        counts[step] = counts.get(step, 0) + records
+        self.late_records = tuple(counts.items())
 
     def reach_limit(self) -> None:
         """Notes that a limit lets nothing more through; the coordinator then ends the sources in front of it."""

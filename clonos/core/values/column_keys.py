@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.core.values.keys import Router, state_keys
+from clonos.core.values.keys import state_keys
 
 
 class ColumnKeys(Sequence[Any]):
@@ -39,7 +39,6 @@ def keys_of(column: Any) -> ColumnKeys | list[Any]:
 
     Raises: KeyUnsupported, if a value cannot be a key; ValueBeyondLimit, if a key is too large.
     """
-    import numpy
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):
@@ -54,24 +53,7 @@ def keys_of(column: Any) -> ColumnKeys | list[Any]:
     differ = kind.is_string(column.type) or kind.is_integer(column.type)  # distinct in Arrow means distinct in Python
     if not differ and len({*stored}) != len(stored):  # 64-bit dates within one day
         return column.to_pylist()  # type: ignore[no-any-return]
-    numbers = encoded.indices.to_numpy()
-    if len(distinct) <= 1 << 15:
-        numbers = numbers.astype(numpy.int16)  # which numpy sorts in linear time
-    return ColumnKeys(distinct, stored, numbers)
-
-
-def split_columns(router: Router, batch: Any, keys: Sequence[Any], width: int) -> list[Any]:
-    """Returns the rows of a RecordBatch for each of ``width`` tasks in their order, as slices of one sorted batch."""
-    import numpy
-    import pyarrow
-
-    if isinstance(keys, ColumnKeys):
-        targets = router.targets(keys.stored)[keys.numbers]
-    else:
-        targets = router.targets(state_keys(list(keys)))
-    ordered = batch.take(pyarrow.array(numpy.argsort(targets, kind="stable")))
-    ends = numpy.cumsum(numpy.bincount(targets, minlength=width)).tolist()
-    return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
+    return ColumnKeys(distinct, stored, encoded.indices.to_numpy())
 
 
 def running_counts(keys: ColumnKeys, before: list[int]) -> tuple[Any, list[int]]:
@@ -81,13 +63,8 @@ def running_counts(keys: ColumnKeys, before: list[int]) -> tuple[Any, list[int]]
     """
     import numpy
 
-    numbers = keys.numbers
-    inside = numpy.bincount(numbers, minlength=len(before))
-    totals = numpy.array(before, numpy.int64) + inside
-    running = numpy.empty(len(numbers), numpy.int64)
-    # Sort rows by key, stable: each run of equal keys counts up to that key's total.
-    ends = numpy.cumsum(inside)
-    running[numpy.argsort(numbers, kind="stable")] = numpy.arange(1, len(numbers) + 1) + numpy.repeat(
-        totals - ends, inside
-    )
+    from clonos.kernels import grouped
+
+    totals = numpy.array(before, numpy.int64)
+    running = grouped.running_counts(totals, keys.numbers)
     return running, totals.tolist()

@@ -21,6 +21,19 @@ ALIGNMENT_BYTES = 8
 
 OFFSET, LARGE_OFFSET = Struct("=i"), Struct("=q")
 
+PREFIX = Struct("<Ii")
+"""Begin of a message in a stream: a mark, and the size of what follows before the message's body."""
+
+CONTINUED = 0xFFFFFFFF
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+SCHEMAS_MAX = 256
+HEAD_BYTES_MAX = 1 << 16
+"""Limits of the schemas that a process remembers: their number, and the bytes of one."""
+
+known_schemas: dict[bytes, pyarrow.Schema] = {}
+"""Schemas without dictionaries, by the bytes of their message; each was read and validated once."""
+
 
 def get_ready_for_columns() -> None:
     """Imports pyarrow and, by building an array, what its first array needs, for example pandas where it is installed.
@@ -42,11 +55,13 @@ def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.
     size = pyarrow.ipc.get_record_batch_size(batch)
     if max(size, batch.nbytes) > bytes_max:
         raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), bytes_max)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    if _has_dictionaries(batch.schema):
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+    return b"".join((batch.schema.serialize(), batch.serialize(), END_OF_STREAM))  # what a stream writer gives
 
 
 def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> pyarrow.RecordBatch:
@@ -61,14 +76,17 @@ def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BA
     if len(data) > bytes_max:
         raise ValueMalformed("batch of columns", f"{len(data)} bytes, and the limit is {bytes_max}")
     try:
-        source = pyarrow.BufferReader(_aligned(data))
-        with pyarrow.ipc.open_stream(source) as reader:
-            batch = reader.read_next_batch()
-            validate_columns(batch)
-            for _ in reader:
-                raise ValueError("a second batch follows the first")
-        if source.tell() != source.size():
-            raise ValueError("bytes follow the end of the stream")
+        buffer = _aligned(data)
+        head = _head(buffer)
+        schema = known_schemas.get(head)
+        if schema is not None:
+            batch = _read_behind(head, buffer, schema)
+        else:
+            batch = _read_stream(buffer)
+            if head and not _has_dictionaries(batch.schema):
+                if len(known_schemas) >= SCHEMAS_MAX:
+                    known_schemas.clear()
+                known_schemas[head] = batch.schema
     except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
@@ -79,11 +97,64 @@ def validate_columns(batch: pyarrow.RecordBatch) -> None:
 
     Raises: ValueError, if any of them is invalid.
     """
+    _validate_values(batch)
+    _decode_names(batch.schema)
+
+
+def _validate_values(batch: pyarrow.RecordBatch) -> None:
     batch.validate()
     for column in batch.columns:
         if not _is_ascii(column):
             column.validate(full=True)
-    _decode_names(batch.schema)
+
+
+def _head(buffer: pyarrow.Buffer) -> bytes:
+    """Returns the bytes of the schema's message, with which a stream begins; none if it is malformed or too long."""
+    if buffer.size < PREFIX.size:
+        return b""
+    mark, size = PREFIX.unpack_from(buffer)
+    end = PREFIX.size + size
+    return bytes(memoryview(buffer)[:end]) if mark == CONTINUED and 0 < size <= HEAD_BYTES_MAX else b""
+
+
+def _read_stream(buffer: pyarrow.Buffer) -> pyarrow.RecordBatch:
+    import pyarrow
+
+    source = pyarrow.BufferReader(buffer)
+    with pyarrow.ipc.open_stream(source) as reader:
+        batch = reader.read_next_batch()
+        validate_columns(batch)
+        for _ in reader:
+            raise ValueError("a second batch follows the first")
+    if source.tell() != source.size():
+        raise ValueError("bytes follow the end of the stream")
+    return batch
+
+
+def _read_behind(head: bytes, buffer: pyarrow.Buffer, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """Reads a batch whose schema is known, so that of the stream only the batch's own message is parsed."""
+    import pyarrow
+
+    source = pyarrow.BufferReader(buffer)
+    source.seek(len(head))
+    batch = pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(source), schema)
+    _validate_values(batch)
+    if source.read() not in (END_OF_STREAM, b""):
+        raise ValueError("another message or other bytes follow the first batch")
+    return batch
+
+
+def _has_dictionaries(fields: Iterable[pyarrow.Field]) -> bool:
+    """Returns whether some column, or a part of one, is a dictionary column, which has messages of its own."""
+    import pyarrow
+
+    for field in fields:
+        kind = field.type
+        while isinstance(kind, pyarrow.BaseExtensionType):
+            kind = kind.storage_type
+        if pyarrow.types.is_dictionary(kind) or _has_dictionaries(map(kind.field, range(kind.num_fields))):
+            return True
+    return False
 
 
 def _is_ascii(column: pyarrow.Array) -> bool:

@@ -15,16 +15,36 @@ from types import NoneType
 from typing import Any, Final
 from uuid import UUID
 
+from clonos.core.values.type_registry import hashable_records
+
 IMMUTABLE: Final = frozenset({NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID})
 """Types whose values cannot be changed in place. A tuple is not among them, because it may hold a list."""
 
 _TUPLES: Final = frozenset({tuple})
 
 
-def is_immutable(value: Any) -> bool:
-    """Returns whether nothing of a value can change in place. A tuple of immutable values cannot."""
+def immutability_check() -> Callable[[Any], object]:
+    """Returns a function that raises TypeError for a value that may change in place, and for some that cannot.
+
+    Lists, dicts and sets have no hash, and neither has a tuple that holds one. Asking for the hash takes a tenth of the
+    time of looking at each type.
+    """
+    return _check_types if hashable_records else hash
+
+
+def _check_types(value: Any) -> None:
     cls = type(value)
-    return cls in IMMUTABLE or (cls is tuple and IMMUTABLE.issuperset(map(type, value)))
+    if cls not in IMMUTABLE and not (cls is tuple and IMMUTABLE.issuperset(map(type, value))):
+        raise TypeError(f"a {cls.__name__} may change in place")
+
+
+def is_immutable(value: Any) -> bool:
+    """Returns whether nothing of a value can change in place; False also for some values of which nothing can."""
+    try:
+        immutability_check()(value)
+    except TypeError:
+        return False
+    return True
 
 
 def copied(value: Any) -> Any:

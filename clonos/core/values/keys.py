@@ -102,7 +102,7 @@ class Router:
     use.
     """
 
-    __slots__ = ("_cached_keys_max", "_parallelism", "_targets", "_tasks_of_groups")
+    __slots__ = ("_cached_keys_max", "_parallelism", "_targets", "_tasks", "_tasks_of_groups")
 
     def __init__(self, parallelism: int, max_parallelism: int, cached_keys_max: int = CACHED_KEYS_MAX) -> None:
         self._parallelism = parallelism
@@ -110,6 +110,7 @@ class Router:
         self._tasks_of_groups = [task_of_group(group, parallelism, max_parallelism) for group in groups]
         self._cached_keys_max = cached_keys_max
         self._targets: dict[object, int] = {}
+        self._tasks: Any = None  # _tasks_of_groups as a numpy array, since the first batch of columns
 
     @property
     def cached_keys(self) -> int:
@@ -125,14 +126,18 @@ class Router:
         found = self._targets.get(stored)
         return self._learn(stored) if found is None else found
 
-    def targets(self, stored: list[Any]) -> Any:
-        """Returns the index of the task for each state key, as a numpy array."""
-        import numpy
+    @property
+    def parallelism(self) -> int:
+        """Number of tasks."""
+        return self._parallelism
 
-        found = numpy.fromiter(map(self._targets.get, stored, repeat(-1)), numpy.int16, len(stored))
-        for index in numpy.flatnonzero(found < 0).tolist():
-            found[index] = self._learn(stored[index])
-        return found
+    def tasks_of(self, groups: Any) -> Any:
+        """Returns the index of the task for each key group, as a numpy array of 32-bit integers."""
+        if self._tasks is None:
+            import numpy
+
+            self._tasks = numpy.array(self._tasks_of_groups, numpy.int32)
+        return self._tasks[groups]
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """Returns the rows for each task, by task index and in their order. ``keys[i]`` is the key of ``rows[i]``.

@@ -23,6 +23,9 @@ from clonos.core.values.value_errors import RegistrationRefused
 AnyType = TypeVar("AnyType", bound=type)
 Build = Callable[[Sequence[Sequence[object]], int], list[Any]]
 
+hashable_records: set[type] = set()
+"""Registered classes that have a hash of their own, although their objects, or what these hold, may change in place."""
+
 NEVER_STATE = frozenset({"__orig_class__"})
 """Attributes that typing leaves on an object and that are no part of its value."""
 
@@ -110,6 +113,9 @@ def register(cls: type | None = None, *, name: str | None = None) -> Any:
     entry = _entry(cls, name)
     by_name[name] = entry
     by_type[cls] = entry
+    own_hash: Any = cls.__hash__
+    if isinstance(entry, RegisteredRecord) and own_hash not in (None, tuple.__hash__):
+        hashable_records.add(cls)
     return cls
 
 

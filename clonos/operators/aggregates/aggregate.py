@@ -100,7 +100,8 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
 
     @abstractmethod
     def result(self, accumulator: Any) -> R_co:
-        """Returns the result, which shares no mutable part with the accumulator: records may be added afterwards."""
+        """Returns the result, which shares no mutable part with the accumulator: records may be added afterwards. A
+        function of the user may change what it is given, so it is given a copy."""
 
     @abstractmethod
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
@@ -13,6 +13,9 @@ from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, ch
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.keyed_state import Table
 
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
+
 WATERMARKS_NAME: Final = "watermarks"
 INPUT: Final = 0
 """Number of the only split of ``SourceWatermarks``: the input of the task."""
@@ -21,19 +24,19 @@ INPUT: Final = 0
 class AssignTimestamps(Operator):
     """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream behind it."""
 
-    has_timers: ClassVar[bool] = True
+    checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
     _table: Table
     _watermarks: SourceWatermarks
 
     def __init__(self, step: str, assigner: TimestampAssigner, takes_columns: bool) -> None:
-        self._step, self._assigner = step, assigner
+        self._step, self._assigner = step, assigner.of_task(step)
         self.takes_columns = takes_columns
         self.changes_rows = callable(assigner.of)
 
     def open(self, scope: Scope) -> None:
-        self._recorder = scope.context.recorder
+        self._recorder, self._has_input = scope.context.recorder, scope.context.has_input
         self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
         self._watermarks = SourceWatermarks([INPUT], self._assigner.every_ns, self._assigner.idle_after_ns)
         state = self._table.entries.get(0)
@@ -55,12 +58,12 @@ class AssignTimestamps(Operator):
             self.rows(batch.to_pylist())
             return
         timed, assigned = self._assigner.assign_columns(batch, self.guard, self._recorder, "")
-        if assigned:
+        if len(assigned):
             self._pass(self._watermarks.begin(INPUT))
             self.out.columns(timed)
             self._reach(timed, assigned)
 
-    def _reach(self, records: Any, times: Sequence[int]) -> None:
+    def _reach(self, records: Any, times: Sequence[int] | IntArray) -> None:
         try:
             before_ns = self._watermarks.reached_ns(INPUT)
             found = self._assigner.watermark(before_ns, records, times, self._recorder, "")
@@ -79,8 +82,15 @@ class AssignTimestamps(Operator):
 
     # --- idleness
 
+    @property
+    def holds_checks(self) -> bool:
+        if self._has_input():
+            self._watermarks.hold_back()
+        else:
+            self._watermarks.found_empty(INPUT)
+        return self._watermarks.holds_checks
+
     def next_timer_ns(self) -> int | None:
-        self._watermarks.found_empty(INPUT)
         return self._watermarks.next_check_ns()
 
     def due(self, until_ns: int | None) -> list[DueTimer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
@@ -15,6 +15,9 @@ from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.split_source import PositionMalformed, SourceHead
 from clonos.operators.state.keyed_state import Table
 
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
+
 WATERMARKS_NAME: Final = "watermarks"
 """Table with one entry, the state of ``SourceWatermarks``."""
 
@@ -22,7 +25,7 @@ WATERMARKS_NAME: Final = "watermarks"
 class TimedHead(SourceHead):
     """First step of a source vertex with watermarks. The end of a split is in the log: a read of 0 records."""
 
-    has_timers: ClassVar[bool] = True
+    checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
     _table: Table
@@ -38,7 +41,7 @@ class TimedHead(SourceHead):
     ) -> None:
         """Creates the head of a ``TimedSource``, or with ``assigner`` that of any source."""
         super().__init__(step, source, splits, is_columnar)
-        self._assigner = assigner
+        self._assigner = None if assigner is None else assigner.of_task(step)
         if assigner is not None:
             self._every_ns, self._idle_after_ns = assigner.every_ns, assigner.idle_after_ns
         else:
@@ -98,7 +101,8 @@ class TimedHead(SourceHead):
             self._pass(self._times.end(number))
             return
         self._pass(self._times.begin(number))
-        batch, times = self._taken(number, count), None
+        batch: Any = self._taken(number, count)
+        times: Any = None
         if self._assigner is not None:
             batch, times = self._assigned(self._assigner, batch, f", in split {number} of {self._step}")
         if (
@@ -107,20 +111,22 @@ class TimedHead(SourceHead):
             self._pass_on(batch, times)
             self._pass(self._times.reach(number, self._watermark_behind(number, batch, times)))
 
-    def _assigned(self, assigner: TimestampAssigner, batch: Any, where: str) -> tuple[Any, list[int]]:
-        if self._is_columnar:
+    def _assigned(self, assigner: TimestampAssigner, batch: Any, where: str) -> tuple[Any, list[int] | IntArray]:
+        is_rows = isinstance(batch, list)
+        if self._is_columnar and not is_rows:
             return assigner.assign_columns(batch, self.guard, self._recorder, where)
-        rows = batch if isinstance(batch, list) else batch.to_pylist()
+        rows = batch if is_rows else batch.to_pylist()
         return assigner.assign(rows, self.guard, self._recorder, where)
 
-    def _watermark_behind(self, number: int, batch: Any, times: Times) -> int | None:
+    def _watermark_behind(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
         before_ns = self._times.reached_ns(number)
         try:
             if self._assigner is None:
                 found = cast(TimedSource, self._source).watermark(before_ns, batch)
             else:
                 where = f", in split {number} of {self._step}"
-                found = self._assigner.watermark(before_ns, batch, times or [], self._recorder, where)
+                assert times is not None, "an assigner gives timestamps"
+                found = self._assigner.watermark(before_ns, batch, times, self._recorder, where)
         except Exception as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
         return checked_watermark(found, self._step, number)
@@ -140,6 +146,10 @@ class TimedHead(SourceHead):
         self._times.hold_back()
 
     # --- idleness
+
+    @property
+    def holds_checks(self) -> bool:
+        return self._times.holds_checks
 
     def next_timer_ns(self) -> int | None:
         return self._times.next_check_ns()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
@@ -19,9 +20,12 @@ from clonos.operators.event_time.timestamps import (
     event_time_ns,
     from_timestamp_ns,
 )
-from clonos.operators.event_time.watermark_strategies import WatermarkStrategy
+from clonos.operators.event_time.watermark_strategies import WatermarkStrategy, strategy_of_task
 from clonos.operators.operator import without
 from clonos.operators.user_errors import Guard
+
+if TYPE_CHECKING:
+    from clonos.operators.event_time.column_times import IntArray
 
 FIELDS_SHOWN: Final = 12
 
@@ -76,6 +80,10 @@ class TimestampAssigner:
         """The functions of the user: that of the timestamp, and those of the strategy."""
         return (*((self.of,) if callable(self.of) else ()), *self.strategy.functions)
 
+    def of_task(self, step: str) -> Self:
+        """Returns the assigner of one incarnation. Its strategy is a copy, whose attributes cannot be set."""
+        return replace(self, strategy=strategy_of_task(self.strategy, step))
+
     def assign(self, rows: list[Any], guard: Guard, recorder: Recorder, where: str) -> tuple[list[Any], list[int]]:
         """Returns the rows that have a timestamp, and their timestamps; the others go to the error output.
 
@@ -100,15 +108,18 @@ class TimestampAssigner:
         return (without(rows, failed) if failed else rows), times
 
     def watermark(
-        self, before_ns: int | None, records: Any, times: Sequence[int], recorder: Recorder, where: str
+        self, before_ns: int | None, records: Any, times: Sequence[int] | IntArray, recorder: Recorder, where: str
     ) -> int | None:
-        """Returns the watermark of the strategy behind records.
+        """Returns the watermark of the strategy behind records. One of the user gets the timestamps as a list.
 
         ``where`` names the split. Raises: TimestampError: it is further ahead of the clock than a timestamp may be, so
         that all records to come would be late.
         """
-        found = self.strategy.watermark(before_ns, records, times)
-        if not self.strategy.functions or type(found) is not int:
+        if not self.strategy.functions:
+            return self.strategy.watermark(before_ns, records, times)  # type: ignore[arg-type]
+        given = times if isinstance(times, list) else list(map(int, times))
+        found = self.strategy.watermark(before_ns, records, given)
+        if type(found) is not int:
             return found
         if (limit_ns := self._limit_ns(recorder)) < found <= END_OF_TIME_NS:
             raise self._too_late(found, limit_ns, where, "watermark")
@@ -121,29 +132,24 @@ class TimestampAssigner:
     def _function(self) -> Callable[[Any], Any]:
         return self.of if callable(self.of) else _field(self.of)
 
-    def assign_columns(self, batch: Any, guard: Guard, recorder: Recorder, where: str) -> tuple[Any, list[int]]:
+    def assign_columns(self, batch: Any, guard: Guard, recorder: Recorder, where: str) -> tuple[Any, IntArray]:
         """Does the same for a batch of columns.
 
         Raises: NoTimestampColumn: the batch does not have the column.
         """
+        from clonos.operators.event_time import column_times  # loads Arrow, which jobs of rows do not need
+
         column = self.column
         if column.name not in batch.schema.names:
             raise NoTimestampColumn(guard.step, column.name)
-        limit_ns = self._limit_ns(recorder)
-        cells = batch.column(column.name).to_pylist()
-        times: list[int] = []
-        valid: list[int] = []
-        for index, cell in enumerate(cells):
-            try:
-                timestamp_ns = event_time_ns(cell, column.unit)
-                if timestamp_ns > limit_ns:
-                    raise self._too_late(timestamp_ns, limit_ns, "")
-            except TimestampError as error:
-                guard.caught(TimestampError(f"{error}{where}"), batch.slice(index, 1).to_pylist()[0], index)
-                continue
-            times.append(timestamp_ns)
-            valid.append(index)
-        return (batch.take(valid) if len(valid) < len(cells) else batch), times
+        times, failed = column_times.times_of(batch, column)
+        if self.future_max_ns is not None:
+            limit_ns = self._limit_ns(recorder)
+            for index in (times > limit_ns).nonzero()[0].tolist():
+                failed.append(column_times.FailedCell(index, self._too_late(int(times[index]), limit_ns, "")))
+        for index, error in sorted(failed, key=itemgetter(0)):
+            guard.caught(TimestampError(f"{error}{where}"), column_times.record_at(batch, index), index)
+        return column_times.without(batch, times, failed) if failed else (batch, times)
 
     def _limit_ns(self, recorder: Recorder) -> int:
         if self.future_max_ns is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from clonos.core.model.errors import JobError
 
@@ -162,13 +162,3 @@ class NoTimestampColumn(JobError):
             f"the step {self.step} gets columns without {self.column!r}, which has the timestamps of the stream: keep"
             " that column in map_batches, or give new timestamps by with_timestamps."
         )
-
-
-def column_times(step: str, batch: Any, column: TimestampColumn) -> list[int]:
-    """Returns the timestamps of a batch of columns.
-
-    Raises: NoTimestampColumn: the column is missing. TimestampError: a timestamp is missing or wrong.
-    """
-    if column.name not in batch.schema.names:
-        raise NoTimestampColumn(step, column.name)
-    return [event_time_ns(each, column.unit) for each in batch.column(column.name).to_pylist()]

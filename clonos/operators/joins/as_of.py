@@ -2,10 +2,14 @@
 
 A left record waits until the watermark shows that all versions it may meet have come. A version of a key is forgotten
 when no left record can meet it any more; without a tolerance, the last one of each key stays.
+
+A version behind the watermark is late, unless the join looks backward and a left record that is still to come may meet
+it: no later version of its key is before the watermark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
@@ -85,20 +89,31 @@ class AsOfJoin(TwoInputOperator):
             self._versions.add(stored, key, version)
             self._plan_checks(stored, version)
 
-    def _on_time(self, is_left: bool, rows: list[Any], times: Times) -> list[tuple[Any, Any, Buffered]]:
-        """Returns the records that are not late, with their state keys and keys; emits the others."""
+    def _on_time(self, is_left: bool, rows: list[Any], times: Times) -> Iterator[tuple[Any, Any, Buffered]]:
+        """Yields the records that are not late, with their state keys and keys; emits the others."""
         assert times is not None, "an as-of join reads streams with timestamps"
         self._key_types.see(is_left, rows[0][0])
         reached_ns: int | None = self._reached.entries.get(0)
-        found = []
         for stored, (key, row), timestamp_ns in zip(state_keys([key for key, _ in rows]), rows, times, strict=True):
-            if reached_ns is not None and timestamp_ns < reached_ns:
+            if (
+                reached_ns is None
+                or timestamp_ns >= reached_ns
+                or self._counts(is_left, stored, timestamp_ns, reached_ns)
+            ):
+                yield stored, key, Buffered(timestamp_ns, self._next_number, row)
+                self._next_number += 1
+            else:
                 self._late.add(row, timestamp_ns)
-                continue
-            found.append((stored, key, Buffered(timestamp_ns, self._next_number, row)))
-            self._next_number += 1
         self._late.emit(reached_ns)
-        return found
+
+    def _counts(self, is_left: bool, stored: Any, timestamp_ns: int, reached_ns: int) -> bool:
+        """Returns whether a record behind the watermark is a version that a left record may still meet."""
+        if is_left or self._direction is not Direction.BACKWARD:
+            return False
+        if self._tolerance_ns is not None and timestamp_ns < reached_ns - self._tolerance_ns:
+            return False
+        last = self._versions.last_at(stored, reached_ns)
+        return last is None or last.timestamp_ns <= timestamp_ns
 
     # --- time
 

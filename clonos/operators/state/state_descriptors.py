@@ -38,6 +38,8 @@ class KeyHolder(Protocol):
     """Object that knows the key of the current record."""
 
     key: Any
+    has_mutable_state: bool
+    """Whether it has given user code, or got from it, state that may change in place."""
 
 
 class Value(Generic[T]):
@@ -64,13 +66,20 @@ class Value(Generic[T]):
                 return self._default
             found = copy.deepcopy(self._default)  # a copy for this key, because it may be changed in place
             self._table.set(key, found)
+            self._holder.has_mutable_state = True
         elif type(found) not in IMMUTABLE:
             self._table.changed[key] = None
+            self._holder.has_mutable_state = True
         return cast(T, found)
 
     @value.setter
     def value(self, value: T) -> None:
-        self._table.set(state_key(self._holder.key), value)
+        self._set(state_key(self._holder.key), value)
+
+    def _set(self, key: Any, value: T) -> None:
+        if type(value) not in IMMUTABLE:
+            self._holder.has_mutable_state = True
+        self._table.set(key, value)
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
 
@@ -106,7 +115,7 @@ class UndoableValue(Value[T]):
     def value(self, value: T) -> None:
         key = state_key(self._holder.key)
         self._undo.keep(self._table, key, copies=False)
-        self._table.set(key, value)
+        self._set(key, value)
 
     def clear(self) -> None:
         """Deletes the value of the current key, which then has the default again."""
@@ -232,6 +241,7 @@ class _ContainerCell:
         if container is None:
             container = self._table.entries[key] = self._create()
         self._table.changed[key] = None
+        self._holder.has_mutable_state = True
         return container
 
 

@@ -50,13 +50,13 @@ class Context(Generic[K, U]):
     """Access of a process function to the current key, its output, state and timers. Do not keep it between calls.
 
     ``key`` is the key of the record or timer, None on a stream without keys. ``emit(result)`` passes a result to the
-    next step, as a copy if the function has state that may change in place. A method may also yield its results. On a
-    stream with timestamps a result has the timestamp of the record, or the time of the event-time timer.
+    next step, as a copy once the function has used state that may change in place. A method may also yield its results.
+    On a stream with timestamps a result has the timestamp of the record, or the time of the event-time timer.
     """
 
     __slots__ = (
         *("key", "emit", "timestamp_ns", "watermark_ns", "_step", "_state", "_timers", "_event_timers", "_cells"),
-        *("_past_timers", "_has_times", "_fires_events", "_undo", "tagged"),
+        *("_past_timers", "_has_times", "_fires_events", "_undo", "tagged", "has_mutable_state"),
     )
 
     key: K
@@ -67,6 +67,8 @@ class Context(Generic[K, U]):
     """Records for side outputs since the last call: tag, record, timestamp in nanoseconds."""
     watermark_ns: int | None
     """Watermark in nanoseconds since the Unix epoch: see ``watermark``."""
+    has_mutable_state: bool
+    """Whether user code has used state that may change in place. What it emits is copied from then on."""
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Context(Generic[K, U]):
         self._has_times, self._fires_events, self._undo = has_times, fires_events, undo
         self._cells: dict[str, tuple[State, Cell]] = {}
         self.tagged = []
+        self.has_mutable_state = False
         self.timestamp_ns = self.watermark_ns = None
 
     @property

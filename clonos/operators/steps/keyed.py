@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
-from clonos.core.values.copying import IMMUTABLE, copied, is_immutable
+from clonos.core.values.copying import IMMUTABLE, copied, immutability_check
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
@@ -75,6 +75,7 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, self._getter()
+        check_immutable = immutability_check()
         for key, (user_key, value) in records:
             state, result = function(user_key, get(key), value)
             if state is None:
@@ -82,8 +83,11 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
             else:
                 entries[key] = state
                 changed[key] = None
-            # The result may hold the state, unless nothing of that can change in place.
-            append(result if is_immutable(state) else copied(result))
+            try:
+                check_immutable(state)
+            except TypeError:  # the result may hold the state
+                result = copied(result)
+            append(result)
 
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):

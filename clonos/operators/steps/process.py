@@ -9,17 +9,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import FailedAt, StepFailed
-from clonos.core.values.copying import IMMUTABLE, copied
+from clonos.core.values.copying import copied
 from clonos.operators.event_time.marks import Marks
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.state.state_descriptors import State, ValueState
 from clonos.operators.state.timers import Timers
 from clonos.operators.state.undo import Undo
 from clonos.operators.steps.context import EVENT_TIMERS_NAME, TIMERS_NAME, Context
@@ -82,7 +80,6 @@ class Process(Operator):
         if hasattr(self._function, "open"):
             self._call(self._function.open, self._context)
         self._bind()
-        self._emits_copies = any(map(_is_mutable, _states_of(self._function)))
         object.__setattr__(self._function, "__class__", frozen(self._class, partial(AttributeSetLate, self._step)))
 
     def _new_context(self, *arguments: Any, **rest: Any) -> Context[Any, Any]:
@@ -128,8 +125,12 @@ class Process(Operator):
 
     def _emit_to(self, results: list[Any]) -> Callable[[Any], None]:
         """Returns the function that appends a result; a copy if the result may hold state that changes in place."""
-        append = results.append
-        return (lambda result: append(copied(result))) if self._emits_copies else append
+        append, context = results.append, self._context
+
+        def emit(result: Any) -> None:
+            append(copied(result) if context.has_mutable_state else result)
+
+        return emit
 
     def _current_record(self) -> Any:
         records: Any = self._records
@@ -260,21 +261,3 @@ class AttributeSetLate(JobError):
             f"the process function of {self.step} sets self.{self.attribute} after open(): the value would be lost when"
             " its process dies. Declare it as state and use context.state(...), or set it in open()."
         )
-
-
-def _states_of(function: Any) -> Iterator[object]:
-    """Yields the descriptors, and their classes, that a process function has as attributes or uses as globals."""
-    yield from getattr(function, "__dict__", {}).values()
-    for base in type(function).__mro__[:-1]:
-        for member in vars(base).values():
-            yield member
-            if isinstance(member, FunctionType):
-                for name in member.__code__.co_names:
-                    yield member.__globals__.get(name)
-
-
-def _is_mutable(state: object) -> bool:
-    """Returns whether a descriptor may give values that change in place. A descriptor class stands for any of them."""
-    if isinstance(state, ValueState):
-        return state.default is None or type(state.default) not in IMMUTABLE
-    return isinstance(state, State) or (isinstance(state, type) and issubclass(state, State))

@@ -39,6 +39,7 @@ class _AllKeys:
     """Holder of the key of broadcast state."""
 
     key = ALL_KEYS
+    has_mutable_state = True
 
 
 class ReadOnlyValue:
@@ -105,6 +106,7 @@ class TwoInputContext(Context[K, U]):
             )
         if not isinstance(descriptor, (MapState, ValueState)):
             raise BroadcastStateMisused(self._step, "uses broadcast state that is neither a MapState nor a ValueState")
+        self.has_mutable_state = True
         found = self._broadcast_cells.get(descriptor.name)
         if found is None or found[0] is not descriptor:
             name = f"{self._step}/broadcast"

@@ -1,7 +1,8 @@
 """Outputs whose receiving task is chosen here: at random, in turn within a group, by a function, or always the first.
 
-The edge partitions by key; the operator gives each row an int that the partitioning sends to the chosen task. What is
-chosen is a function of the rows since the last barrier and of the recorder, so a replay chooses the same.
+The edge partitions by key; the operator gives each row an int, and each row of columns a key group, that the
+partitioning sends to the chosen task. What is chosen is a function of the rows since the last barrier and of the
+recorder, so a replay chooses the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from random import Random
 from typing import Any
 
 from clonos.core.model.errors import JobError
-from clonos.core.values.keys import Router
+from clonos.core.values.keys import Router, groups_of_task
 from clonos.operators.chain_outputs import ToEdge
 from clonos.operators.operator import Operator, Scope, Times, without
 
@@ -33,6 +34,7 @@ class ToTask(ToEdge, ABC):
         super().open(scope)
         self._context = scope.context
         self._keys = keys_of_tasks(self._tasks, self._max_parallelism)
+        self._groups = [groups_of_task(task, self._tasks, self._max_parallelism)[0] for task in range(self._tasks)]
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         targets, failed = self._targets(rows)
@@ -48,7 +50,7 @@ class ToTask(ToEdge, ABC):
 
             batch = batch.take(pyarrow.array(without(list(range(batch.num_rows)), failed)))
         if batch.num_rows:
-            self._collector.columns(self._port, batch, [self._keys[target] for target in targets])
+            self._collector.columns(self._port, batch, [self._groups[target] for target in targets])
 
     def _targets_of_columns(self, batch: Any) -> tuple[list[int], list[int]]:
         return self._targets(range(batch.num_rows))

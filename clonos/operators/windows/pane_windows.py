@@ -99,7 +99,9 @@ class PaneWindows(Operator):
         if not self._rules.is_event_time:
             self._aggregate.add_columns(self._table_now(), batch, column, self.guard)
             return
-        pane = self._sole_pane(self.times_of(batch))
+        times = self.time_array(batch)
+        assert times is not None, "windows in event time are on streams with timestamps"
+        pane = self._sole_pane_between(int(times.min()), int(times.max()))
         if pane is not None:
             self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
         else:
@@ -108,9 +110,12 @@ class PaneWindows(Operator):
     def _sole_pane(self, times: Times) -> int | None:
         """Returns the pane that has all timestamps of a batch, unless one of its windows has ended."""
         assert times is not None, "windows in event time are on streams with timestamps"
+        return self._sole_pane_between(min(times), max(times))
+
+    def _sole_pane_between(self, first_ns: int, last_ns: int) -> int | None:
         grid = self._spans.grid
-        pane = grid.index_of(min(times))
-        is_sole = max(times) < grid.start_of(pane + 1) and self._is_ahead(self._spans.ends_of(pane)[0])
+        pane = grid.index_of(first_ns)
+        is_sole = last_ns < grid.start_of(pane + 1) and self._is_ahead(self._spans.ends_of(pane)[0])
         return pane if is_sole else None
 
     def _table_now(self) -> Table:

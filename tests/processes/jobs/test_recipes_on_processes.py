@@ -41,6 +41,14 @@ def test_the_batches_recipe_reads_what_the_word_count_has_committed(tmp_path: Pa
     assert all(row["length"] == len(row["word"]) for row in chosen)
 
 
+def test_the_expressions_recipe_makes_its_input_and_prices_it(tmp_path: Path) -> None:
+    run_program(tmp_path, str(EXAMPLES / "columns_bids.py"))
+    rows: list[Any] = list(files.read_committed(tmp_path / "out/dear_bids"))
+    expected = [(number % 40, "top" if number >= 900 else "dear") for number in range(501, 1000, 3)]
+    assert sorted((row["auction"], row["kind"]) for row in rows) == sorted(expected)
+    assert {row["item"] for row in rows} == {"abc"}
+
+
 def test_the_log_recipe_fills_its_three_outputs(tmp_path: Path) -> None:
     run_job(tmp_path, EXAMPLES / "access_log.py")
     failed: list[Any] = list(files.read_committed(tmp_path / "out/failed"))

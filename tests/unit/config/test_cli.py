@@ -10,6 +10,7 @@ import clonos
 from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, load_job, main
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
+from clonos.kernels import kernels_in_use
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"
 TWO = "from clonos import Job\nfirst, second = Job('first'), Job('second')\n"
@@ -100,7 +101,7 @@ def test_the_version_is_that_of_the_library(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"clonos {clonos.__version__}\n"
+    assert capsys.readouterr().out == f"clonos {clonos.__version__}, {kernels_in_use()}\n"
 
 
 def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,8 @@ BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_w
 WITHOUT = "import sys\nfor name in {names}: sys.modules[name] = None\n"
 """Makes modules that cannot be imported, as if they were not installed."""
 
+SUFFIXES = (".py", ".pyi", ".toml", ".typed")
+
 JOB = """
 from clonos import Job, stdout, values
 job = Job("etl")
@@ -30,9 +32,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installed wheel: a folder with the packages."""
     source = tmp_path_factory.mktemp("source")
     for folder in PACKAGE_FOLDERS.values():
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(folder, source / folder.relative_to(ROOT), ignore=ignored)
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run([sys.executable, "-c", BUILD, source], cwd=source, check=True, capture_output=True)
     (built,) = source.glob("*.whl")
@@ -51,8 +53,24 @@ def _run(wheel: Path, folder: Path, program: str, *arguments: str) -> str:
 @pytest.mark.slow
 def test_the_wheel_has_types_and_all_files_of_its_packages(wheel: Path) -> None:
     for name, folder in PACKAGE_FOLDERS.items():
-        expected = {file.relative_to(folder) for file in folder.rglob("*") if file.suffix in (".py", ".toml", ".typed")}
-        assert {file.relative_to(wheel / name) for file in (wheel / name).rglob("*") if file.is_file()} == expected
+        expected = {file.relative_to(folder) for file in folder.rglob("*") if file.suffix in SUFFIXES}
+        found = {file.relative_to(wheel / name) for file in (wheel / name).rglob("*") if file.is_file()}
+        assert {file for file in found if file.suffix != ".so"} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_the_wheel_has_the_native_kernels_unless_the_environment_forbids_them(wheel: Path, tmp_path: Path) -> None:
+    program = "import sys; from clonos.kernels import kernels_in_use; print(kernels_in_use(), 'numpy' in sys.modules)"
+    assert _run(wheel, tmp_path, program) == "native kernels False\n"
+    forced = "import os; os.environ['CLONOS_KERNELS'] = 'numpy'\n" + program
+    assert _run(wheel, tmp_path, forced) == "numpy kernels (CLONOS_KERNELS is numpy) False\n"
+    (extension,) = wheel.glob("clonos/kernels/_native*.so")
+    moved = extension.rename(tmp_path / extension.name)
+    try:
+        assert "the native ones were not built: install a C compiler" in _run(wheel, tmp_path, program)
+    finally:
+        moved.rename(extension)
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import files
+from clonos.connectors.columns.parquet_files import ParquetReader
+from clonos.connectors.columns.parquet_rows import ParquetRows
 from clonos.connectors.connector_errors import (
     InputChanged,
     InputMalformed,
@@ -25,8 +27,6 @@ from clonos.connectors.connector_errors import (
 )
 from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.file_splits import decode_split, encode_split
-from clonos.connectors.filesystem.parquet_files import ParquetReader
-from clonos.connectors.filesystem.parquet_rows import ParquetRows
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 from tests.unit.connectors.writing import JOB, part_of, writer_of
 

@@ -107,7 +107,8 @@ def test_a_line_that_does_not_fit_is_malformed_and_the_others_are_read(tmp_path:
     (split,) = source.splits(1)
     reader = source.reader()
     reader.open(split, None)
-    first, malformed, last = list[Any](reader.read(10) or ())
+    found: Any = reader.read(10)
+    first, malformed, last = found
     assert (first, last) == (Bid(1, 1.0), Bid(1, 1.0))
     assert isinstance(malformed, MalformedRecord)
     assert malformed.record == line

@@ -23,8 +23,8 @@ DATA = EXAMPLES / "data"
 SEEDS = range(4)
 WITH_OTHER_TESTS = ("shop_server", "test_rate_limit", "resume", "gzip_sink")
 """Files that tests/processes/jobs/test_recipes_on_processes.py runs."""
-WITH_OTHER_INPUT = ("outbox_source", "arrow_batches", "webhooks", "syslog_udp")
-"""Recipes whose tests stand below the table."""
+WITH_OTHER_INPUT = ("outbox_source", "arrow_batches", "columns_bids", "webhooks", "syslog_udp")
+"""Recipes whose tests stand below the table, or in test_column_recipes.py."""
 
 
 def _json_lines(name: str) -> list[Any]:

@@ -12,7 +12,7 @@ from clonos import ListState, MapState, ValueState, clock, register
 from clonos.api.graph import JobGraph
 from clonos.core.values.copying import copied, copied_rows
 from clonos.operators.operator import Fork, Operator, Times
-from clonos.operators.steps.process import _is_mutable, _states_of
+from clonos.operators.steps import process
 from tests.unit.operators.driver import Given, Outbox, run
 
 ROWS = [{"k": "a", "n": n} for n in range(1, 5)]
@@ -232,6 +232,51 @@ class Counting:
         context.emit(row)
 
 
+class Replacing:
+    """Has state that is a number at first, then a dict, which it emits and changes."""
+
+    total = ValueState[Any]("total", default=0)
+
+    def process(self, row: dict[str, Any], context: Any) -> Any:
+        """Yields the dict so far."""
+        state = context.state(self.total)
+        if state.value == 0:
+            state.value = {"n": 0}
+        state.value["n"] += row["n"]
+        yield state.value
+
+
+def test_state_that_becomes_mutable_is_emitted_as_it_is_now() -> None:
+    assert [row["n"] for row in rows_of(lambda keyed: keyed.process(Replacing), ROWS)] == RUNNING
+
+
 @pytest.mark.parametrize(("function", "copies"), [(Counting, False), (Emitting, True)])
-def test_only_functions_with_mutable_state_emit_copies(function: type, copies: bool) -> None:
-    assert any(map(_is_mutable, _states_of(function()))) is copies
+def test_only_functions_with_mutable_state_emit_copies(
+    function: type, copies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied_values: list[Any] = []
+
+    def counted(value: Any) -> Any:
+        copied_values.append(value)
+        return copied(value)
+
+    monkeypatch.setattr(process, "copied", counted)
+    rows_of(lambda keyed: keyed.process(function), ROWS)
+    assert bool(copied_values) is copies
+
+
+@register
+@dataclass(eq=False)
+class Unequal:
+    """A mutable record with a hash."""
+
+    n: int
+
+
+def test_state_with_a_hash_that_may_change_in_place_is_emitted_as_it_is_now() -> None:
+    def add(key: Any, state: Any, row: dict[str, Any]) -> Any:
+        state = state or (Unequal(0),)
+        state[0].n += row["n"]
+        return state, state
+
+    assert [state[0].n for state in rows_of(lambda keyed: keyed.stateful_map(add), ROWS)] == RUNNING

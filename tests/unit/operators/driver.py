@@ -5,7 +5,7 @@ A barrier is taken when all queues are empty, so a snapshot of all tasks is cons
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.task.watermarks import InputWatermarks, advance, process
 from clonos.core.values import decode_rows, encode_columns, encode_rows, encode_timed_rows
+from clonos.core.values.column_groups import split_columns
 from clonos.core.values.elements import decode_elements
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
@@ -71,7 +72,7 @@ class TaskCollector:
         self.task = task
         self.sent: dict[int, int] = {}
         self.errors: list[bytes] = []
-        self.late_records = 0
+        self.late: Counter[str] = Counter()
 
     def rows(
         self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
@@ -90,12 +91,18 @@ class TaskCollector:
                     )
                     self.run.deliver(number, self.task, target, ElementKind.ROWS, data)
 
-    def columns(self, port: int, batch: Any, keys: Sequence[Any] | None = None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         assert batch.num_rows, "an empty batch was emitted"
         for number in self._edges(port):
-            for target, part in enumerate(self._parts(number, list(range(batch.num_rows)), keys)):
-                if part:
-                    self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(batch.take(part)))
+            edge = self.run.plan.edges[number]
+            if edge.partitioning is Partitioning.HASH:
+                width = self.run.plan.vertices[edge.target].parallelism
+                parts = split_columns(Router(width, self.run.plan.max_parallelism), batch, groups)
+            else:
+                parts = [batch.take(part) for part in self._parts(number, list(range(batch.num_rows)), None)]
+            for target, part in enumerate(parts):
+                if part.num_rows:
+                    self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(part))
 
     def watermark(self, port: int, watermark: Watermark) -> None:
         for number in self._edges(port):
@@ -107,8 +114,12 @@ class TaskCollector:
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
 
-    def count_late(self, records: int) -> None:
-        self.late_records += records
+    @property
+    def late_records(self) -> int:
+        return self.late.total()
+
+    def count_late(self, step: str, records: int) -> None:
+        self.late[step] += records
 
     def reach_limit(self) -> None:
         pass

@@ -62,7 +62,7 @@ class Collected:
     def rows(self, port: int, rows: list[Any], keys: Any = None, times: Any = None) -> None:
         self.elements += [row[1:] if port == 0 else (port, *row) for row in rows]
 
-    def columns(self, port: int, batch: Any, keys: Any = None) -> None:
+    def columns(self, port: int, batch: Any, groups: Any = None) -> None:
         raise AssertionError("rows only")
 
     def watermark(self, port: int, watermark: Watermark) -> None:
@@ -72,7 +72,7 @@ class Collected:
     def prepared(self, part: bytes) -> None:
         raise AssertionError("no sink")
 
-    def count_late(self, records: int) -> None:
+    def count_late(self, step: str, records: int) -> None:
         raise AssertionError("no step here refuses records")
 
     def reach_limit(self) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.values.column_keys import ColumnKeys, keys_of, split_columns
+from clonos.core.values.column_groups import KeyGroups, split_columns
+from clonos.core.values.column_keys import ColumnKeys, keys_of
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.values.keys import Router
 from clonos.operators.operator import Operator, Scope, Times
@@ -132,7 +133,7 @@ def test_columns_are_partitioned_like_rows(column: Any, places: list[int], width
     batch = pyarrow.record_batch({"key": column, "place": pyarrow.array(range(len(column)), pyarrow.int64())})
     keys = keys_of(column)
     assert same_results(list(keys), of_columns(column))
-    parts = split_columns(Router(width, 128, cached), batch, keys, width)
+    parts = split_columns(Router(width, 128), batch, KeyGroups(128, cached).of([column]))
     expected = Router(width, 128).split(of_columns(column), list(range(len(column))))
     assert [part.column("place").to_pylist() for part in parts] == expected
     assert same_results(
@@ -145,7 +146,7 @@ def test_a_column_whose_type_cannot_be_a_key_is_refused() -> None:
     for column in ([1.0, float("nan")], [[1]], [{"a": 1}], [datetime.datetime(2024, 1, 1)]):
         batch = pyarrow.record_batch({"key": column})
         with pytest.raises(KeyUnsupported):
-            split_columns(Router(2, 128), batch, keys_of(batch.column("key")), 2)
+            KeyGroups(128).of([batch.column("key")])
 
 
 def test_key_information_is_stored_once_per_distinct_key() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from clonos.core.values import (
     ValueBeyondLimit,
     ValueMalformed,
+    columns,
     decode_columns,
     encode_columns,
     encode_rows,
 )
-from clonos.core.values.columns import ALIGNMENT_BYTES, validate_columns
+from clonos.core.values.columns import ALIGNMENT_BYTES, SCHEMAS_MAX, validate_columns
 from tests.unit.values.samples import STEADY, printed_by
 
 BATCH = pyarrow.record_batch(
@@ -32,6 +34,23 @@ BATCH = pyarrow.record_batch(
     metadata={"made by": "a test"},
 )
 DATA = encode_columns(BATCH)
+PLAIN = BATCH.drop_columns(["kind"])  # without dictionaries
+PLAIN_DATA = encode_columns(PLAIN)
+
+
+class Forgetful(dict[bytes, Any]):
+    """Schemas that are not remembered."""
+
+    def __setitem__(self, head: bytes, schema: Any) -> None:
+        pass
+
+
+@pytest.fixture(params=["new", "known"], scope="module", autouse=True)
+def schemas(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether schemas are read from each stream, or remembered where an intact stream was decoded before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "known_schemas", Forgetful() if request.param == "new" else {})
+        yield
 
 
 @pytest.mark.parametrize("batch", [BATCH, BATCH.slice(1, 1), BATCH.slice(0, 0), pyarrow.record_batch({"a": [None]})])
@@ -39,6 +58,40 @@ def test_a_batch_is_decoded_with_its_schema(batch: Any) -> None:
     decoded = decode_columns(encode_columns(batch))
     assert decoded.equals(batch, check_metadata=True)
     assert decoded.schema.equals(batch.schema, check_metadata=True)
+
+
+COLUMNS = [
+    {"n": [1, None, 3], "t": ["a", "\u00e9", None], "l": [[1], None, []], "s": [{"a": 1}, None, {"a": 2}]},
+    {"o": [True, None], "f": [0.5, None]},
+    {},
+]
+
+
+@pytest.mark.parametrize("columns_given", COLUMNS, ids=str)
+def test_the_bytes_are_those_of_a_stream_writer(columns_given: Any) -> None:
+    batch = pyarrow.record_batch(columns_given).replace_schema_metadata({"made by": "a test"})
+    for part in (batch, batch.slice(1)):
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(part)
+        assert encode_columns(part) == sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_dictionaries_of_batches_of_one_schema_may_differ(nested: bool) -> None:
+    for words in (["a", "b", "a"], ["c"], ["d", "e", "f"]):
+        column = pyarrow.array(words).dictionary_encode()
+        if nested:
+            column = pyarrow.StructArray.from_arrays([column], ["word"])
+        batch = pyarrow.record_batch({"words": column})
+        assert decode_columns(encode_columns(batch)).equals(batch)
+
+
+def test_a_process_remembers_a_limited_number_of_schemas() -> None:
+    for number in range(SCHEMAS_MAX + 10):
+        batch = pyarrow.record_batch({f"n{number}": [1]})
+        assert decode_columns(encode_columns(batch)).equals(batch)
+        assert len(columns.known_schemas) <= SCHEMAS_MAX
 
 
 def test_a_slice_encodes_only_its_own_bytes() -> None:
@@ -51,19 +104,23 @@ def addresses(array: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("offset", range(ALIGNMENT_BYTES))
-def test_bytes_at_any_address_become_aligned_buffers(offset: int) -> None:
-    frame = bytes(offset) + DATA
+@pytest.mark.parametrize("batch", [BATCH, PLAIN], ids=["dictionaries", "plain"])
+def test_bytes_at_any_address_become_aligned_buffers(batch: Any, offset: int) -> None:
+    frame = bytes(offset) + encode_columns(batch)
+    decode_columns(encode_columns(batch))
     decoded = decode_columns(memoryview(frame)[offset:])
-    assert decoded.equals(BATCH)
+    assert decoded.equals(batch)
     assert [address % ALIGNMENT_BYTES for column in decoded.columns for address in addresses(column)] == [0] * sum(
         len(addresses(column)) for column in decoded.columns
     )
 
 
-def test_aligned_bytes_are_not_copied() -> None:
-    buffer = pyarrow.py_buffer(DATA)
+@pytest.mark.parametrize("data", [DATA, PLAIN_DATA], ids=["dictionaries", "plain"])
+def test_aligned_bytes_are_not_copied(data: bytes) -> None:
+    buffer = pyarrow.py_buffer(data)
     assert buffer.address % ALIGNMENT_BYTES == 0
-    decoded = decode_columns(DATA)
+    decode_columns(data)
+    decoded = decode_columns(data)
     assert all(
         buffer.address <= address < buffer.address + buffer.size
         for address in addresses(decoded.column(1)) + addresses(decoded.column(0))
@@ -71,9 +128,11 @@ def test_aligned_bytes_are_not_copied() -> None:
 
 
 @STEADY
-@given(st.integers(0, len(DATA) - 1), st.integers(0, 255), st.booleans())
-def test_damaged_bytes_are_malformed_or_another_batch(place: int, byte: int, cut: bool) -> None:
-    data = DATA[:place] if cut else DATA[:place] + bytes([byte]) + DATA[place + 1 :]
+@given(st.sampled_from([DATA, PLAIN_DATA]), st.integers(0, 1 << 16), st.integers(0, 255), st.booleans())
+def test_damaged_bytes_are_malformed_or_another_batch(whole: bytes, place: int, byte: int, cut: bool) -> None:
+    decode_columns(whole)
+    place %= len(whole)
+    data = whole[:place] if cut else whole[:place] + bytes([byte]) + whole[place + 1 :]
     try:
         decoded = decode_columns(data)
     except ValueMalformed:
@@ -99,6 +158,7 @@ def test_offsets_that_contradict_the_texts_are_malformed(kind: Any, form: str, o
     data = encode_columns(pyarrow.record_batch({"names": pyarrow.array(["first", second, "third"], kind)}))
     there = struct.pack(form, 0, 5, 11, 16)
     assert data.count(there) == 1
+    decode_columns(data)
     with pytest.raises(ValueMalformed):
         decode_columns(data.replace(there, struct.pack(form, *offsets)))
 
@@ -108,6 +168,7 @@ def test_an_offset_inside_a_character_is_malformed(kind: Any, form: str) -> None
     data = encode_columns(pyarrow.record_batch({"names": pyarrow.array(["a", "b\u00e9", "c"], kind)}))
     there = struct.pack(form, 0, 1, 4, 5)
     assert data.count(there) == 1
+    decode_columns(data)
     with pytest.raises(ValueMalformed):
         decode_columns(data.replace(there, struct.pack(form, 0, 1, 3, 5)))
 
@@ -148,22 +209,28 @@ TEXTS = encode_columns(pyarrow.record_batch({"names": ["first", "second", "third
 )
 def test_characters_that_are_not_utf_8_are_malformed(there: bytes, instead: bytes) -> None:
     assert TEXTS.count(there) == 1
+    decode_columns(TEXTS)
     with pytest.raises(ValueMalformed):
         decode_columns(TEXTS.replace(there, instead))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA, PLAIN_DATA + PLAIN_DATA, PLAIN_DATA + b"x"]
+)
 def test_bytes_that_are_not_a_stream_of_one_batch_are_malformed(data: bytes) -> None:
+    decode_columns(PLAIN_DATA)
     with pytest.raises(ValueMalformed):
         decode_columns(data)
 
 
-def test_a_stream_of_two_batches_is_malformed() -> None:
+@pytest.mark.parametrize("batch", [BATCH, PLAIN], ids=["dictionaries", "plain"])
+def test_a_stream_of_two_batches_is_malformed(batch: Any) -> None:
+    decode_columns(encode_columns(batch))
     sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, BATCH.schema) as writer:
-        writer.write_batch(BATCH)
-        writer.write_batch(BATCH)
-    with pytest.raises(ValueMalformed, match="second"):
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch)
+    with pytest.raises(ValueMalformed, match="first"):
         decode_columns(sink.getvalue().to_pybytes())
 
 

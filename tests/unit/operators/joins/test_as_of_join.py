@@ -22,7 +22,6 @@ from tests.unit.operators.joins.given_sides import (
     on_time,
     played,
     restored,
-    same,
     script_of,
     scripts,
     steady_and_troubled,
@@ -42,6 +41,19 @@ def version_of(left: Given, rights: list[Given], direction: str, tolerance: int 
         and (tolerance is None or abs(right.at - left.at) <= tolerance)
     ]
     return min(found, key=lambda at: (abs(at - left.at), at), default=None)
+
+
+def in_order(script: list[Given | None], parallelism: int, disorder: int) -> list[Given]:
+    """The records that no watermark of their own split has passed when they come."""
+    found: list[Given] = []
+    for split in range(parallelism):
+        latest = 0
+        for row in script[split::parallelism]:
+            if row is not None:
+                if row.at >= latest - disorder:
+                    found.append(row)
+                latest = max(latest, row.at)
+    return found
 
 
 ARGUMENTS = st.one_of(
@@ -68,9 +80,47 @@ def test_an_as_of_join_gives_what_its_twin_does_from_the_records_that_are_on_tim
     late = written.get("late", [])
     assert len(late) == len(set(late))
     rights = on_time(right, late)
-    expected = [(row, version_of(row, rights, direction, tolerance), row.at) for row in on_time(left, late)]
-    found = [(row, None if version is None else version.at, at) for (row, version), at in written.get("out", [])]
-    assert same(found, [each for each in expected if how == "left" or each[1] is not None])
+    # A version that came late counts for the records that came after it only.
+    sure = rights if direction != "backward" else [] if idle else in_order(right, parallelism, 3)
+    sure = [each for each in rights if each in sure]
+    found = {row: (None if version is None else version.at, at) for (row, version), at in written.get("out", [])}
+    assert len(found) == len(written.get("out", []))
+    for row in on_time(left, late):
+        versions = {
+            version_of(row, [*sure, *([each] if each else [])], direction, tolerance) for each in (None, *rights)
+        }
+        assert row in found or (how == "inner" and None in versions)
+        assert row not in found or (found[row][0] in versions and found[row][1] == row.at)
+    assert found.keys() <= {*on_time(left, late)}
+    assert how == "left" or all(version is not None for version, _ in found.values())
+
+
+@pytest.mark.parametrize(
+    ("versions", "tolerance", "met", "late"),
+    [
+        (["early"], None, "early", []),
+        (["early", "earlier"], None, "early", ["earlier"]),
+        (["earlier", "early"], None, "early", []),
+        (["early", "same"], None, "same", []),
+        (["early"], 10, None, ["early"]),
+        (["early"], 15, "early", []),
+    ],
+)
+def test_a_late_version_counts_for_later_records_if_it_is_the_last_of_its_key(
+    versions: list[str], tolerance: int | None, met: str | None, late: list[str]
+) -> None:
+    times = {"early": 6, "earlier": 5, "same": 6}
+    rights = [Given("other", 20, -1), *(Given("a", times[each], number) for number, each in enumerate(versions))]
+
+    def build(graph: JobGraph) -> None:
+        lefts = timed(graph, [Given("other", 20, -2), Given("a", 21, -3)])
+        tolerances: Any = {} if tolerance is None else {"tolerance": tolerance}
+        sunk(lefts.join_as_of(timed(graph, rights), on=(key_of, key_of), late=LATE, **tolerances))
+
+    written = played(build, 1, 1)
+    found = {left.number: version for (left, version), _ in written["out"]}
+    assert found[-3] == (None if met is None else Given("a", times[met], versions.index(met)))
+    assert [versions[row.number] for row in written.get("late", [])] == late
 
 
 @settings(max_examples=30, deadline=None)

@@ -12,30 +12,30 @@ import pyarrow.parquet
 from clonos.core.values.columns import validate_columns
 
 
-class ParquetUnreadable(Exception):
-    """The bytes of a file are not Parquet; the caller adds the path."""
+class FormatUnreadable(Exception):
+    """The bytes of a file are not of its format; the caller adds the path."""
 
 
 @contextmanager
 def reading() -> Iterator[None]:
     """Wraps code that reads a Parquet file.
 
-    Raises: ParquetUnreadable: the bytes are not Parquet. OSError: the file system fails.
+    Raises: FormatUnreadable: the bytes are not Parquet. OSError: the file system fails.
     """
     try:
         yield
     except OSError as error:
         if error.errno is not None:
             raise
-        raise ParquetUnreadable(str(error)) from error
+        raise FormatUnreadable(str(error)) from error
     except (pyarrow.ArrowException, ValueError) as error:
-        raise ParquetUnreadable(str(error) or type(error).__name__) from error
+        raise FormatUnreadable(str(error) or type(error).__name__) from error
 
 
 def open_file(path: str) -> Any:
     """Opens a ``pyarrow.parquet.ParquetFile``.
 
-    Raises: ParquetUnreadable, OSError: see ``reading``.
+    Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
         return pyarrow.parquet.ParquetFile(path)
@@ -44,7 +44,7 @@ def open_file(path: str) -> Any:
 def next_batch(batches: Iterator[Any]) -> Any | None:
     """Returns the next batch of ``iter_batches`` with validated values, None at the end.
 
-    Raises: ParquetUnreadable, OSError: see ``reading``.
+    Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
         batch = next(batches, None)
@@ -56,7 +56,7 @@ def next_batch(batches: Iterator[Any]) -> Any | None:
 def read_batches(path: str) -> Iterator[Any]:
     """Yields all batches of a file.
 
-    Raises: ParquetUnreadable, OSError: see ``reading``.
+    Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with open_file(path) as file:
         batches = file.iter_batches(use_threads=False)

@@ -24,6 +24,8 @@ GROUP_ROWS = 65_536
 class ParquetRows:
     """Part file of Parquet. Without ``schema`` it has that of its first row group or batch."""
 
+    connector = CONNECTOR
+
     def __init__(self, file: DurableFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
         self._group_rows = group_rows
         self._sequential = _Sequential(file)
@@ -31,30 +33,38 @@ class ParquetRows:
         self._is_schema_given = schema is not None
         self._writer: Any = None
         self._pending: list[Any] = []
+        self._tables: list[Any] = []  # of the next row group
+        self._tables_rows = 0
 
     def rows(self, rows: list[Any]) -> None:
         """Appends rows, which are converted when a row group is full.
 
         Raises: RowNotWritable: a row does not fit the schema.
         """
+        self._write_tables()
         self._pending.extend(rows)
         if len(self._pending) >= self._group_rows:
             self._write_pending()
 
     def columns(self, batch: Any) -> None:
-        """Appends a ``pyarrow.RecordBatch`` as a row group.
+        """Appends a ``pyarrow.RecordBatch``; batches are gathered until a row group is full.
 
         Raises: RowNotWritable: the batch does not fit the schema.
         """
         self._write_pending()
         table = pyarrow.Table.from_batches([batch])
-        if self._schema is not None and table.schema != self._schema:
+        if self._schema is None:
+            self._schema = table.schema
+        elif table.schema != self._schema:
             try:
                 self._check_names(batch)
                 table = table.select(self._schema.names).cast(self._schema)
             except pyarrow.ArrowException as error:
                 raise self._refused_batch(batch, error) from error
-        self._write(table)
+        self._tables.append(table.replace_schema_metadata(self._schema.metadata))
+        self._tables_rows += table.num_rows
+        if self._tables_rows >= self._group_rows:
+            self._write_tables()
 
     @property
     def advice(self) -> str:
@@ -66,6 +76,7 @@ class ParquetRows:
     def finish(self) -> None:
         """Writes the last row group and the footer."""
         self._write_pending()
+        self._write_tables()
         if self._writer is None:
             self._write(pyarrow.table({}) if self._schema is None else self._schema.empty_table())
         self._writer.close()
@@ -81,10 +92,10 @@ class ParquetRows:
         if missing := [name for name in wanted if name not in names]:
             which = "schema= has" if self._is_schema_given else "the first rows of the part file have"
             reason = f"its batch has no column {', '.join(missing)}, which {which}; it has {', '.join(names)}"
-            raise row_not_writable(CONNECTOR, 0, _row(batch, 0), reason)
+            raise row_not_writable(self.connector, 0, _row(batch, 0), reason)
         if surplus := [name for name in names if name not in wanted]:
             reason = f"there is no column for its {', '.join(surplus)}; the columns are {', '.join(wanted)}"
-            raise row_not_writable(CONNECTOR, 0, _row(batch, 0), reason)
+            raise row_not_writable(self.connector, 0, _row(batch, 0), reason)
 
     def _refused_batch(self, batch: Any, error: Exception) -> RowNotWritable:
         """Creates the error for the first row of a batch that does not fit the schema."""
@@ -97,19 +108,27 @@ class ParquetRows:
                 index = bisect_left(ends, True, key=lambda end: not _is_castable(column[:end], field.type))
                 wanted = f"its {field.name}, a {column.type}, cannot be written as {field.type}"
                 reason = f"{wanted}, {origin}: {_line(error)}{advice}"
-                return row_not_writable(CONNECTOR, index, _row(batch, index), reason)
-        return row_not_writable(CONNECTOR, 0, _row(batch, 0), f"it does not fit the schema: {_line(error)}")
+                return row_not_writable(self.connector, index, _row(batch, index), reason)
+        return row_not_writable(self.connector, 0, _row(batch, 0), f"it does not fit the schema: {_line(error)}")
 
     def _write_pending(self) -> None:
         if self._pending:
             rows, self._pending = self._pending, []
-            self._write(_table(rows, self._schema))
+            self._write(_table(rows, self._schema, self.connector))
+
+    def _write_tables(self) -> None:
+        if self._tables:
+            tables, self._tables, self._tables_rows = self._tables, [], 0
+            self._write(pyarrow.concat_tables(tables))
 
     def _write(self, table: Any) -> None:
         if self._writer is None:
             self._schema = table.schema
-            self._writer = pyarrow.parquet.ParquetWriter(pyarrow.PythonFile(self._sequential, mode="w"), table.schema)
+            self._writer = self._new_writer(pyarrow.PythonFile(self._sequential, mode="w"), table.schema)
         self._writer.write_table(table)
+
+    def _new_writer(self, sink: Any, schema: Any) -> Any:
+        return pyarrow.parquet.ParquetWriter(sink, schema)
 
 
 def unified(schemas: Sequence[Any]) -> Any:
@@ -179,9 +198,9 @@ class _Sequential:
         return True
 
 
-def _table(rows: Sequence[Any], schema: Any) -> Any:
-    names = tuple(schema.names) if schema is not None else _all_names(rows)
-    fields = [fields_of(row, names, CONNECTOR, index) for index, row in enumerate(rows)]
+def _table(rows: Sequence[Any], schema: Any, connector: str) -> Any:
+    names = tuple(schema.names) if schema is not None else _all_names(rows, connector)
+    fields = [fields_of(row, names, connector, index) for index, row in enumerate(rows)]
     columns = [[_arrow_value(cell) for cell in column] for column in zip(*fields, strict=True)]
     types = [None] * len(names) if schema is None else list(schema.types)
     arrays = []
@@ -189,22 +208,24 @@ def _table(rows: Sequence[Any], schema: Any) -> Any:
         try:
             arrays.append(pyarrow.array(column, type=column_type))
         except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise _refused(rows, column, column_type, name, error) from error
+            raise _refused(rows, column, column_type, name, error, connector) from error
     return pyarrow.table(arrays, schema=schema) if schema is not None else pyarrow.table(arrays, names=names)
 
 
-def _all_names(rows: Sequence[Any]) -> tuple[str, ...]:
+def _all_names(rows: Sequence[Any], connector: str) -> tuple[str, ...]:
     """Returns the field names of all rows, in order of first appearance."""
-    return tuple(dict.fromkeys(name for row in rows for name in columns_of(row, CONNECTOR)))
+    return tuple(dict.fromkeys(name for row in rows for name in columns_of(row, connector)))
 
 
-def _refused(rows: Sequence[Any], column: list[Any], column_type: Any, name: str, error: Exception) -> RowNotWritable:
+def _refused(
+    rows: Sequence[Any], column: list[Any], column_type: Any, name: str, error: Exception, connector: str
+) -> RowNotWritable:
     """Finds the first row that makes the column impossible, and creates the error for it."""
     ends = range(1, len(column))
     index = bisect_left(ends, True, key=lambda end: not _is_possible(column[:end], column_type))
     wanted = f"as {column_type}" if column_type is not None else "together with the rows before it"
     reason = f"its {name} cannot be written {wanted}: {error}; give its type with schema="
-    return row_not_writable(CONNECTOR, index, rows[index], reason)
+    return row_not_writable(connector, index, rows[index], reason)
 
 
 def _is_possible(column: list[Any], column_type: Any) -> bool:

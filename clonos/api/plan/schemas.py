@@ -1,0 +1,76 @@
+"""Schemas of the columns in a plan, as far as sources know them, and where a plan loses its timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clonos.api.graph import Step, StepInput
+from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.errors import ClonosError
+
+KEEPING = ("with_timestamps", "limit")
+"""Kinds of steps whose results have the columns of their records."""
+
+
+def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
+    """Returns the ``pyarrow.Schema`` of the columns that a step gives, None if it is not known before the job runs.
+
+    Raises: InvalidExpression: a column does not exist any more, or a type does not fit.
+    """
+    step = steps[step_input.step]
+    if not step.emits_columns or step_input.tag:
+        return None
+    if step.source is not None:
+        known = getattr(step.source, "column_schema", None)
+        return None if known is None else known()
+    if step.stage is None and step.kind not in KEEPING:
+        return None
+    schemas = [schema_of(steps, each) for each in step.inputs]
+    if schemas[0] is None or any(not schemas[0].equals(each) for each in schemas[1:] if each is not None):
+        return None
+    if None in schemas:
+        return None
+    if step.stage is None:
+        return schemas[0]
+    from clonos.expressions.program import schema_behind  # loads pyarrow
+
+    return schema_behind([step.stage], schemas[0])
+
+
+def column_texts(steps: Sequence[Step], step: Step) -> tuple[str, ...]:
+    """Returns the columns of a step's results with their types, as texts; none if they are not known."""
+    try:
+        schema = schema_of(steps, StepInput(step.number))
+    except ClonosError:  # the input has changed since the step was added
+        return ()
+    return () if schema is None else tuple(f"{field.name}: {field.type}" for field in schema)
+
+
+def check_timestamps_remain(step: Step, steps: Sequence[Step]) -> None:
+    """Checks that only sinks, and steps on columns in front of them, read a stream whose timestamps were left out.
+
+    Raises: InvalidJob: another step does.
+    """
+    if step.sink is not None or step.stage is not None or step.assigner is not None:
+        return
+    for each in step.inputs:
+        found = _loss(steps[each.step], steps)
+        if found is not None:
+            left_out, column = found
+            raise InvalidJob(
+                left_out.name,
+                f"leaves out the column {column!r}, which has the timestamps of the stream, and {step.name} may need"
+                " them",
+                "Keep it under any name, or give the stream other timestamps with with_timestamps.",
+            )
+
+
+def _loss(step: Step, steps: Sequence[Step]) -> tuple[Step, str] | None:
+    """Returns the step on columns that has left out the timestamps of a stream, and their column."""
+    if step.stage is None or step.has_times:
+        return None
+    upstream = steps[step.inputs[0].step]
+    if upstream.timestamp_column is not None:
+        return step, upstream.timestamp_column.name
+    return _loss(upstream, steps)

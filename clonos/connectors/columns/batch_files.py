@@ -1,0 +1,281 @@
+"""Files of record batches: what Parquet and Arrow files have in common as a source of columns, and as a sink.
+
+A file consists of groups of rows. A split is a group, or with ``ordered`` all of them. A mark is the number of rows of
+the split that were read or skipped.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+import pyarrow
+
+from clonos.connectors.columns.line_columns import one_batch
+from clonos.connectors.columns.parquet_batches import FormatUnreadable
+from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
+from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.file_sinks import FileSink
+from clonos.connectors.filesystem.file_splits import (
+    SPLIT_FORMAT,
+    FileSplit,
+    OrderedFiles,
+    check_split,
+    check_unchanged,
+    decode_split,
+    encode_split,
+    new_files,
+    regular_status,
+)
+from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.operators.column_contract import Bound
+
+MARK_BYTES: Final = 8
+BATCH_ROWS: Final = 65_536
+JOINED_ROWS: Final = 8_192
+"""Rows below which batches that follow each other are joined: steps on columns have a fixed cost per batch."""
+
+
+class BatchFiles(OrderedFiles, FileSink):
+    """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
+
+    is_columnar = True
+
+    def __init__(
+        self,
+        connector: str,
+        paths: Sequence[str],
+        *,
+        columns: Sequence[str] | None,
+        schema: Any,
+        discovery_interval_ns: int = 0,
+        single: bool = False,
+        ordered: bool | None = None,
+    ) -> None:
+        super().__init__(connector, paths, single=single)
+        if not paths:
+            raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
+        self.columns = None if columns is None else list(columns)
+        self.used: frozenset[str] | None = None
+        self.schema = schema
+        self.discovery_interval_ns = discovery_interval_ns
+        self.patterns = self.paths
+        self.ordered = ordered
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Returns the groups of the files that exist now, or whole files.
+
+        Raises: InvalidConnector: a schema is given, or a file lacks a column. InputMalformed, InputUnreadable: a file
+        is unusable.
+        """
+        if self.schema is not None:
+            raise InvalidConnector(self.connector, "a source takes no schema=", "Select columns with columns=.")
+        return self._splits_of(self._paths())
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Returns the splits of files that have appeared since."""
+        return self._splits_of(new_files(self._paths(), known, index, parallelism))
+
+    def check_split(self, split: bytes) -> None:
+        """See ``connector_contract.CheckingSource``."""
+        check_split(self.connector, self.paths, split)
+
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
+        """See ``column_contract.NarrowableSource``."""
+        source = copy.copy(self)
+        source.used = self.used if columns is None else frozenset(columns)
+        return source
+
+    def can_cut(self, split: FileSplit) -> bool:
+        """Returns whether the file has more than one group."""
+        return split.end - split.begin > 1
+
+    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
+        """Returns the names of the columns of a file, and the numbers of its groups that have rows.
+
+        Raises: InputMalformed, InputUnreadable: the file is unusable.
+        """
+        raise NotImplementedError
+
+    def _paths(self) -> list[str]:
+        return find_files(self.connector, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
+
+    def _splits_of(self, paths: list[str]) -> list[bytes]:
+        splits = []
+        for path in paths:
+            status = regular_status(path)
+            names, groups = self.groups_of(path)
+            self._check_columns(path, names)
+            cuts = [(group, group + 1) for group in groups]
+            if self.ordered and groups:
+                cuts = [(groups[0], groups[-1] + 1)]
+            for begin, end in cuts:
+                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, begin, end)
+                splits.append(encode_split(split))
+        return splits
+
+    def _check_columns(self, path: str, columns: Sequence[str]) -> None:
+        missing = [column for column in self.columns or () if column not in columns]
+        if missing:
+            raise InvalidConnector(
+                self.connector, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}."
+            )
+
+    def _check_sink(self) -> None:
+        if self.columns is not None:
+            raise InvalidConnector(self.connector, "a sink takes no columns=", "Name columns and types with schema=.")
+
+
+class BatchReader:
+    """Base of readers of the groups of a split, batch by batch. A subclass opens files and reads runs of groups."""
+
+    kind = ""
+    groups = "groups"
+
+    def __init__(
+        self, columns: list[str] | None, *, batch_rows: int = BATCH_ROWS, used: frozenset[str] | None = None
+    ) -> None:
+        """Creates a reader of ``columns``, None for all; only of those that are ``used``, None for all."""
+        self._columns, self._used = columns, used
+        self._batch_rows = batch_rows
+        self._split: FileSplit | None = None
+        self._file: Any = None
+        self._runs: Iterator[tuple[int, list[int]]] = iter(())
+        self._batches: Iterator[Any] = iter(())
+        self._batch: Any = None
+        self._next = 0
+        self._rows = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Opens a split at a mark.
+
+        Raises: InputChanged, InputUnreadable, InputMalformed: the file differs or is unusable. SplitMalformed: the
+        split or mark is invalid.
+        """
+        self.close()
+        part = decode_split(split)
+        if mark is not None and len(mark) != MARK_BYTES:
+            raise SplitMalformed(f"position in {self.groups} of a file", mark, f"it has {len(mark)} bytes")
+        check_unchanged(part, regular_status(part.path))
+        self._split = part
+        with reading_input(part.path, self.kind):
+            self._file = self._open(part.path)
+            count = self._count()
+        if not part.begin < part.end <= count:
+            raise SplitMalformed("split of a file", split, f"{part.path} has {count} {self.groups}")
+        wanted = 0 if mark is None else int.from_bytes(mark, "big")
+        self._batch, self._next, self._rows, self._batches = None, 0, 0, iter(())
+        first = part.begin
+        while first < part.end - 1 and self._rows + (rows := self._size(first)) <= wanted:
+            self._rows, first = self._rows + rows, first + 1
+        self._runs = self._runs_of(range(first, part.end))
+        while self._rows < wanted and self._load():
+            taken = min(max(0, wanted - self._rows), self._batch.num_rows)
+            self._next, self._rows = taken, self._rows + taken
+
+    def read(self, records_max: int) -> Any | None:
+        """Returns the next batch of at most ``records_max`` rows, None at the end."""
+        if (self._batch is None or self._next == self._batch.num_rows) and not self._load():
+            return None
+        rows = self._batch.slice(self._next, records_max)
+        self._next += rows.num_rows
+        self._rows += rows.num_rows
+        return rows
+
+    def mark(self) -> bytes:
+        """Returns the number of rows that were read or skipped."""
+        return self._rows.to_bytes(MARK_BYTES, "big")
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._batches, self._runs, self._batch = iter(()), iter(()), None
+            self._file.close()
+            self._file = None
+
+    # --- what a kind of files defines
+
+    def _open(self, path: str) -> Any:
+        raise NotImplementedError
+
+    def _count(self) -> int:
+        raise NotImplementedError
+
+    def _size(self, group: int) -> int:
+        """Returns the number of rows of a group."""
+        raise NotImplementedError
+
+    def _skips(self, group: int) -> bool:
+        """Returns whether no row of a group is wanted."""
+        return False
+
+    def _batches_of(self, groups: list[int]) -> Iterator[Any]:
+        """Yields the batches of groups, with validated values."""
+        raise NotImplementedError
+
+    # --- reading
+
+    def _names_of(self, names: Sequence[str]) -> list[str] | None:
+        """Returns the columns to read of those of a file; at least one, which has the number of rows. None for all."""
+        if self._used is None:
+            return self._columns
+        given = names if self._columns is None else self._columns
+        return [name for name in given if name in self._used] or list(given[:1])
+
+    def _runs_of(self, groups: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Yields runs of wanted groups, each with the number of rows that are skipped before it."""
+        skipped, run = 0, list[int]()
+        for group in groups:
+            if not self._skips(group):
+                run.append(group)
+                continue
+            if run:
+                yield skipped, run
+                skipped, run = 0, []
+            skipped += self._size(group)
+        if run or skipped:
+            yield skipped, run
+
+    def _load(self) -> bool:
+        """Loads the next batch that has rows, joined with those behind it while it is small; False at the end."""
+        assert self._split is not None, "a reader is opened before it is read"
+        while True:
+            small: list[Any] = []
+            rows = 0
+            try:
+                with reading_input(self._split.path, self.kind):
+                    while (
+                        rows < min(JOINED_ROWS, self._batch_rows) and (batch := next(self._batches, None)) is not None
+                    ):
+                        if batch.num_rows:
+                            small.append(batch)
+                            rows += batch.num_rows
+            finally:  # a file that changes while it is read may give anything
+                check_unchanged(self._split, regular_status(self._split.path))
+            if small:
+                self._batch = small[0] if len(small) == 1 else one_batch(pyarrow.Table.from_batches(small))
+                self._next = 0
+                return True
+            following = next(self._runs, None)
+            if following is None:
+                return False
+            skipped, run = following
+            self._rows += skipped
+            self._batches = self._batches_of(run) if run else iter(())
+
+
+@contextmanager
+def reading_input(path: str, kind: str) -> Iterator[None]:
+    """Wraps code that reads an input file.
+
+    Raises: InputMalformed: the bytes are not of that kind. InputUnreadable: the file system fails.
+    """
+    try:
+        yield
+    except FormatUnreadable as error:
+        problem = f"it is not a readable {kind} file: {error}"
+        raise InputMalformed(path, 0, problem, "Repair it or leave it out.") from error
+    except OSError as error:
+        raise InputUnreadable(path, error.strerror or str(error)) from error

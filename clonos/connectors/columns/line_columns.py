@@ -1,0 +1,376 @@
+"""Lines of text as columns: blocks of complete lines, parsed by Arrow; a line that does not fit is set aside.
+
+Splits and marks are those of files of lines. The types of the columns are given, or inferred from the first lines of
+the first file when the job first starts; the splits carry them, so that every task and every resume has the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+import numpy
+import pyarrow
+from numpy.typing import NDArray
+
+from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
+from clonos.connectors.filesystem.byte_feed import ByteReader
+from clonos.connectors.filesystem.file_splits import (
+    FileSplit,
+    block_splits,
+    decode_split,
+    encode_split,
+)
+from clonos.connectors.filesystem.line_blocks import MARK_BYTES, LineBlocks
+from clonos.core.values.columns import validate_columns
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+
+READ_BYTES: Final = 4 << 20
+"""Size of the blocks that are parsed at once: tens of thousands of usual lines, as the steps on columns want them."""
+
+INFERRED_BYTES: Final = 1 << 20
+"""Size of the block from which the types of the columns are inferred."""
+
+HEADER_BYTES_MAX: Final = 1 << 20
+HEADER_PIECE_BYTES: Final = 4 << 10
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+LINE_END: Final = 10
+SHOWN_CHARACTERS: Final = 80
+
+_PLACE = re.compile(r" in row \d+$|^(In CSV column #\d+: )?(Row #\d+: )?")
+
+
+class ColumnSplit(FileSplit, frozen=True, array_like=True):
+    """Part of one file. ``schema``: the inferred schema of all files, as Arrow serializes it; b"" if it is given."""
+
+    schema: bytes = b""
+
+
+_decoder: Final = msgspec.msgpack.Decoder(ColumnSplit)
+
+
+class Lines(NamedTuple):
+    """Records of a block: where each begins and ends, and which ones cannot be records of the format."""
+
+    starts: NDArray[numpy.int64]
+    ends: NDArray[numpy.int64]
+    unfit: NDArray[numpy.bool_]
+
+
+class LineFormat(Protocol):
+    """Format of lines that become columns; it travels to the slots."""
+
+    connector: str
+    schema: Any
+    """Given schema; None if it is inferred."""
+    columns: list[str] | None
+    """Columns to read; None for all."""
+    has_header: bool
+
+    def lines(self, data: bytes) -> Lines:
+        """Finds the records of a block; blank lines are none."""
+
+    def end_of_lines(self, before: Sequence[bytes], piece: bytes) -> int:
+        """Returns where the last record that ends in a piece ends, 0 if none does."""
+
+    def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
+        """Infers the schema from a block. Raises: pyarrow.ArrowException."""
+
+    def names_of(self, path: str, header: bytes, schema: Any) -> tuple[str, ...]:
+        """Returns the names of the columns of a file, () if each record names its own. ``schema`` is None for any.
+
+        Raises: InputMalformed: the header does not have the columns of the schema.
+        """
+
+    def parse(self, data: Any, schema: Any, names: tuple[str, ...]) -> Any:
+        """Parses a buffer of records to a ``pyarrow.RecordBatch``. Raises: pyarrow.ArrowException."""
+
+    def problem(self, line: str) -> str:
+        """Says why a line is not of the format; "" if it is, and only its values do not fit the columns."""
+
+
+class Piece(NamedTuple):
+    """Records of a block that follow each other: a batch of columns, or what is wrong with each of them."""
+
+    first: int
+    end: int
+    batch: Any
+    errors: tuple[str, ...] = ()
+
+
+class ColumnLineReader(LineBlocks):
+    """Reader of the lines of a split as columns. Malformed lines come between the batches, as ``PartlyMalformed``."""
+
+    def __init__(self, text_format: LineFormat, line_bytes_max: int, read_bytes: int = READ_BYTES) -> None:
+        super().__init__(line_bytes_max, read_bytes)
+        self._format = text_format
+        self._header = b""
+        self._names: tuple[str, ...] = ()
+        self._schema: Any = None
+        self._lines: Lines | None = None
+        self._pieces: deque[Piece] = deque()
+        self._next = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Opens a split at a mark.
+
+        Raises: InputChanged, InputUnreadable, InputMalformed: the file differs or cannot be read. SplitMalformed: the
+        split or mark is invalid.
+        """
+        part = decode_split(split)
+        self._schema = self._format.schema if self._format.schema is not None else _schema_of(split)
+        self._header = header_of(part, self._format.has_header)
+        self._names = self._format.names_of(part.path, self._header, self._schema)
+        super().open(split, mark)
+
+    def read(self, records_max: int) -> Any | None:
+        """Returns the next records: a ``pyarrow.RecordBatch``, or malformed ones alone. None at the end.
+
+        Raises: InputMalformed: a line is too long.
+        """
+        while not self._pieces:
+            if not self._fill():
+                return None
+        piece, first = self._pieces[0], self._next
+        self._next = min(first + records_max, piece.end)
+        if self._next == piece.end:
+            self._pieces.popleft()
+        if piece.batch is not None:
+            return piece.batch.slice(first - piece.first, self._next - first)
+        return PartlyMalformed(
+            self._malformed_line(index, piece.errors[index - piece.first]) for index in range(first, self._next)
+        )
+
+    def mark(self) -> bytes:
+        """Returns the offset of the next line."""
+        starts = self._lines.starts if self._lines is not None else ()
+        offset = int(starts[self._next]) if self._next < len(starts) else len(self._data)
+        return (self._begin + offset).to_bytes(MARK_BYTES, "big")
+
+    def _first_line(self, part: FileSplit) -> int:
+        return max(super()._first_line(part), len(self._header) if part.begin == 0 else 0)
+
+    def _end_of_lines(self, before: list[bytes], piece: bytes) -> int:
+        return self._format.end_of_lines(before, piece)
+
+    def _take(self) -> None:
+        self._next = 0
+        self._lines = self._format.lines(self._data) if self._data else None
+        self._pieces.clear()
+        if self._lines is not None and len(self._lines.starts):
+            self._pieces.extend(_joined(self._parsed(self._lines, 0, len(self._lines.starts))))
+
+    def _parsed(self, lines: Lines, first: int, end: int) -> Iterator[Piece]:
+        """Parses records, halves them until those that do not fit are alone."""
+        error = ""
+        if not lines.unfit[first:end].any():
+            stop = int(lines.starts[end]) if end < len(lines.starts) else len(self._data)
+            data = pyarrow.py_buffer(self._data).slice(int(lines.starts[first]), stop - int(lines.starts[first]))
+            try:
+                batch = self._format.parse(data, self._schema, self._names)
+                validate_columns(batch)
+                if batch.num_rows == end - first:
+                    yield Piece(first, end, batch)
+                    return
+            except (pyarrow.ArrowException, ValueError) as raised:
+                error = " ".join(str(raised).split())
+        if end - first == 1:
+            yield Piece(first, end, None, (error,))
+            return
+        middle = (first + end) // 2
+        yield from self._parsed(lines, first, middle)
+        yield from self._parsed(lines, middle, end)
+
+    def _malformed_line(self, index: int, error: str) -> MalformedRecord:
+        assert self._lines is not None, "a block is loaded before its lines are read"
+        start, end = int(self._lines.starts[index]), int(self._lines.ends[index])
+        line, offset = self._data[start:end].removesuffix(b"\r"), self._begin + start
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as wrong:
+            problem = f"{line[wrong.start : wrong.end]!r} is not utf-8: {wrong.reason}"
+            return MalformedRecord(line, self._error(offset + wrong.start, problem, "Correct the file."))
+        shown, problem = repr(text[:SHOWN_CHARACTERS]), self._format.problem(text)
+        if problem:
+            return MalformedRecord(text, self._error(offset, f"the line {shown} {problem}", "Correct the file."))
+        reason = _PLACE.sub("", error) or "it is not one row"
+        problem = f"the line {shown} does not fit the columns: {reason}"
+        advice = "Correct the file, or give the types of all columns with schema=."
+        return MalformedRecord(text, self._error(offset, problem, advice))
+
+    def _error(self, offset_bytes: int, problem: str, advice: str) -> InputMalformed:
+        return InputMalformed(self._path, offset_bytes, problem, advice, True)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Joins the batches, and the malformed records, that follow each other."""
+    for is_malformed, some in groupby(pieces, key=lambda piece: piece.batch is None):
+        group = list(some)
+        first, end = group[0].first, group[-1].end
+        if is_malformed:
+            yield Piece(first, end, None, tuple(error for piece in group for error in piece.errors))
+        elif len(group) == 1:
+            yield group[0]
+        else:
+            yield Piece(first, end, one_batch(pyarrow.Table.from_batches([piece.batch for piece in group])))
+
+
+def one_batch(table: Any) -> Any:
+    """Returns a table as one ``pyarrow.RecordBatch``, also if it has no rows."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pyarrow.RecordBatch.from_pylist([], table.schema)
+
+
+def bounds_of_lines(data: bytes) -> tuple[NDArray[numpy.uint8], NDArray[numpy.int64], NDArray[numpy.int64]]:
+    """Returns the bytes of a block as an array, and where its lines begin and end, without the ``\\n``."""
+    found = numpy.frombuffer(data, numpy.uint8)
+    ends = numpy.flatnonzero(found == LINE_END)
+    if not data.endswith(b"\n"):
+        ends = numpy.append(ends, len(data))
+    return found, numpy.concatenate([[0], ends[:-1] + 1]), ends
+
+
+# --- splits
+
+
+def column_splits(
+    text_format: LineFormat,
+    paths: Sequence[str],
+    parallelism: int,
+    block_bytes: int | None,
+    is_whole: bool,
+    known: Sequence[bytes] = (),
+) -> list[bytes]:
+    """Divides files into splits, which carry the types of the columns unless they are given.
+
+    Raises: InvalidConnector: they cannot be inferred.
+    """
+    splits = block_splits(paths, parallelism, block_bytes, is_whole)
+    if not splits or text_format.schema is not None:
+        return splits
+    schema = _decode(known[0]).schema if known else inferred(text_format, decode_split(splits[0]))
+    return [encode_split(_with_schema(decode_split(split), schema)) for split in splits]
+
+
+def _with_schema(part: FileSplit, schema: bytes) -> ColumnSplit:
+    return ColumnSplit(part.format, part.path, part.size_bytes, part.mtime_ns, part.begin, part.end, schema)
+
+
+def inferred(text_format: LineFormat, part: FileSplit) -> bytes:
+    """Infers the types of the columns from the first lines of a file.
+
+    Raises: InvalidConnector: it has no line of the format, or lacks a column.
+    """
+    whole = encode_split(msgspec.structs.replace(part, begin=0, end=part.size_bytes))
+    header = header_of(part, text_format.has_header)
+    names = text_format.names_of(part.path, header, None)
+    block = _FirstLines(text_format, part.size_bytes + 1)
+    try:
+        data = block.first(whole, len(header))
+    finally:
+        block.close()
+    lines = text_format.lines(data)
+    fit = [data[start:end] for start, end, unfit in zip(*lines, strict=True) if not unfit]
+    schema: Any = None
+    for found in _schemas(text_format, fit, names):
+        schema = found if schema is None else _common(schema, found)
+    if schema is None:
+        problem = (
+            f"the types of the columns of {part.path} cannot be inferred: none of its first lines is of the format"
+        )
+        raise InvalidConnector(text_format.connector, problem, "Correct the file, or give them with schema=.")
+    schema = selected(text_format, schema, text_format.columns)
+    serialized: bytes = schema.serialize().to_pybytes()
+    return serialized
+
+
+def _schemas(text_format: LineFormat, lines: list[bytes], names: tuple[str, ...]) -> Iterator[Any]:
+    """Infers schemas of lines, halves them until those that are malformed, or have other types, are alone."""
+    if not lines:
+        return
+    try:
+        yield text_format.infer(b"\n".join(lines), names)
+    except pyarrow.ArrowException:
+        if len(lines) > 1:
+            middle = len(lines) // 2
+            yield from _schemas(text_format, lines[:middle], names)
+            yield from _schemas(text_format, lines[middle:], names)
+
+
+def _common(schema: Any, found: Any) -> Any:
+    """Returns the schema that holds both; the first one if there is none."""
+    try:
+        return pyarrow.unify_schemas([schema, found], promote_options="permissive")
+    except pyarrow.ArrowException:
+        return schema
+
+
+def selected(text_format: LineFormat, schema: Any, columns: Sequence[str] | None) -> Any:
+    """Returns the schema of some columns.
+
+    Raises: InvalidConnector: the schema lacks one.
+    """
+    if columns is None:
+        return schema
+    if missing := [name for name in columns if name not in schema.names]:
+        raise InvalidConnector(
+            text_format.connector, f"there is no column {missing[0]!r}", f"There are {', '.join(schema.names)}."
+        )
+    return pyarrow.schema([schema.field(name) for name in columns])
+
+
+class _FirstLines(LineBlocks):
+    """Reader of the first block of a file."""
+
+    def __init__(self, text_format: LineFormat, line_bytes_max: int) -> None:
+        super().__init__(line_bytes_max, INFERRED_BYTES)
+        self._format = text_format
+
+    def first(self, split: bytes, header_bytes: int) -> bytes:
+        self.open(split, header_bytes.to_bytes(MARK_BYTES, "big"))
+        self._fill()
+        return self._data
+
+    def _end_of_lines(self, before: list[bytes], piece: bytes) -> int:
+        return self._format.end_of_lines(before, piece)
+
+    def _take(self) -> None:
+        pass
+
+
+def header_of(part: FileSplit, has_header: bool) -> bytes:
+    """Returns what a file has before its first record: the first line with its end, or only a byte order mark.
+
+    Raises: InputMalformed: it is too long for a header.
+    """
+    feed, header = ByteReader(part, 0), b""
+    try:
+        if not has_header:
+            return BYTE_ORDER_MARK if feed.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else b""
+        while b"\n" not in header and (piece := feed.read(HEADER_PIECE_BYTES)):
+            header += piece
+            if len(header) > HEADER_BYTES_MAX and b"\n" not in header:
+                problem = f"its header is longer than {HEADER_BYTES_MAX} bytes"
+                raise InputMalformed(part.path, 0, problem, "Is it a text file?")
+    finally:
+        feed.close()
+    return header[: header.find(b"\n") + 1] or header
+
+
+def _schema_of(split: bytes) -> Any:
+    try:
+        return pyarrow.ipc.read_schema(pyarrow.py_buffer(_decode(split).schema))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise SplitMalformed("split of a file", split, f"its schema is not one: {error}") from None
+
+
+def _decode(split: bytes) -> ColumnSplit:
+    try:
+        return _decoder.decode(split)
+    except DECODE_ERRORS as error:
+        raise SplitMalformed("split of a file", split, str(error)) from None

@@ -1,0 +1,148 @@
+"""Parquet files: a source of ``pyarrow.RecordBatch`` with a split per row group, and a sink.
+
+The sink's schema is the given one, else that of the first rows of each part file. Values have their Arrow types; UUIDs
+are written as text, sets as sorted lists and objects with fields as structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Self
+
+from clonos.connectors.columns.batch_files import BATCH_ROWS, BatchFiles, BatchReader, reading_input
+from clonos.connectors.columns.group_statistics import has_no_row
+from clonos.connectors.columns.parquet_batches import (
+    FormatUnreadable,
+    next_batch,
+    open_file,
+    read_batches,
+    reading,
+)
+from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
+from clonos.connectors.connector_errors import OutputCorrupt
+from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
+from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.core.model.errors import ClonosError
+from clonos.operators.column_contract import Bound
+
+CONNECTOR = "files.parquet"
+KIND = "Parquet"
+
+
+class ParquetFiles(BatchFiles):
+    """Parquet: as a source, files by path, folder or pattern, and ``columns``; as a sink, one folder and ``schema``."""
+
+    def __init__(self, paths: Sequence[str], **options: Any) -> None:
+        super().__init__(CONNECTOR, paths, **options)
+        self.bounds: tuple[Bound, ...] = ()
+
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
+        """See ``column_contract.NarrowableSource``: row groups are skipped that have no row within the bounds."""
+        source = super().narrowed(columns, bounds)
+        source.bounds = (*self.bounds, *bounds)
+        return source
+
+    def groups_of(self, path: str) -> tuple[list[str], list[int]]:
+        """Returns the names of the columns of a file, and the numbers of its row groups that have rows."""
+        with reading_input(path, KIND), open_file(path) as file, reading():
+            groups = [group for group in range(file.num_row_groups) if file.metadata.row_group(group).num_rows]
+            return file.schema_arrow.names, groups
+
+    def column_schema(self) -> Any | None:
+        """Returns the schema of the first file, None if it cannot be read now."""
+        try:
+            path = self._paths()[0]
+            with reading_input(path, KIND), open_file(path) as file, reading():
+                schema = file.schema_arrow.remove_metadata()
+        except (ClonosError, IndexError):
+            return None
+        if self.columns is None:
+            return schema
+        names = [name for name in self.columns if name in schema.names]
+        return schema.empty_table().select(names).schema
+
+    def reader(self) -> ParquetReader:
+        """Creates a reader of record batches."""
+        return ParquetReader(self.columns, bounds=self.bounds, used=self.used)
+
+    def rows_format(self) -> RowsFormat:
+        """Returns the Parquet format.
+
+        Raises: InvalidConnector: ``columns`` is given, which is for sources.
+        """
+        self._check_sink()
+        return ParquetFormat(self.schema)
+
+
+class ParquetReader(BatchReader):
+    """Reader of row groups. It skips those in which, by their statistics, no row is within the bounds."""
+
+    kind = KIND
+    groups = "row groups"
+
+    def __init__(
+        self,
+        columns: list[str] | None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        bounds: Sequence[Bound] = (),
+        used: frozenset[str] | None = None,
+    ) -> None:
+        super().__init__(columns, batch_rows=batch_rows, used=used)
+        self._bounds = tuple(bounds)
+
+    def _open(self, path: str) -> Any:
+        return open_file(path)
+
+    def _count(self) -> int:
+        return self._file.num_row_groups  # type: ignore[no-any-return]
+
+    def _size(self, group: int) -> int:
+        return self._file.metadata.row_group(group).num_rows  # type: ignore[no-any-return]
+
+    def _skips(self, group: int) -> bool:
+        return bool(self._bounds) and has_no_row(self._file, group, self._bounds)
+
+    def _batches_of(self, groups: list[int]) -> Iterator[Any]:
+        batches = self._file.iter_batches(
+            batch_size=self._batch_rows,
+            row_groups=groups,
+            columns=self._names_of(self._file.schema_arrow.names),
+            use_threads=False,
+        )
+        while (batch := next_batch(batches)) is not None:
+            yield batch
+
+
+class ParquetFormat:
+    """Format of Parquet part files."""
+
+    suffix = "parquet"
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+    def start(self, file: DurableFile) -> ParquetRows:
+        """Begins a part file."""
+        return ParquetRows(file, self.schema)
+
+    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+        """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
+
+        Raises: OutputCorrupt: a part is not Parquet. RowNotWritable: a column has types that no type can hold.
+        """
+        path = ""
+        try:
+            schemas = []
+            for path in paths:
+                with output_errors(path, "read"), open_file(path) as part:
+                    schemas.append(part.schema_arrow)
+            schema = self.schema or unified(schemas)
+            joined = ParquetRows(file, schema)
+            for path in paths:
+                with output_errors(path, "read"):
+                    for batch in read_batches(path):
+                        joined.columns(widened(batch, schema))
+        except FormatUnreadable as error:
+            raise OutputCorrupt(path, "Parquet", str(error)) from None
+        joined.finish()

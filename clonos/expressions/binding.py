@@ -1,0 +1,73 @@
+"""Binding of an expression to the columns of a schema: types are checked, and each function becomes a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from clonos.core.model.missing_names import nearest
+from clonos.expressions.expression import Expr
+from clonos.expressions.expression_errors import CannotBind
+from clonos.expressions.functions import arithmetic, casts, choices, conditions, dates, texts
+from clonos.expressions.functions.binder import Binder, Value
+from clonos.expressions.functions.foreign_calls import foreign
+from clonos.expressions.functions.value_types import literal_type
+from clonos.expressions.stages import NAMING
+
+Function = Callable[[Binder, Expr, list[Value]], Value]
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    **arithmetic.FUNCTIONS,
+    **casts.FUNCTIONS,
+    **choices.FUNCTIONS,
+    **conditions.FUNCTIONS,
+    **dates.FUNCTIONS,
+    **texts.FUNCTIONS,
+}
+
+FOREIGN: Final = ("arrow", "polars")
+
+
+def bind(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Value:
+    """Returns the value of an expression.
+
+    Raises: CannotBind: a column is missing, or a type does not fit.
+    """
+    if expression.function == "column":
+        return _column(expression, columns)
+    if expression.function == "literal":
+        value = expression.option("value")
+        type_ = literal_type(value)
+        return binder.constant(value, type_)._replace(is_literal=True, literal=value)
+    if expression.function in NAMING:
+        return bind(binder, expression.inputs[0], columns)
+    inputs = [binder.plain(bind(binder, each, columns)) for each in expression.inputs]
+    binder.text = repr(expression)
+    try:
+        if expression.function in FOREIGN:
+            return _foreign(binder, expression, columns)
+        return FUNCTIONS[expression.function](binder, expression, inputs)
+    except CannotBind as error:
+        if error.expression:
+            raise
+        raise CannotBind(repr(expression), error.problem) from None
+
+
+def _foreign(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Value:
+    for name in sorted(expression.columns()):
+        if name not in columns:
+            raise CannotBind("", missing_column(name, columns))
+    return foreign(binder, expression, columns)
+
+
+def _column(expression: Expr, columns: Mapping[str, Value]) -> Value:
+    name = expression.option("name")
+    if name not in columns:
+        raise CannotBind(repr(expression), missing_column(name, columns))
+    return columns[name]
+
+
+def missing_column(name: str, columns: Any) -> str:
+    """Returns that there is no such column, with the most similar one."""
+    hint = nearest(name, columns)
+    return f"there is no column {name!r}" + (f" ({hint})" if hint else "")

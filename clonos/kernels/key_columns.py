@@ -1,0 +1,284 @@
+"""Keys of several columns, of columns with nulls and of other types than int64: packed to one binary per row.
+
+A packed row has, for each column in order, a byte that is 1 unless the value is null, and then the bytes of a value of
+fixed width, or the 32-bit length of a text; the characters of all texts follow. A null has zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy
+import pyarrow
+
+from clonos.kernels.arrays import fixed_values, texts_of
+from clonos.kernels.index import HashIndex, new_index, type_of_keys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TEXT_BYTES_MAX: Final = (1 << 32) - 1
+WORDS: Final = {1: numpy.int8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64}
+
+
+class KeyIndex:
+    """Index from the rows of key columns to slots.
+
+    A single column stays as it is until its first null: a number, date or time as int64, a text or binary as bytes.
+    Everything else is packed. Slots do not change when the first null comes.
+    """
+
+    def __init__(self, types: Sequence[Any]) -> None:
+        """Takes the Arrow types of the columns; a dictionary column has the type of its values.
+
+        Raises: TypeError, if a type cannot be a key.
+        """
+        self.types = tuple(types)
+        check_key_types(self.types)
+        kind = _kind_of_single(self.types)
+        self._is_packed = kind is None
+        self._index: HashIndex = new_index(kind or "bytes")
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the index in bytes."""
+        return self._index.nbytes
+
+    def add(self, columns: Sequence[Any]) -> NDArray[numpy.int32]:
+        """Returns the slot of each row; unknown rows get the next slots.
+
+        Raises: TypeError, if the columns have other types; OverflowError, if the index is full.
+        """
+        keys = self._keys(columns)  # with the first null this replaces the index
+        return self._index.add(keys)
+
+    def find(self, columns: Sequence[Any]) -> NDArray[numpy.int32]:
+        """Returns the slot of each row, -1 for an unknown one.
+
+        Raises: TypeError, if the columns have other types.
+        """
+        keys = self._keys(columns)
+        return self._index.find(keys)
+
+    def columns(self, first: int = 0) -> list[Any]:
+        """Returns the key columns of the slots from ``first`` on.
+
+        Raises: IndexError, if ``first`` is not within 0 and the number of keys.
+        """
+        return self._columns_of(self._index.keys(first))
+
+    def columns_at(self, slots: NDArray[Any]) -> list[Any]:
+        """Returns the key columns of slots, in the order of the argument.
+
+        Raises: IndexError, if a slot is not in use.
+        """
+        return self._columns_of(self._index.keys_at(slots))
+
+    def _keys(self, columns: Sequence[Any]) -> Any:
+        columns = decoded(columns, self.types)
+        if not self._is_packed and columns[0].null_count:
+            packed = new_index("bytes")
+            packed.add(pack(self.columns()))
+            self._index, self._is_packed = packed, True
+        if self._is_packed:
+            return pack(columns)
+        if pyarrow.types.is_boolean(self.types[0]) or fixed_bytes(self.types[0]):
+            return _fixed_values(columns[0]).astype(numpy.int64, copy=False)
+        return columns[0]
+
+    def _columns_of(self, keys: Any) -> list[Any]:
+        if self._is_packed:
+            return unpack(keys, self.types)
+        (kind,) = self.types
+        if isinstance(keys, numpy.ndarray):
+            return [_fixed_column(keys.astype(WORDS[fixed_bytes(kind) or 1]), None, kind)]
+        return [_as_text(keys, kind)]
+
+
+def check_key_types(types: Sequence[Any]) -> None:
+    """Checks that columns of these types can be packed.
+
+    Raises: TypeError, if there is none, or one of them has no constant width and is no text.
+    """
+    if not types:
+        raise TypeError("a key needs at least one column")
+    for kind in types:
+        if not (_is_text(kind) or pyarrow.types.is_boolean(kind) or fixed_bytes(kind)):
+            raise TypeError(f"a column of {kind} cannot be a key: use whole numbers, texts, dates or times")
+
+
+def fixed_bytes(kind: Any) -> int:
+    """Returns the bytes of a value of an Arrow type that can be a key, 0 for texts, bits and everything else."""
+    types = pyarrow.types
+    if types.is_integer(kind) or types.is_temporal(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+        return kind.bit_width // 8  # type: ignore[no-any-return]
+    return 0
+
+
+def decoded(columns: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """Returns the columns without dictionaries.
+
+    Raises: TypeError, if they have other types; ValueError, if their lengths differ.
+    """
+    found = [column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column for column in columns]
+    if [column.type for column in found] != list(types):
+        names = [", ".join(map(str, kinds)) for kinds in ([column.type for column in found], types)]
+        raise TypeError(f"key columns have the types {names[0]}, and {names[1]} are expected")
+    if len({*map(len, found)}) > 1:
+        raise ValueError(f"key columns have {', '.join(map(str, map(len, found)))} rows")
+    return found
+
+
+def pack(columns: Sequence[Any]) -> Any:
+    """Returns a row of bytes for each row of the columns, equal exactly where all columns are equal or null.
+
+    Raises: TypeError, if a column has no constant width and is no text; ValueError, if their lengths differ.
+    """
+    types = [column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type for column in columns]
+    check_key_types(types)
+    columns = decoded(columns, types)
+    heads = numpy.zeros(len(columns[0]), _head(types))
+    texts = []
+    for number, column in enumerate(columns):
+        if _is_text(column.type):
+            text = _as_binary(column)
+            texts.append(text)
+            offsets = texts_of(text).offsets
+            sizes = numpy.diff(offsets)
+            if len(sizes) and sizes.max() > TEXT_BYTES_MAX:
+                raise ValueError(f"a key has a text of {sizes.max()} bytes, and at most {TEXT_BYTES_MAX} are possible")
+            values = sizes
+        else:
+            values = _fixed_values(column)
+        if column.null_count:
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            heads[f"valid{number}"] = valid
+            heads[f"value{number}"][valid] = values[valid]
+        else:
+            heads[f"valid{number}"] = 1
+            heads[f"value{number}"] = values
+    packed = _binaries(heads)
+    if not texts:
+        return packed
+    from pyarrow import compute
+
+    return compute.binary_join_element_wise(packed, *texts, pyarrow.scalar(b"", pyarrow.large_binary()))
+
+
+def unpack(keys: Any, types: Sequence[Any]) -> list[Any]:
+    """Returns the columns of packed rows.
+
+    Raises: ValueError, if a row is none of these types.
+    """
+    offsets, data = texts_of(keys)
+    offsets = offsets.astype(numpy.int64, copy=False)
+    head = _head(types)
+    sizes = numpy.diff(offsets)
+    if len(sizes) and sizes.min() < head.itemsize:
+        raise ValueError(f"a packed key of {sizes.min()} bytes is shorter than {head.itemsize}")
+    heads = data[offsets[:-1, None] + numpy.arange(head.itemsize)].reshape(-1).view(head)
+    starts = offsets[:-1] + head.itemsize
+    columns = []
+    for number, kind in enumerate(types):
+        valid, values = heads[f"valid{number}"], numpy.ascontiguousarray(heads[f"value{number}"])
+        if len(valid) and valid.max() > 1:
+            raise ValueError(f"a packed key has the mark {valid.max()} in place of 0 or 1")
+        is_valid = None if valid.all() else valid.astype(bool)
+        if _is_text(kind):
+            ends = starts + values
+            if (ends > offsets[1:]).any():
+                raise ValueError("a packed key ends within a text")
+            columns.append(_text_column(data, starts, values.astype(numpy.int64), is_valid, kind))
+            starts = ends
+        else:
+            columns.append(_fixed_column(values, is_valid, kind))
+    if (starts != offsets[1:]).any():
+        raise ValueError("a packed key goes on after its last column")
+    return columns
+
+
+def _kind_of_single(types: Sequence[Any]) -> type_of_keys | None:
+    if len(types) != 1:
+        return None
+    if _is_text(types[0]):
+        return "bytes"
+    return "int64" if (fixed_bytes(types[0]) or 1) in WORDS else None
+
+
+def _is_text(kind: Any) -> bool:
+    types = pyarrow.types
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    )
+
+
+def _head(types: Sequence[Any]) -> numpy.dtype[numpy.void]:
+    fields: list[tuple[str, Any]] = []
+    for number, kind in enumerate(types):
+        size = fixed_bytes(kind) or 1
+        value = "<u4" if _is_text(kind) else WORDS.get(size, f"V{size}")
+        fields += [(f"valid{number}", numpy.uint8), (f"value{number}", value)]
+    return numpy.dtype(fields)
+
+
+def _fixed_values(column: Any) -> NDArray[Any]:
+    """Returns the values of a column as integers or as plain bytes; those of nulls are arbitrary."""
+    if pyarrow.types.is_boolean(column.type):
+        return column.fill_null(False).to_numpy(zero_copy_only=False).view(numpy.int8)  # type: ignore[no-any-return]
+    size = fixed_bytes(column.type)
+    return fixed_values(column, numpy.dtype(WORDS.get(size, f"V{size}")))
+
+
+def _fixed_column(values: NDArray[Any], is_valid: NDArray[numpy.bool] | None, kind: Any) -> Any:
+    validity = None if is_valid is None else _bits(is_valid)
+    data = _bits(values.astype(bool)) if pyarrow.types.is_boolean(kind) else pyarrow.py_buffer(values)
+    return pyarrow.Array.from_buffers(kind, len(values), [validity, data])
+
+
+def _text_column(
+    data: NDArray[numpy.uint8],
+    starts: NDArray[numpy.int64],
+    sizes: NDArray[numpy.int64],
+    is_valid: NDArray[numpy.bool] | None,
+    kind: Any,
+) -> Any:
+    offsets = numpy.concatenate(([0], numpy.cumsum(sizes)))
+    chosen = data[numpy.arange(offsets[-1]) + numpy.repeat(starts - offsets[:-1], sizes)]
+    buffers = [None if is_valid is None else _bits(is_valid), pyarrow.py_buffer(offsets), pyarrow.py_buffer(chosen)]
+    return _as_text(pyarrow.Array.from_buffers(pyarrow.large_binary(), len(sizes), buffers), kind)
+
+
+def _bits(flags: NDArray[numpy.bool]) -> Any:
+    return pyarrow.py_buffer(numpy.packbits(flags, bitorder="little"))
+
+
+def _binaries(heads: NDArray[numpy.void]) -> Any:
+    offsets = numpy.arange(len(heads) + 1, dtype=numpy.int64) * heads.itemsize
+    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(heads.view(numpy.uint8))]
+    return pyarrow.Array.from_buffers(pyarrow.large_binary(), len(heads), buffers)
+
+
+def _as_binary(column: Any) -> Any:
+    """Returns a text column as large binaries, with empty ones for nulls."""
+    kind = pyarrow.types
+    if kind.is_string(column.type):
+        column = column.view(pyarrow.binary())
+    elif kind.is_large_string(column.type):
+        column = column.view(pyarrow.large_binary())
+    if column.null_count:
+        column = column.fill_null(b"")
+    return column.cast(pyarrow.large_binary())
+
+
+def _as_text(binaries: Any, kind: Any) -> Any:
+    """Returns large binaries as a column of a text or binary type, which does not check characters."""
+    if kind == pyarrow.large_binary():
+        return binaries
+    if kind == pyarrow.large_string():
+        return binaries.view(kind)
+    narrow = binaries.cast(pyarrow.binary())
+    return narrow if kind == pyarrow.binary() else narrow.view(kind)

@@ -1,0 +1,33 @@
+"""Contract of sources of columns: which ones they are, and what they may leave out because no step uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+Comparison = Literal["==", "<", "<=", ">", ">="]
+
+
+class Bound(NamedTuple):
+    """Condition on a column: its value is not null, and compares with ``value`` as ``comparison`` says."""
+
+    column: str
+    comparison: Comparison
+    value: Any
+
+
+@runtime_checkable
+class NarrowableSource(Protocol):
+    """``Source`` of columns that need not read what no step uses."""
+
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Any:
+        """Returns this source, which may leave out other columns than ``columns`` (None: all are used), and rows that
+        do not meet all ``bounds``.
+
+        It need not leave out anything: the steps behind it decide. Marks stay usable, whatever is left out.
+        """
+
+
+def gives_columns(source: object) -> bool:
+    """Returns whether the reader of a source returns columns."""
+    return bool(getattr(source, "gives_columns", False) or getattr(source, "is_columnar", False))

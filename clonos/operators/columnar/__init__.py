@@ -1,0 +1,1 @@
+"""Operators that work on batches of columns."""
