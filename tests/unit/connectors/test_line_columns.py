@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import pytest
@@ -317,7 +317,7 @@ def test_a_quote_that_does_not_end_joins_no_lines(tmp_path: Path, line: bytes, f
     reader.open(source.splits(1)[0], None)
     found: list[Any] = []
     while (some := reader.read(10)) is not None:
-        found += [each.record for each in some] if isinstance(some, PartlyMalformed) else some.to_pylist()
+        found += [each.record for each in some] if isinstance(some, PartlyMalformed) else cast(Any, some).to_pylist()
     reader.close()
     assert found == [{"a": "1", "b": "x"}, line.decode(), *([{"a": "3", "b": "w"}] if following else [])]
 
