@@ -8,7 +8,6 @@ from typing import Any, Final
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
 
-
 READERS: Final = (len, sum, min, max, sorted, any, all, tuple, list, set, frozenset, dict, bool, str, repr)
 """Functions that leave their argument as it is, so that they get the accumulator itself."""
 
