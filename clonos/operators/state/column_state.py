@@ -63,9 +63,9 @@ class ColumnState:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all tables and stores that steps have opened."""
-        tables_bytes = sum(table.size_bytes for table in self.tables.values())
-        return tables_bytes + sum(store.size_bytes for store in self.stores.values())
+        """Memory of all tables and stores that steps have opened; any thread may read this."""
+        tables_bytes = sum(table.size_bytes for table in list(self.tables.values()))
+        return tables_bytes + sum(store.size_bytes for store in list(self.stores.values()))
 
     # --- snapshots
 

@@ -215,8 +215,9 @@ class StateBackend:
 
     @property
     def column_bytes(self) -> int:
-        """Memory of the state in columns."""
-        return 0 if self._columns is None else self._columns.size_bytes
+        """Memory of the state in columns; any thread may read this."""
+        columns = self._columns
+        return 0 if columns is None else columns.size_bytes
 
     def _open_columns(self, name: str) -> ColumnState:
         if self._tables.get(name) or self._restored.get(name):
