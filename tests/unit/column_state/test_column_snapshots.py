@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_changes import StateMalformed
+from tests.harnesses.both_kernels import kernels
 from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, contents_of, image_of
+
+__all__ = ["kernels"]
 
 numbers = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 deeds = st.lists(
