@@ -99,10 +99,6 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
             check_schema(CONNECTOR, self.schema)  # a class that came with the job is registered in this process
         return JsonReader(self.line_bytes_max, self.schema)
 
-    def column_schema(self) -> Any | None:
-        """Returns the schema of the columns, None if there are none or their types are inferred when the job starts."""
-        return None if self._line_format is None else self._line_format.schema
-
     def rows_format(self) -> RowsFormat:
         """Returns the JSON lines format.
 
