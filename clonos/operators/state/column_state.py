@@ -57,9 +57,11 @@ class ColumnState:
         return sorted(name for name in names if name.startswith(prefix))
 
     def drop(self, name: str) -> None:
-        """Deletes a table or store."""
-        for place in (self.tables, self.stores):
-            place.pop(name, None)
+        """Deletes a table or store that a step has opened."""
+        if name in self.tables:
+            del self.tables[name]
+        else:
+            del self.stores[name]
 
     @property
     def size_bytes(self) -> int:

@@ -209,7 +209,10 @@ class StateBackend:
 
     def drop(self, name: str) -> None:
         """Deletes a whole table or row store."""
-        if self._tables.pop(name, None) is None and self._columns is not None:
+        if name in self._tables:
+            del self._tables[name]
+        else:
+            assert self._columns is not None, f"no step has opened {name}"
             self._columns.drop(name)
         self._dropped[name] = None
 

@@ -104,7 +104,7 @@ class Life:
         self.barrier(0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(actions)
 def test_a_chain_that_is_restored_at_each_barrier_emits_the_same(actions: list[Any]) -> None:
     steady, troubled = Life(), Life()
