@@ -124,3 +124,8 @@ def test_a_column_that_is_dropped_is_not_read(folder: str) -> None:
 
 def test_files_that_do_not_exist_yet_are_read_whole(tmp_path: Path) -> None:
     assert narrowing(str(tmp_path / "later"), lambda s: s.filter(col("n") > 7).select("n")) is None
+
+
+def test_a_source_with_timestamps_skips_no_records_because_they_move_event_time(folder: str) -> None:
+    found = narrowing(folder, lambda s: s.filter(col("n") > 7).select("n", "at"), Timestamps("at"))
+    assert found == Narrowing(("n", "at"), ())
