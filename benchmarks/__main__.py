@@ -1,8 +1,8 @@
 """``python -m benchmarks NAME...``: runs benchmarks, prints ratios and figures, and writes them as data.
 
-Without a name it runs all of them, in about a quarter of an hour. Each benchmark runs in a separate process with a time
-limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is reported at the end, and the
-exit code is 1.
+Without a name it runs all but nexmark, in about a quarter of an hour. Each benchmark runs in a separate process with a
+time limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is reported at the end, and
+the exit code is 1.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from benchmarks.harness import isolated_run
 from benchmarks.harness.ab_session import PAIRS, PAIRS_QUICK, Session
+from benchmarks.nexmark.queries import LEFT_OUT, QUERIES
 from benchmarks.peers.running import PEERS
 
 NAMES: Final = (
@@ -36,12 +37,21 @@ NAMES: Final = (
         "slot_machine",
     ),
 )
-EVENT_TIME: Final = frozenset({"watermarks", "window_latency"})
+NEXMARK: Final = "nexmark"
+"""Runs for hours against all sides, and therefore by its name only."""
+
+MODULES: Final = {
+    "watermarks": "event_time.watermarks",
+    "window_latency": "event_time.window_latency",
+    NEXMARK: "nexmark.measure",
+}
+"""Modules of benchmarks that are not in the folder of measures."""
+
 LIMIT_MINUTES: Final = 20.0
 KILL_MINUTES: Final = 2.0
 """Time limit per kill of ``--kills``, for all cases of failover."""
 
-SIDES: Final = ("bare", *PEERS)
+SIDES: Final = ("bare", "flink", *PEERS)
 
 
 class Interrupted(BaseException):
@@ -54,12 +64,27 @@ def main() -> int:
     given = parser.parse_args()
     against = SIDES if given.against == "all" else sides(given.against.split(","))
     names = given.names or NAMES
-    for kind, chosen, known in (("benchmark", names, NAMES), ("side", against, SIDES)):
+    queries = given.queries.split(",") if given.queries else list(QUERIES) if NEXMARK in names else []
+    checked = (
+        ("benchmark", names, (*NAMES, NEXMARK)),
+        ("side", against, SIDES),
+        ("query", queries, (*QUERIES, *LEFT_OUT)),
+    )
+    for kind, chosen, known in checked:
         for name in chosen:
             if name not in known:
                 parser.error(f"there is no {kind} {name!r}; there are: {', '.join(known)}")
     pairs = given.pairs or (PAIRS_QUICK if given.quick else PAIRS)
-    session = Session(against, pairs, given.quick, kills=given.kills)
+    session = Session(
+        against,
+        pairs,
+        given.quick,
+        kills=given.kills,
+        queries=queries,
+        events=given.events,
+        rows=given.rows,
+        experiments=given.experiments,
+    )
     if given.json:
         try:
             session.write(given.json)  # fails before anything is measured
@@ -68,8 +93,8 @@ def main() -> int:
     if given.here:
         session.file = given.json
         logging.getLogger("clonos").setLevel(logging.ERROR)  # kills are intended here
-        folder = "event_time" if names[0] in EVENT_TIME else "measures"
-        importlib.import_module(f"benchmarks.{folder}.{names[0]}").run(session)
+        module = MODULES.get(names[0], f"measures.{names[0]}")
+        importlib.import_module(f"benchmarks.{module}").run(session)
     else:
         try:
             _measure(session, names, (given.limit_minutes or _limit_minutes(session)) * 60, given.json)
@@ -107,19 +132,23 @@ def _interrupt(number: int, _frame: Any) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all), {NEXMARK}")
     parser.add_argument(
         "--against",
         default="bare",
         metavar="SIDE,...",
         help=f"of {', '.join(SIDES)}, spark for all of its kinds, or all; throughput has them all, bids, enrichment and"
-        " large_state have bare, others are measured beside their goals",
+        " large_state have bare, nexmark bare and flink, others are measured beside their goals",
     )
     count = at_least(1, int)
     parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default: {PAIRS})")
     parser.add_argument(
         "--kills", type=count, default=0, metavar="N", help="kills in each case of failover (default: 3)"
     )
+    parser.add_argument("--queries", default="", metavar="q0,...", help="queries of nexmark (default: all)")
+    parser.add_argument("--rows", action="store_true", help="nexmark in rows, with Python functions")
+    parser.add_argument("--events", type=count, default=0, metavar="N", help="events of nexmark")
+    parser.add_argument("--experiments", action="store_true", help="nexmark with and without causal logging instead")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
     parser.add_argument("--quick", action="store_true", help="short runs and two pairs: a smoke test")
     parser.add_argument(
@@ -149,8 +178,9 @@ def at_least(lowest: float, number: Callable[[str], float]) -> Callable[[str], f
 
 
 def _limit_minutes(session: Session) -> float:
-    """Returns a time limit of several times what a benchmark needs."""
-    return LIMIT_MINUTES * len(session.against) * max(1.0, session.pairs / PAIRS) + KILL_MINUTES * session.kills
+    """Returns a time limit of several times what a benchmark needs; queries are counted like benchmarks."""
+    jobs = len(session.against) * max(1, len(session.queries))
+    return LIMIT_MINUTES * jobs * max(1.0, session.pairs / PAIRS) + KILL_MINUTES * session.kills
 
 
 def sides(names: list[str]) -> tuple[str, ...]:

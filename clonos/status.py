@@ -39,6 +39,7 @@ class TaskState:
     hot_standbys: int = 0  # that replay each step as it happens
     hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
     hot_key_share: float = 0.0  # of its latest records
+    late_records: Mapping[str, int] = field(default_factory=dict)  # by step, without steps that have none
 
 
 def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:
@@ -47,6 +48,19 @@ def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:
     for task in tasks:
         found[task.name.rpartition("/")[0]] += task.counters.get(counter, 0)
     return found
+
+
+def late_by_step(tasks: Iterable[TaskState]) -> Counter[str]:
+    """Returns the late records of each step that has any, summed over tasks, in their order."""
+    found: Counter[str] = Counter()
+    for task in tasks:
+        found.update(task.late_records)
+    return found
+
+
+def late_text(late: Mapping[str, int]) -> str:
+    """Returns the counts of late records by step, as in "sessions 12, merge 3"."""
+    return ", ".join(f"{step} {count:,}" for step, count in late.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,12 @@ class Session:
     figures: list[Figure] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     kills: int = 0
+    queries: Sequence[str] = ()
+    events: int = 0
+    rows: bool = False
+    experiments: bool = False
     results: Path = RESULTS
     file: Path | None = None  # always has the results so far, even if this process is killed
 
@@ -77,6 +82,13 @@ class Session:
         self.failed[name] = f"{type(error).__name__}: {error}"
         self._keep()
         print(f"{name:<44} failed: {self.failed[name]}", flush=True)
+
+    def note(self, name: str, text: str) -> None:
+        """Records and prints what a reader of the figures has to know, if there is anything."""
+        if text:
+            self.notes[name] = text
+            self._keep()
+            print(f"{name:<44} {text}", flush=True)
 
     def compared(self, name: str, of_one: Sequence[float], of_other: Sequence[float], goal: str = "") -> Comparison:
         """Records and prints the ratios of pairs."""
@@ -103,6 +115,7 @@ class Session:
             ],
             "goals": {one.name: one.goal for one in self.comparisons if one.goal},
             "figures": [asdict(one) for one in self.figures],
+            "notes": self.notes,
             "not_run": self.not_run,
             "failed": self.failed,
         }
@@ -113,6 +126,7 @@ class Session:
         data = json.loads(file.read_text("utf-8"))
         self.comparisons += [Comparison(**one, goal=data["goals"].get(one["name"], "")) for one in data["comparisons"]]
         self.figures += [Figure(**one) for one in data["figures"]]
+        self.notes |= data["notes"]
         self.not_run |= data["not_run"]
         self.failed |= data["failed"]
 

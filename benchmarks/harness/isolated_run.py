@@ -33,6 +33,10 @@ def run(session: Session, name: str, limit_s: float) -> None:
         arguments = [name, "--here", "--json", str(file), "--against", ",".join(session.against)]
         arguments += ["--pairs", str(session.pairs)]
         arguments += ["--kills", str(session.kills)] if session.kills else []
+        arguments += ["--queries", ",".join(session.queries)] if session.queries else []
+        arguments += ["--events", str(session.events)] if session.events else []
+        for option in ("rows", "experiments"):
+            arguments += [f"--{option}"] if getattr(session, option) else []
         arguments += ["--quick"] if session.is_quick else []
         with subprocess.Popen(
             [sys.executable, "-m", "benchmarks", *arguments],

@@ -2,7 +2,8 @@
 
 A million keys with 500 bytes each (fewer with --quick), in one process: the whole state is stored while a task counts
 on, then a snapshot with 1 % of the keys changed, then both are restored and compared with the state at the barrier.
-Times are processor time of this process per GB of values, unless stated otherwise.
+Times are processor time of this process per GB of values, unless stated otherwise. The same follows for state in
+columns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import WrongResult
+from benchmarks.workloads.column_state import measure_columns
 from clonos.core.checkpoint.snapshot import SNAPSHOT_FORMAT, RestoredState, encode_snapshot, restore_from
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.ports.operator_chain import Pieces
@@ -74,6 +76,7 @@ def run(session: Session) -> None:
         _record_figures(session, "1 % changed", size_gb, pause_s, store_s, ("<= 0.015", "<= 0.15"))
         _, update_s = _timed(lambda: [restored.mirror.apply(piece) for piece in (changes, *(more or ()))])
         session.figure("1 % changed: a standby takes it in", update_s / size_gb, "s a GB")
+    measure_columns(session)
 
 
 def _beside_a_task(session: Session, store: CheckpointStore, state: StateBackend, stream: Random, keys: int) -> None:

@@ -97,9 +97,8 @@ class Step:
       such as ``("window", "5s")``.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
-    - ``emits_at_end``: it emits when its input has ended, and not before.
-    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``. ``assigner``: the step
-      gives timestamps by it.
+    - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
+    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """

@@ -170,6 +170,7 @@ class GraphBuilder:
             "flush",
             make,
             {"name": name and f"{name}.flush", "parallelism": parallelism, "effects": False, "standby": None},
+            emits_columns=all(map(self._graph.gives_columns, self._inputs)),
             selects_rows=True,
             state=(("when", str(flush)),),
             has_times=False,

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
 from clonos.job.skew import hot_tasks
-from clonos.status import Status, TaskState, by_step
+from clonos.status import Status, TaskState, late_by_step, late_text
 
 RATE_SPAN_S: Final = 2.0
 LINE_EVERY_S: Final = 5.0
@@ -114,8 +114,8 @@ class LiveTable:
         not_live = f"; not live: {', '.join(waiting)}" if waiting and status.phase == "running" else ""
         hot = hot_tasks(status.tasks, keyed, partial(self._rate, counter=TaskCounter.RECORDS_IN), self._busy_share)
         skew = f"; {', '.join(hot)}" if hot else ""
-        late = [f"{step} {count:,}" for step, count in by_step(status.tasks, TaskCounter.LATE_RECORDS).items() if count]
-        refused = f"; late records: {', '.join(late)}" if late else ""
+        late = late_by_step(status.tasks)
+        refused = f"; late records: {late_text(late)}" if late else ""
         return Text(
             f"{status.job} {status.phase}: {total:,.0f} records/s, checkpoint {status.checkpoint} ({age}),"
             f" {len(status.slots)} processes{recoveries}{not_live}{refused}{skew}"

@@ -10,7 +10,7 @@ import msgspec
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.wall_clock import wall_ns
-from clonos.status import Status
+from clonos.status import Status, late_by_step
 
 INTERVAL_S = 1.0
 
@@ -46,6 +46,7 @@ class MetricsFile:
             "slots": len(status.slots),
             "recoveries": len(status.recoveries),
             "totals": status.totals,
+            "late_records": late_by_step(status.tasks),
             "tasks": [
                 {"task": t.name, "incarnation": t.incarnation, "phase": t.phase, **t.counters} for t in status.tasks
             ],

@@ -15,7 +15,7 @@ from clonos.job.skew import hot_tasks
 from clonos.job.starting import rows_text
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink
 from clonos.operators.job_image import JobImage
-from clonos.status import RecoveryState, Status, TaskState, by_step
+from clonos.status import RecoveryState, Status, TaskState, by_step, late_by_step, late_text
 
 RECOVERIES_SHOWN_MAX = 5
 NANOSECONDS_PER_MS = 1_000_000
@@ -97,12 +97,12 @@ def summary_lines(
     checkpoints = "no checkpoint" if not number else f"{number} {'checkpoint' if number == 1 else 'checkpoints'}"
     lines = [f"  {seconds:.1f} s, {checkpoints}{_recoveries(status.recoveries)}"]
     received = by_step(status.tasks, TaskCounter.RECORDS_IN)
-    late = by_step(status.tasks, TaskCounter.LATE_RECORDS)
     failed = received.pop(ERRORS_STEP, 0)
     width = max(map(len, received), default=0)
     for step, count in received.items():
         out = f", {sent[step]:,} out" if step in sent else ""
-        refused = f", {late[step]:,} late" if late[step] else ""
+        late = late_by_step(task for task in status.tasks if task.name.rpartition("/")[0] == step)
+        refused = f", late: {late_text(late)}" if late else ""
         lines.append(f"  {step:{width}}  {count:,} in{out}{refused}")
     for hot in hot_tasks(
         status.tasks,

@@ -28,7 +28,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
 from clonos.core.model.errors import ClonosError, JobError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
-from clonos.io.store.driver_mark import DriverMark, MarkRecord, refuse_running
+from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_running
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.io.system.wall_clock import wall_ns
@@ -61,7 +61,7 @@ class Start:
         self._created: JobRecord | None = None
         self._sinks: list[Any] = []
         self._mark: DriverMark | None = None
-        self._dead: MarkRecord | None = None  # mark of a driver that has died
+        self._dead: Marks = NO_MARKS  # marks of drivers that have died
 
     # ------------------------------------------------------------------ reading
 

@@ -62,7 +62,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
     if view is None:
         return ()
     registers = {register.slot: register for register in coordinator.slots}
-    phases, hot_keys = coordinator.phases, coordinator.hot_keys
+    phases, hot_keys, late_records = coordinator.phases, coordinator.hot_keys, coordinator.late_records
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
@@ -82,6 +82,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 hot_standbys=coordinator.standbys_hot(task),
                 hot_key="" if hot is None else escaped(hot.key),
                 hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
+                late_records={escaped(step): count for step, count in late_records.get(task, {}).items()},
             )
         )
     return tuple(found)

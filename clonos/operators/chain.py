@@ -106,6 +106,9 @@ class OperatorChain:
         self._image = image
         self._operators = [node.make() for node in image.nodes]
         self._timed = [(index, operator) for index, operator in enumerate(self._operators) if operator.has_timers]
+        self._checking = [
+            (index, operator) for index, operator in enumerate(self._operators) if operator.checks_idleness
+        ]
         self._calling = [operator for operator in self._operators if operator.has_calls]
         self._limits = [
             (operator, [self._operators[before] for before in image.before(index) if self._operators[before].has_calls])
@@ -239,9 +242,12 @@ class OperatorChain:
 
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer of any step, None without timers."""
+        timed = self._timed
+        if self._checking and not any(operator.holds_checks for _, operator in self._checking):
+            timed = [*timed, *self._checking]
         instants = [
             instant
-            for index, operator in self._timed
+            for index, operator in timed
             if index >= self._ended and (instant := operator.next_timer_ns()) is not None
         ]
         return min(instants, default=None)
@@ -249,18 +255,22 @@ class OperatorChain:
     def fire_timers(self, instant_ns: int) -> None:
         """Fires the timers that are due, by (time, index of the step, registration).
 
-        Timers set meanwhile fire next time.
+        Timers set meanwhile fire next time. So do checks for idleness that are due with other timers: which of them
+        ``next_timer_ns`` meant is not in the log.
         """
-        due = [
-            (timer.instant_ns, index, timer)
-            for index, operator in self._timed
-            if index >= self._ended
-            for timer in operator.due(instant_ns)
-        ]
+        due = self._due(self._timed, instant_ns) or self._due(self._checking, instant_ns)
         due.sort(key=itemgetter(0, 1))
         for index, group in groupby(due, key=itemgetter(1)):
             timers: list[DueTimer] = [timer for _, _, timer in group]
             self._operators[index].fire(timers)
+
+    def _due(self, timed: list[tuple[int, Operator]], instant_ns: int) -> list[tuple[int, int, DueTimer]]:
+        return [
+            (timer.instant_ns, index, timer)
+            for index, operator in timed
+            if index >= self._ended
+            for timer in operator.due(instant_ns)
+        ]
 
     def advance_watermark(self, watermark: Watermark) -> None:
         """Fires event-time timers by (time, index of the step, registration), and passes the watermark on."""

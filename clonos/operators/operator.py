@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
+from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
@@ -49,6 +50,9 @@ class Operator:
     """Base of all operators. The chain sets ``out`` and ``guard`` before ``open``."""
 
     has_timers: ClassVar[bool] = False
+    checks_idleness: ClassVar[bool] = False
+    """True if its processing-time timers check whether its input is idle, so that they depend on what has come. They
+    fire where no other timer is due: the log then tells that none of these steps ``holds_checks``."""
     has_event_timers: ClassVar[bool] = False
     has_calls: ClassVar[bool] = False
     holds_watermarks: ClassVar[bool] = False
@@ -87,12 +91,12 @@ class Operator:
         self.rows(list(zip(keys, keys, strict=True)), times)
 
     def columns(self, batch: RecordBatch) -> None:
-        """Processes a batch of columns; by default as rows, a dict per record."""
-        self.rows(batch.to_pylist(), self.times_of(batch))
+        """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
+        self.rows(rows_of(batch), self.times_of(batch))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Processes a batch of a keyed input as columns, one of which is the key."""
-        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
+        self.rows(list(zip(batch.column(column).to_pylist(), rows_of(batch), strict=True)), self.times_of(batch))
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
@@ -113,6 +117,11 @@ class Operator:
     def next_timer_ns(self) -> int | None:
         """Returns the time of the earliest timer, None without timers."""
         return None
+
+    @property
+    def holds_checks(self) -> bool:
+        """Whether no check for idleness may fire now, because its input may have records that it has not got."""
+        return False
 
     def due(self, until_ns: int | None) -> list[DueTimer]:
         """Returns the timers due at ``until_ns`` (None: all) in the order in which they fire."""

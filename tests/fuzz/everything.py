@@ -13,6 +13,7 @@ from tests.fuzz.target import Target
 
 FILES: Final = (
     "of_values",
+    "of_column_state",
     "of_wire",
     "of_dialogues",
     "of_worlds",

@@ -156,6 +156,8 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "windows_forget_the_watermark": ("51 task of sliding windows dies just behind a barrier", 0),
     "sessions_do_not_merge": ("51 task of sliding windows dies just behind a barrier", 0),
     "lateness_is_ignored": ("51 task of windows that take late records dies in the middle of a step", 0),
+    "flush_timers_are_not_in_the_snapshot": ("34 task whose rows wait for a flush dies just behind a barrier", 0),
+    "waiting_rows_are_not_in_the_snapshot": ("34 task whose rows wait for a flush dies just behind a barrier", 0),
     "ended_windows_are_retained": ("51 task of sliding windows dies just behind a barrier", 0),
 }
 

@@ -97,7 +97,8 @@ def test_late_records_are_counted_once_whatever_dies() -> None:
         world = World(seed, options=options, settings=SETTINGS, job=lambda _: job, targeted_faults=faults)  # noqa: B023
         world.run()
         entries = world.chain[max(world.chain)].tasks
-        counted = sum(decode_snapshot(world.store[each.objects[-1]][0], "").late_records for each in entries)
+        snapshots = [decode_snapshot(world.store[each.objects[-1]][0], "") for each in entries]
+        counted = sum(count for snapshot in snapshots for _, count in snapshot.late_records)
         late = [entry for row in rows_of(world) for entry in row[1] if entry[0] % 100 == LATE_PLACE]
         assert counted == len(late), seed
         assert world.outcome.views > 2, seed

@@ -1,15 +1,18 @@
-"""Directed tests 22, 28 to 30 and 37 of the conformance list: deaths within the sharing depth, failures of sinks."""
+"""Directed tests 22, 28 to 30, 34 and 37: deaths within the sharing depth, failures of sinks, rows that wait."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from clonos_chaos.directed.building_blocks import (
     DIRECTED_TESTS,
     EXTERNAL_WRITTEN,
     IMMEDIATE,
+    OPTIONS,
     RICH,
+    SETTINGS,
     TRANSACTIONAL,
     DirectedTest,
     along,
@@ -18,9 +21,11 @@ from clonos_chaos.directed.building_blocks import (
     directed_test,
     kills,
     kills_all_but,
+    kills_it,
     kills_with_keepers,
     line,
 )
+from clonos_chaos.jobs.flushed_jobs import FlushedJob
 from clonos_chaos.jobs.fuzz_chain import Work
 from clonos_chaos.sim.sim_tables import ExternalKind
 from clonos_chaos.swarm.world import World
@@ -41,6 +46,17 @@ def _all_but_one(seed: int) -> World:
     """The sink survives with the logs of all tasks. The tasks share its process until other processes come."""
     targeted = at(EXTERNAL_WRITTEN, kills_all_but("sink/0"), nth=20)
     return directed(seed, line(RICH, RICH, RICH, sink=IMMEDIATE), [targeted], records=150)
+
+
+@directed_test("34 task whose rows wait for a flush dies just behind a barrier")
+def _flushed_dies(seed: int) -> World:
+    return World(
+        seed,
+        options=replace(OPTIONS, checkpoint_every_ms=10, credit_window_bytes=300),
+        settings=SETTINGS,
+        job=lambda rng: FlushedJob("flushed", Random(rng.getrandbits(64)), 200, None),
+        targeted_faults=[at("aligned", kills_it, nth=nth) for nth in (6, 12, 18)],
+    )
 
 
 @directed_test("29 writer of a table dies")

@@ -31,12 +31,16 @@ from clonos.agg import (
     top_k,
 )
 from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos_chaos.jobs.api_jobs import KEY_FUNCTIONS, ApiJob, Immediate, Offsets, Parts, Row, drawn
+from clonos_chaos.jobs.fuzz_jobs import next_of
 
 STAGE: Final = 2
+
+FIRST_S: Final = 1_700_000_000
 
 TOLERANCE: Final = 1e-12
 """Relative difference of floats that the twin rounds at other places."""
@@ -45,6 +49,11 @@ TOLERANCE: Final = 1e-12
 def offset_of(row: Row) -> int:
     """Returns the offset of a row."""
     return row[0]
+
+
+def time_of(row: Row) -> float:
+    """Returns the timestamp of a row in seconds: one millisecond behind that of the offset before."""
+    return FIRST_S + row[0] / 1000
 
 
 def term_of(row: Row) -> float:
@@ -117,9 +126,14 @@ class AggregateJob(ApiJob):
     """Job with one keyed step of all aggregates."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
-        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)))
+        aside = Random(next_of(rng))
+        place = aside.choice(("none", "source", "step"))
+        stamps = _timestamps(aside) if place == "source" else None
+        rows: Stream[Row] = graph.source(Offsets(self.records), parallelism=rng.choice((1, 2)), timestamps=stamps)
         if rng.random() < 0.5:
             rows = rows.rebalance()
+        if place == "step":
+            rows = rows.with_timestamps(_timestamps(aside, out_of_order="1h"))
         keyed = rows.map(partial(_stage, 1)).key_by(rng.choice(KEY_FUNCTIONS))
         kind = rng.choice(("running", "each", "every", "end", "window"))
         if kind == "window":
@@ -142,6 +156,17 @@ class AggregateJob(ApiJob):
             if offset not in offsets or len(set(offsets)) < len(offsets) or not agrees(results, expected):
                 found.append(f"offset {offset} left with {results} of {offsets} instead of {expected}")
         return found
+
+
+def _timestamps(aside: Random, out_of_order: str | None = None) -> Timestamps:
+    """Draws timestamps, which ascend in each split. No split is idle before its end."""
+    return Timestamps(
+        time_of,
+        out_of_order=out_of_order,
+        watermark_every=aside.choice((0.001, 0.02)),
+        idle_after=aside.choice((None, 0.005)),
+        future_max=None,
+    )
 
 
 def _stage(stage: int, row: Row) -> Row:

@@ -41,14 +41,17 @@ def draw_calls_ahead(options: Options, seed: int) -> Options:
     return replace(options, calls_ahead_max=Random(f"calls ahead of {seed}").choice((1, 1, 2, 32)))
 
 
-TIMED_TOPOLOGIES = frozenset({"timed", "joined", "windows"})
-"""Topologies whose sources make watermarks."""
+DRIFTS_NS = {
+    **dict.fromkeys(("timed", "joined", "windows"), (0, 0, 0, 20, 200, 5_000_000)),
+    **dict.fromkeys(("graphs", "aggregates"), (0, 0, 20, 5_000_000, 50_000_000)),
+}
+"""Limits of the drift for topologies whose sources make watermarks; a record is at most 1 ms later than the last."""
 
 
 def draw_separately(options: Options, seed: int, topology: str) -> Options:
     """Draws options that have come later, from streams of their own: other draws do not depend on them."""
     options = draw_calls_ahead(options, seed)
-    if topology not in TIMED_TOPOLOGIES:
+    if topology not in DRIFTS_NS:
         return options
-    drift_ns = Random(f"drift of {seed}").choice((0, 0, 0, 20, 200, 5_000_000))
+    drift_ns = Random(f"drift of {seed}").choice(DRIFTS_NS[topology])
     return replace(options, watermark_drift_max_ns=drift_ns)

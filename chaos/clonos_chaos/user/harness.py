@@ -14,27 +14,25 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from clonos.api.event_time import AnyTimestamps, assigner_of
+from clonos.api.event_time import AnyTimestamps
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import ReplayDiverged
-from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
+from clonos.core.model.ids import Incarnation
 from clonos.core.model.options import Options
-from clonos.core.model.watermark import encode_watermark
 from clonos.core.ports.operator_chain import Chain, StepFailed
-from clonos.core.ports.task_port import Activation, Delivered
+from clonos.core.ports.task_port import Activation
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.values import encode_rows, encode_timed_rows, encode_value
+from clonos.core.values import encode_value
 from clonos.io.process.pickling import pack
-from clonos.operators.chain import InputShape
 from clonos.operators.event_time.timestamps import Unit, event_time_ns, from_timestamp_ns
 from clonos.operators.job_image import JobImage
 from clonos.operators.tags import Tag
+from clonos_chaos.user.harness_inputs import Given, deliveries
 from clonos_chaos.user.harness_life import HarnessContext, Life
 from clonos_chaos.user.harness_steps import (
     RESULTS,
     STEP,
-    STEP_VERTEX,
     Emitted,
     Encoded,
     HarnessMisused,
@@ -80,9 +78,13 @@ class Harness:
         function: of a ``map``, or of a ``stateful_map`` if there is a key; or a process class, or an object of one.
         key: a function of a record.
         steps: instead of ``function``, maps a stream (keyed, if there is a key) to results:
-            ``steps=lambda stream: stream.window(Tumbling("1s")).count()``. All of it must run in one task.
+            ``steps=lambda stream: stream.window(Tumbling("1s")).count()``, or two streams:
+            ``steps=lambda first, second: first.join(second, on="id", ttl="1h")``. All of it must run in one task.
         timestamps: of the records, as ``Job.source`` takes them: the stream then has event time, and
             ``advance_watermark`` makes it pass. No watermark follows from the records.
+        second_key: key of the second input of a two-input process function, which is broadcast without one; or of the
+            second stream that ``steps`` gets.
+        second_timestamps: of the records of the second input, if they are not those of the first.
         side_outputs: tags of the side outputs that ``side_output`` returns.
         effects: the step has external effects.
         http, services: stand-ins, as for ``crash_test``.
@@ -98,6 +100,8 @@ class Harness:
         key: Callable[[Any], Any] | None = None,
         steps: Steps | None = None,
         timestamps: AnyTimestamps | None = None,
+        second_key: Callable[[Any], Any] | None = None,
+        second_timestamps: AnyTimestamps | None = None,
         side_outputs: Sequence[Tag[Any]] = (),
         effects: bool = False,
         http: HttpAnswer | None = None,
@@ -106,25 +110,22 @@ class Harness:
         start: datetime | None = None,
         seed: int = 0,
     ) -> None:
-        self._key = key
-        image = compiled(function, key, steps, effects, timestamps, side_outputs)
-        self._form = image.vertices[STEP_VERTEX].inputs[0].form
-        self._assigner = None if timestamps is None else assigner_of(timestamps)
+        job = compiled(function, (key, second_key), steps, effects, (timestamps, second_timestamps), side_outputs)
+        self._vertex, self._inputs = job.vertex, job.inputs
         self._watermark_ns: int | None = None
-        self._tags, self._of_step = tuple(side_outputs), StepOutputs(image, side_outputs)
-        self._packed = pack(image, [(STEP, function or steps)])
-        plan = image.plan
-        self._task = plan.tasks[STEP_VERTEX]
+        self._tags, self._of_step = tuple(side_outputs), StepOutputs(job, side_outputs)
+        self._packed = pack(job.image, [(STEP, function or steps)])
+        plan = job.image.plan
+        self._task = plan.tasks[job.vertex]
         self._name = plan.task_name(self._task)
-        self._new_mirror = image.new_mirror
-        self._input: ChannelId = plan.inputs[self._task][0].id
+        self._new_mirror = job.image.new_mirror
         self._stand_ins = StandIns(http, services or {})
         self._watch = CallWatch(lambda error: None)
         start_ns = START_NS if start is None else int(start.timestamp() * SECOND_NS)
         options = Options(step_records_first=step_records, step_records_max=step_records, calls_ahead_max=1)
         self._around = HarnessContext(plan, self._task, options, Random(seed), start_ns, self._new_chain)
         self._emitted: list[Emitted] = []
-        self._given: list[tuple[ElementKind, Any]] = []  # elements of the input since the start
+        self._given: list[Given] = []  # elements of the inputs since the start
         self._log = b""
         self._saved = _Saved(0, 0)
         self._incarnation = 1
@@ -135,9 +136,23 @@ class Harness:
 
     def push(self, records: Iterable[Any]) -> list[Any]:
         """Gives records to the step; returns the resulting outputs, including those of due timers."""
-        rows = list(records)
-        self._living("push")
-        return self._give([(ElementKind.ROWS, row) for row in self._formed(rows)])
+        return self._push("push", 1, 0, records)
+
+    def push_first(self, records: Iterable[Any]) -> list[Any]:
+        """Gives records to the first of two inputs; returns the resulting outputs. Raises HarnessMisused."""
+        return self._push("push_first", 2, 0, records)
+
+    def push_second(self, records: Iterable[Any]) -> list[Any]:
+        """Gives records to the second of two inputs; returns the resulting outputs. Raises HarnessMisused."""
+        return self._push("push_second", 2, 1, records)
+
+    def _push(self, method: str, width: int, number: int, records: Iterable[Any]) -> list[Any]:
+        self._living(method)
+        if len(self._inputs) != width:
+            advice = "one input. Call push()." if width == 2 else "two inputs. Call push_first() or push_second()."
+            raise HarnessMisused(method, f"the steps have {advice}")
+        rows = self._inputs[number].formed(list(records))
+        return self._give([Given(number, ElementKind.ROWS, row) for row in rows])
 
     def advance(self, by: float | timedelta) -> list[Any]:
         """Advances the clock by seconds and fires due timers; returns the resulting outputs. Raises HarnessMisused."""
@@ -156,13 +171,13 @@ class Harness:
         return self._results(seen)
 
     def advance_watermark(self, to: datetime) -> list[Any]:
-        """Gives the step a watermark: no record with an earlier timestamp comes, or else it is late. Returns the
+        """Gives all inputs a watermark: no record with an earlier timestamp comes, or else it is late. Returns the
         resulting outputs.
 
         Raises HarnessMisused: the stream has no timestamps, or the watermark does not rise.
         """
         self._living("advance_watermark")
-        if self._assigner is None:
+        if self._inputs[0].assigner is None:
             raise HarnessMisused("advance_watermark", "the stream has no timestamps. Give the harness timestamps=.")
         watermark_ns = event_time_ns(to, Unit.SECONDS)
         if self._watermark_ns is not None and watermark_ns <= self._watermark_ns:
@@ -171,18 +186,19 @@ class Harness:
                 f"{to.isoformat()} is not above {from_timestamp_ns(self._watermark_ns).isoformat()}: watermarks rise.",
             )
         self._watermark_ns = watermark_ns
-        return self._give([(ElementKind.WATERMARK, watermark_ns)])
+        return self._give_all(ElementKind.WATERMARK, watermark_ns)
 
     def end(self) -> list[Any]:
         """Ends the input: windows and timers fire, whatever the time; returns the resulting outputs."""
         self._living("end")
-        return self._give([(ElementKind.END, 0)])
+        return self._give_all(ElementKind.END, 0)
 
     def snapshot(self) -> int:
         """Takes a snapshot of the state at a barrier after all pushed records; returns its number, from 1."""
         life = self._living("snapshot")
-        checkpoint = sum(kind is ElementKind.BARRIER for kind, _ in self._given) + 1
-        self._give([(ElementKind.BARRIER, checkpoint)])
+        barriers = sum(given.kind is ElementKind.BARRIER for given in self._given)
+        checkpoint = barriers // len(self._inputs) + 1
+        self._give_all(ElementKind.BARRIER, checkpoint)
         taken = next(emission.snapshot for emission in reversed(life.emissions) if emission.snapshot is not None)
         taken = decode_snapshot(encode_snapshot(taken), STEP)
         known = () if taken.previous is None else self._saved.snapshots
@@ -230,7 +246,7 @@ class Harness:
         expected = self._emitted[self._saved.outputs :]
         if elsewhere:
             step_records = self._around.options.step_records_first
-            case = case_of(life, self._packed, STEP_VERTEX, self._saved.snapshots, step_records)
+            case = case_of(life, self._packed, self._vertex, self._saved.snapshots, step_records)
             self._compare(expected, self._of_step.emitted(replayed_elsewhere(case)))
         self._run(life)
         assert life.is_at_log_end, "all that the log reads was delivered"
@@ -298,13 +314,13 @@ class Harness:
 
     def _new_chain(self) -> Chain:
         image: JobImage = pickle.loads(self._packed)  # noqa: S301  it was packed by this process
-        return WatchedChain(image.vertices[STEP_VERTEX], self._watch)
+        return WatchedChain(image.vertices[self._vertex], self._watch)
 
     def _begin(self, is_first: bool) -> None:
         snapshots = self._saved.snapshots
         mirror = None
         if snapshots:
-            mirror = self._new_mirror(STEP_VERTEX)
+            mirror = self._new_mirror(self._vertex)
             for snapshot in snapshots:
                 mirror.apply(snapshot.changes)
         offset_bytes = snapshots[-1].log_offset_bytes if snapshots else 0
@@ -316,7 +332,10 @@ class Harness:
         life = self._life = Life(self._around, activation, is_first)
         self._run(life)
 
-    def _give(self, elements: list[tuple[ElementKind, Any]]) -> list[Any]:
+    def _give_all(self, kind: ElementKind, content: int) -> list[Any]:
+        return self._give([Given(number, kind, content) for number in range(len(self._inputs))])
+
+    def _give(self, elements: list[Given]) -> list[Any]:
         life = self._living("push")
         seen = len(self._emitted)
         self._given += elements
@@ -324,28 +343,8 @@ class Harness:
         self._go_on(life)
         return self._results(seen)
 
-    def _deliver(self, elements: list[tuple[ElementKind, Any]]) -> None:
-        rows: list[Any] = []
-        for kind, content in (*elements, (ElementKind.END, None)):
-            if kind is ElementKind.ROWS:
-                rows.append(content)
-                continue
-            if rows:
-                payload = self._encoded(rows)
-                self._around.commands.append(
-                    Delivered(self._input, ElementKind.ROWS, len(rows), 0, CheckpointId(0), payload)
-                )
-                rows = []
-            if content is not None:
-                is_watermark = kind is ElementKind.WATERMARK
-                payload = encode_watermark(content) if is_watermark else b""
-                checkpoint = CheckpointId(0 if is_watermark else content)
-                self._around.commands.append(Delivered(self._input, kind, 1, 0, checkpoint, payload))
-
-    def _encoded(self, rows: list[Any]) -> bytes:
-        if self._assigner is None:
-            return encode_rows(rows)
-        return encode_timed_rows([row for row, _ in rows], [timestamp_ns for _, timestamp_ns in rows])
+    def _deliver(self, elements: list[Given]) -> None:
+        self._around.commands.extend(deliveries(self._inputs, elements))
 
     def _go_on(self, life: Life) -> None:
         """Resumes a task, and takes over its log and outputs."""
@@ -374,17 +373,6 @@ class Harness:
         if not self._life.may_live:
             raise HarnessMisused(method, "the successor has not replayed its input. Call replay() first.")
         return self._life
-
-    # ------------------------------------------------------------------ rows
-
-    def _formed(self, rows: list[Any]) -> list[Any]:
-        formed = rows
-        if self._form is InputShape.PAIRS:
-            assert self._key is not None
-            formed = [(self._key(row), row) for row in rows]
-        if self._assigner is None:
-            return formed
-        return list(zip(formed, map(self._assigner.timestamp_ns, rows), strict=True))
 
     def _compare(self, expected: list[Emitted], again: list[Emitted]) -> None:
         for number in range(max(len(expected), len(again))):

@@ -1,7 +1,8 @@
-"""The job around the steps of a harness: a source that gives nothing, the steps in one task, and what reads them."""
+"""The job around the steps of a harness: sources that give nothing, the steps in one task, and what reads them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,14 +19,16 @@ from clonos.job import Job
 from clonos.job.description import graph_of
 from clonos.operators.job_image import JobImage
 from clonos.operators.tags import Tag
+from clonos_chaos.user.harness_inputs import HarnessInput, inputs_of
 
 STEP: Final = "step"
-STEP_VERTEX: Final = 1
 RESULTS: Final = ""
 """Output of the results, beside those of side outputs, which have the names of their tags."""
 
-Steps = Callable[[Any], Stream[Any]]
-"""Function from a stream (keyed, if the harness has a key) to the stream of results."""
+Steps = Callable[..., Stream[Any]]
+"""Function from a stream, or from two, to the stream of results. A stream has keys if the harness has a key for it."""
+
+Key = Callable[[Any], Any] | None
 
 
 class HarnessMisused(JobError):
@@ -54,50 +57,83 @@ class Encoded(NamedTuple):
     payload: bytes
 
 
+class HarnessJob(NamedTuple):
+    """The job of a harness, compiled. ``vertex``: that of the steps, behind those of the sources."""
+
+    image: JobImage
+    vertex: int
+    inputs: tuple[HarnessInput, ...]
+
+
 def compiled(
     function: Any,
-    key: Callable[[Any], Any] | None,
+    keys: tuple[Key, Key],
     steps: Steps | None,
     effects: bool,
-    timestamps: AnyTimestamps | None,
+    timestamps: tuple[AnyTimestamps | None, AnyTimestamps | None],
     side_outputs: Sequence[Tag[Any]],
-) -> JobImage:
-    """Compiles the job. Raises: HarnessMisused: the steps cannot be driven by a harness."""
+) -> HarnessJob:
+    """Compiles the job. ``keys``, ``timestamps``: of the first and of the second input, if there is one.
+
+    Raises: HarnessMisused: the steps cannot be driven by a harness.
+    """
     if (function is None) == (steps is None):
         raise HarnessMisused("__init__", "pass either a function (or a process class) or steps=.")
+    width = 2 if hasattr(function, "process_first") or _takes_two(steps) else 1
+    if width == 1 and (keys[1] is not None or timestamps[1] is not None):
+        raise HarnessMisused(
+            "__init__",
+            "second_key= and second_timestamps= need a function with process_second, or steps= of two streams.",
+        )
     job = Job("harness")
-    source: Stream[Any] = job.source(values([]), name="given", timestamps=timestamps)
-    stream: Any = source.rebalance() if key is None else source.key_by(key)
-    if steps is not None:
-        results = steps(stream)
-    elif hasattr(function, "process"):
-        results = stream.process(function, name=STEP, effects=effects)
-    elif key is not None:
-        results = stream.stateful_map(function, name=STEP, effects=effects)
-    else:
-        results = stream.map(function, name=STEP, effects=effects)
+    given = ("given", timestamps[0]), ("second", timestamps[1] if timestamps[1] is not None else timestamps[0])
+    streams: list[Any] = [
+        _stream(job.source(values([]), name=name, timestamps=times), key)
+        for (name, times), key in zip(given[:width], keys[:width], strict=True)
+    ]
+    results = _results(streams, function, keys, steps, effects)
     results.rebalance().sink(collect(), name="seen")
     for number, tag in enumerate(side_outputs):
         results.side_output(tag).rebalance().sink(collect(), name=f"side-{number}")
-    image = graph_of(job).compile(Options())
-    if len(image.vertices) != len(("given", STEP, "seen", *side_outputs)):
+    graph = graph_of(job)
+    image = graph.compile(Options())
+    if len(image.vertices) != len((*streams, STEP, "seen", *side_outputs)):
         raise HarnessMisused("__init__", "the steps make more than one task. Use crash_test for them.")
-    return image
+    return HarnessJob(image, width, inputs_of(graph, image, width))
+
+
+def _takes_two(steps: Steps | None) -> bool:
+    return steps is not None and len(inspect.signature(steps).parameters) == 2
+
+
+def _stream(source: Stream[Any], key: Key) -> Any:
+    return source.rebalance() if key is None else source.key_by(key)
+
+
+def _results(streams: list[Any], function: Any, keys: tuple[Key, Key], steps: Steps | None, effects: bool) -> Any:
+    """Returns the results of the steps, or of the function."""
+    if steps is not None:
+        return steps(*streams)
+    stream = streams[0]
+    if len(streams) == 2:
+        second = streams[1].broadcast() if keys[1] is None else streams[1]
+        return stream.connect(second).process(function, name=STEP, effects=effects)
+    if hasattr(function, "process"):
+        return stream.process(function, name=STEP, effects=effects)
+    if keys[0] is not None:
+        return stream.stateful_map(function, name=STEP, effects=effects)
+    return stream.map(function, name=STEP, effects=effects)
 
 
 class StepOutputs:
     """Outputs of the steps: which channel is which output."""
 
-    def __init__(self, image: JobImage, side_outputs: Sequence[Tag[Any]]) -> None:
+    def __init__(self, job: HarnessJob, side_outputs: Sequence[Tag[Any]]) -> None:
+        image, plan = job.image, job.image.plan
         names = {"seen": RESULTS} | {f"side-{number}": tag.name for number, tag in enumerate(side_outputs)}
-        vertices = [image.vertices[image.plan.vertex_of[channel.receiving_task]] for channel in self._channels(image)]
-        self._of = {
-            channel.id: names[vertex.name] for channel, vertex in zip(self._channels(image), vertices, strict=True)
-        }
-
-    @staticmethod
-    def _channels(image: JobImage) -> Sequence[Any]:
-        return image.plan.outputs[image.plan.tasks[STEP_VERTEX]]
+        channels = plan.outputs[plan.tasks[job.vertex]]
+        vertices = [image.vertices[plan.vertex_of[channel.receiving_task]] for channel in channels]
+        self._of = {channel.id: names[vertex.name] for channel, vertex in zip(channels, vertices, strict=True)}
 
     def emitted(self, outputs: Iterable[Encoded]) -> list[Emitted]:
         """Returns the rows of encoded elements, without watermarks, barriers and the end."""

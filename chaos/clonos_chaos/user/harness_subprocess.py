@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.element_kind import ElementKind
-from clonos.core.model.ids import CheckpointId, Incarnation
+from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.ports.task_port import Activation, Delivered
 from clonos.core.ports.task_snapshot import Snapshot
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     snapshots: tuple[bytes, ...]
     log: bytes
     offset_bytes: int
-    deliveries: tuple[tuple[ElementKind, int, int, bytes], ...]  # kind, count, checkpoint, payload
+    deliveries: tuple[tuple[ChannelId, ElementKind, int, int, bytes], ...]  # channel, kind, count, checkpoint, payload
     now_ns: int
     step_records: int
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 def case_of(life: Life, packed: bytes, vertex: int, snapshots: tuple[Snapshot, ...], step_records: int) -> Case:
     """Makes the case of an incarnation that is about to replay its pending commands."""
     deliveries = tuple(
-        (command.kind, command.count, command.checkpoint, bytes(command.payload))
+        (command.channel, command.kind, command.count, command.checkpoint, bytes(command.payload))
         for command in life.around.commands
         if isinstance(command, Delivered)
     )
@@ -99,8 +99,7 @@ def _replay(case: Case) -> tuple[list[Encoded], Exception | None]:
     activation = Activation(Incarnation(2), last, mirror, case.log, case.offset_bytes, 1, False, "harness")
     life = Life(around, activation, is_first=False)
     life.resume()
-    channel = plan.inputs[task][0].id
-    for kind, count, checkpoint, payload in case.deliveries:
+    for channel, kind, count, checkpoint, payload in case.deliveries:
         around.commands.append(Delivered(channel, kind, count, 0, CheckpointId(checkpoint), payload))
     life.resume()
     emitted = [output for emission in life.emissions for output in emission.outputs]

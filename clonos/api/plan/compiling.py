@@ -285,7 +285,8 @@ class _Compiler:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
             vertex.runs_user_code |= step_input.route.runs_user_code
             name = step_input.route.name
-        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
+        node = PlannedNode(name, output, False, self._timestamp_column(step_input))
+        vertex.add(node, self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:

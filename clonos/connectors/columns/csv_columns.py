@@ -53,11 +53,11 @@ class CsvLines:
         found, starts, ends = bounds_of_lines(data)
         unfit = numpy.zeros(len(starts), numpy.bool_)
         if b'"' in data:
-            quotes = numpy.concatenate([[0], numpy.cumsum(found == QUOTE)])
+            quotes = numpy.flatnonzero(found == QUOTE)
             if self._newlines_in_values:
-                ends = ends[(quotes[ends] % 2 == 0) | (ends == len(data))]
+                ends = ends[(numpy.searchsorted(quotes, ends) % 2 == 0) | (ends == len(data))]
                 starts = numpy.concatenate([[0], ends[:-1] + 1])
-            unfit = (quotes[ends] - quotes[starts]) % 2 == 1
+            unfit = (numpy.searchsorted(quotes, ends) - numpy.searchsorted(quotes, starts)) % 2 == 1
         is_line = ends > starts
         is_line &= ~((ends - starts == 1) & (found[numpy.minimum(starts, len(data) - 1)] == ord("\r")))
         return Lines(starts[is_line], ends[is_line], unfit[is_line])
@@ -103,7 +103,13 @@ class CsvLines:
 
     def parse(self, data: Any, schema: Any, names: tuple[str, ...]) -> Any:
         """Parses a buffer of records to a ``pyarrow.RecordBatch``. Raises: pyarrow.ArrowException."""
-        return one_batch(self._read(data, names, schema))
+        if b'"' not in (text := data.to_pybytes()):
+            return one_batch(self._read(data, names, schema))
+        # A quote that does not end takes the row of empty cells behind the last record with it.
+        last = b'""' if len(names) == 1 else self._delimiter.encode() * (len(names) - 1)
+        guarded = pyarrow.py_buffer(b"".join([text, b"" if text.endswith(b"\n") else b"\n", last, b"\n"]))
+        batch = one_batch(self._read(guarded, names, schema))
+        return batch.slice(0, batch.num_rows - 1)
 
     def problem(self, line: str) -> str:
         """Says that a quote of a line does not end; "" if none is open."""

@@ -198,7 +198,8 @@ class ColumnLineReader(LineBlocks):
         shown, problem = repr(text[:SHOWN_CHARACTERS]), self._format.problem(text)
         if problem:
             return MalformedRecord(text, self._error(offset, f"the line {shown} {problem}", "Correct the file."))
-        problem = f"the line {shown} does not fit the columns: {_PLACE.sub('', error)}"
+        reason = _PLACE.sub("", error) or "it is not one row"
+        problem = f"the line {shown} does not fit the columns: {reason}"
         advice = "Correct the file, or give the types of all columns with schema=."
         return MalformedRecord(text, self._error(offset, problem, advice))
 

@@ -300,6 +300,11 @@ class Coordinator:
         """Hottest key of each task in whose latest records one stands out."""
         return {status.task: status.hot_key for status in self._task_statuses() if status.hot_key is not None}
 
+    @property
+    def late_records(self) -> dict[TaskId, dict[str, int]]:
+        """Late records that each task has refused, by step, without tasks that have none."""
+        return {status.task: dict(status.late_records) for status in self._task_statuses() if status.late_records}
+
     def _task_statuses(self) -> Iterator[TaskStatus]:
         state = self._state
         for slot_status in (*state.last_statuses, *state.statuses.values()):

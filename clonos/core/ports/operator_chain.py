@@ -6,7 +6,7 @@ returns: it reads no clock, queue or view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
@@ -40,8 +40,8 @@ class Collector(Protocol):
     def routed_error(self, description: bytes) -> bool:
         """Records, as a determinant, that an exception of user code was routed to the error output."""
 
-    def count_late(self, records: int) -> None:
-        """Counts records that a step has refused because they are late. The count since the job's start is in the
+    def count_late(self, step: str, records: int) -> None:
+        """Counts records that a step has refused because they are late. Its count since the job's start is in the
         snapshot.
         """
 
@@ -69,6 +69,7 @@ class ChainContext:
     local_folder: str  # folder for temporary files of this incarnation; empty in the simulated world
     inline_bytes_max: int = 4 << 20  # changes up to this size are encoded at the barrier, larger ones afterwards
     is_shadow: bool = False  # the chain belongs to a shadow, which repeats its task's work in a standby's slot
+    has_input: Callable[[], bool] = lambda: False  # whether input waits or may wait; for ``next_timer_ns`` only
 
 
 class Mirror(Protocol):
@@ -143,7 +144,11 @@ class Chain(Protocol):
         """Fires every processing-time timer that is due at ``instant_ns``, ordered by (time, registration)."""
 
     def next_timer_ns(self) -> int | None:
-        """Returns when the earliest timer is due, or None without timers."""
+        """Returns when the earliest timer is due, or None without timers.
+
+        Called where the log has ended only. It may depend on ``ChainContext.has_input``, which is not in the log; what
+        ``fire_timers`` does must not.
+        """
 
     def advance_watermark(self, watermark: Watermark) -> None:
         """Takes a change of the task's watermark: an instant above all earlier ones, idle, or active.

@@ -10,7 +10,7 @@ import msgspec
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.ports.operator_chain import Mirror, Pieces
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,7 @@ class Emission(NamedTuple):
     more: Pieces | None = None
     whole: Pieces | None = None
     has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
-    late_records: int = 0  # refused since the job's start; 0 in mid-step
+    late_records: LateRecords = ()  # none in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
 
 

@@ -25,6 +25,10 @@ class EventTime(msgspec.Struct, frozen=True, array_like=True):
     channels: tuple[ChannelTime, ...]
 
 
+LateRecords = tuple[tuple[str, Count], ...]
+"""Late records that steps of a task have refused since the job's start: (step, count), without steps that have none."""
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """State from which a new incarnation starts, together with the causal log.
 
@@ -34,9 +38,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     restore it, including those of a chain that was restored, because the start of a new chain may never have been
     stored. ``records_in`` counts the task's input since the job's start. ``calls`` counts the calls of a source's task
     per service. ``journal_offset_bytes`` is the end of the part of the journal that the state contains, read or not.
-    ``event_time`` is None until the first watermark comes. ``late_records`` counts those that steps of the task have
-    refused since the job's start. ``blocked`` has the channels that wait behind the barrier of a later checkpoint, and
-    that checkpoint.
+    ``event_time`` is None until the first watermark comes. ``blocked`` has the channels that wait behind the barrier of
+    a later checkpoint, and that checkpoint.
     """
 
     format: int
@@ -57,5 +60,5 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     journal_offset_bytes: Count = 0
     calls: tuple[tuple[str, Count], ...] = ()
     event_time: EventTime | None = None
-    late_records: Count = 0
+    late_records: LateRecords = ()
     blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()

@@ -194,7 +194,7 @@ def _encode_emitted(event: StepEmitted) -> Values:
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, *last = rest
+    records, journal, cost, has_reached_limit, late_records, reached_ns = rest
     made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
     emission = Emission(
         log,
@@ -207,7 +207,9 @@ def _decode_emitted(values: list[Any]) -> StepEmitted:
         cost,
         ReadyPieces() if has_more else None,
         ReadyPieces() if has_whole else None,
-        *last,
+        has_reached_limit,
+        tuple((step, count) for step, count in late_records),
+        reached_ns,
     )
     return StepEmitted(task, thread, emission)
 

@@ -8,7 +8,7 @@ from clonos.core.model.ids import TaskId, ThreadId
 from clonos.core.ports.effect_collector import EffectCollector
 from clonos.core.ports.operator_chain import Mirror
 from clonos.core.ports.task_port import Activation, Emission, ReadLimit, ReplayExtended, Triggered
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.standby.shadow import Shadow
 from clonos.core.wire.control_messages import Placement, View
 
@@ -43,7 +43,7 @@ class HostedThread(CommandQueue):
         self.records_out = 0  # to other tasks, since the thread began
         self.first_record = self.replayed = 0  # input before its first step; records that it replayed to recover
         self.has_reached_limit = False  # a limit of the task lets nothing more through
-        self.late_records = 0  # refused since the job's start
+        self.late_records: LateRecords = ()
         self.asked: Triggered | None = None  # the highest barrier asked of a source
         self.reached_ns: int | None = None  # lowest watermark of a source's splits; None until it has reported one
         self.watermark_ns_max: int | None = None  # watermark above which a source reads nothing, as it was sent last

@@ -13,10 +13,11 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
     is_live = isinstance(hosted.state, recovery_machine.Live)
     phase = TaskPhase.FINAL if hosted.is_final and is_live else recovery_machine.phase_of(hosted.state)
     logs = hosted.outputs.inflight_logs + hosted.output_gate.inflight_logs
+    late = hosted.running.late_records
     counters = (
         *(((TaskCounter.RECORDS_IN, hosted.running.records_in),) if hosted.running.records_in is not None else ()),
         (TaskCounter.RECORDS_OUT, hosted.running.records_out),
-        *(((TaskCounter.LATE_RECORDS, hosted.running.late_records),) if hosted.running.late_records else ()),
+        *(((TaskCounter.LATE_RECORDS, sum(count for _, count in late)),) if late else ()),
         *(((TaskCounter.LIMIT_REACHED, 1),) if hosted.running.has_reached_limit else ()),
         *(((TaskCounter.WATERMARK_NS, hosted.running.reached_ns),) if hosted.running.reached_ns is not None else ()),
         *(((TaskCounter.ROWS_WRITTEN, hosted.output_gate.confirmed_seq),) if hosted.output_gate.confirmed_seq else ()),
@@ -27,7 +28,7 @@ def status_of(hosted: HostedTask, is_over_soft_limit: bool) -> TaskStatus:
         (TaskCounter.INFLIGHT_DISK_BYTES, sum([log.disk_bytes for log in logs])),
         (TaskCounter.OVER_SOFT_LIMIT, int(is_over_soft_limit)),
     )
-    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters))
+    return TaskStatus(hosted.task, hosted.incarnation, phase, (*_backlog(hosted), *counters), late_records=late)
 
 
 def _backlog(hosted: HostedTask) -> tuple[tuple[TaskCounter, int], ...]:

@@ -23,7 +23,7 @@ from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, ThreadId
 from clonos.core.ports.operator_chain import Pieces
 from clonos.core.ports.slot_effects import ShadowRead
 from clonos.core.ports.task_port import Activation, Delivered, Emission, ReplayExtended, TaskHandle
-from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.standby.slot_context import SlotContext
 from clonos.core.wire.control_messages import Completed, Placement, View
 from clonos.core.wire.log_delta import Delta
@@ -68,7 +68,8 @@ class Shadow:
         #: Invariant: fed_bytes <= end of the own log here
         self.receivers: dict[ChannelId, ChannelReceiver] = {}
         self.needed: dict[ChannelId, int] = {}
-        self.worked_bytes = self.handled_bytes = self.records_in = self.late_records = 0
+        self.worked_bytes = self.handled_bytes = self.records_in = 0
+        self.late_records: LateRecords = ()
         self.reported_bytes = 0  # of what was worked off
         self.outputs: dict[ChannelId, InflightLog] = {}
         self.reached: dict[CheckpointId, Snapshot] = {}  # at each barrier since the last completed checkpoint

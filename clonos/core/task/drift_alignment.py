@@ -39,5 +39,9 @@ class DriftAlignment:
         """Returns whether the source has to wait. A source that is idle, or has no watermark yet, reads on."""
         if not self._watermark_ns_max < self._chain.reached_ns() < END_OF_TIME_NS:
             return False
-        self._chain.hold_back()
+        self.hold_back()
         return True
+
+    def hold_back(self) -> None:
+        """Notes that the source reads nothing, so that none of its splits is taken for idle."""
+        self._chain.hold_back()

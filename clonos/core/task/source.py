@@ -54,6 +54,7 @@ class SourceReader:
         self.task = task
         self.is_paused = self._is_to_end = False
         self.has_read_all = False
+        self._has_found_nothing = False  # at the last poll
         self._poll_backoff = PollBackoff()
         self.watch = cast(WatchingChain, task.chain) if vertex.is_watching else None
         self.drift: DriftAlignment | None = None
@@ -81,6 +82,17 @@ class SourceReader:
         """
         read_bytes = self.journal.read_bytes if self.journal is not None else 0
         return read_bytes, None if self.drift is None else self.drift.reached_ns
+
+    def may_have_records(self) -> bool:
+        """Returns whether there may be records that the source has not read: it found some at its last poll, or was
+        held back since."""
+        return not self._has_found_nothing
+
+    def hold_back(self) -> None:
+        """Notes that the source reads nothing although there may be records."""
+        self._has_found_nothing = False
+        if self.drift is not None:
+            self.drift.hold_back()
 
     def recover(self, data: bytes) -> None:
         """Feeds the gathered journal."""
@@ -137,6 +149,7 @@ class SourceReader:
         is_released = self.journal.is_released if self.journal is not None else not self._is_ahead()
         limit = task.pace.limit(budget_bytes, task.log.open_calls.room) if is_released else 0
         found = task.chain.poll(limit) if limit else NothingToRead.NOW
+        self._has_found_nothing = bool(limit) and isinstance(found, NothingToRead)
         if self._is_to_end:
             found = NothingToRead.ALL_READ
         if found is NothingToRead.NOW:

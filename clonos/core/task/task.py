@@ -85,6 +85,7 @@ class Task:
             local_folder=activation.local_folder,
             inline_bytes_max=options.snapshot_inline_bytes,
             is_shadow=activation.is_shadow,
+            has_input=self.reading.may_have_records if self.reading else lambda: any(q.pieces for q in self.inputs),
         )
 
     # ------------------------------------------------------------------ life
@@ -160,6 +161,8 @@ class Task:
             self.take(command)
         budget_bytes = self.port.budget_bytes()
         if budget_bytes <= 0:
+            if self.reading is not None:
+                self.reading.hold_back()
             self.take(self.port.receive(None))
             return
         if self._take_finished() or self._fire_if_due():
@@ -249,8 +252,7 @@ class Task:
 
     def _cross_watermarks(self, queue: InputQueue, end_seq: int) -> None:
         """Processes the rest of a step that spans watermarks, and emits it. It does not change the size of later steps,
-        because the cost and the output of timers are not those of a record.
-        """
+        because the cost and the output of timers are not those of a record."""
         for self.at, kind, batch in parts_of(queue, end_seq):
             if kind is ElementKind.WATERMARK:
                 advance(self.chain, self.watermarks.take(queue.channel, batch))
@@ -303,8 +305,7 @@ class Task:
 
     def _align_or_end(self) -> None:
         """Completes an alignment: a barrier stands for all earlier ones of its channel, the end of stream for all later
-        ones. The earliest one leaves first, because a task behind this one may wait for it with full channels.
-        """
+        ones. The earliest one leaves first, because a task behind this one may wait for it with full channels."""
         open_queues = [queue for queue in self.inputs if not queue.has_ended]
         if not open_queues:
             self.end_or_emit()
@@ -385,9 +386,7 @@ class Task:
         """Emits the step, with the snapshot at a barrier. Returns the credit used on the channel that receives most."""
         self._held_count = 0
         outputs = self.outputs.drain()
-        cost = 0
-        for output in outputs:
-            cost = max(cost, cost_bytes(output.count, len(output.payload)))
+        cost = max([cost_bytes(output.count, len(output.payload)) for output in outputs], default=0)
         consumed = tuple([queue.take_freed() for queue in self.inputs if queue.freed_bytes])
         log = self.log.drain()
         snapshot = None if taken is None else self._encode_snapshot(taken, self.log.end_bytes_followed)

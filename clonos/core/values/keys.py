@@ -137,7 +137,7 @@ class Router:
             import numpy
 
             self._tasks = numpy.array(self._tasks_of_groups, numpy.int32)
-        return self._tasks[groups]
+        return self._tasks.take(groups)
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """Returns the rows for each task, by task index and in their order. ``keys[i]`` is the key of ``rows[i]``.

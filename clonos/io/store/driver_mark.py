@@ -2,6 +2,9 @@
 
 The mark protects a running job from a start by mistake. It is not what keeps two drivers apart: that is the metadata
 chain. A driver on this machine is recognized by its process; any other one renews its mark within ``SILENT_AFTER_S``.
+
+Marks have numbers. A driver replaces those of dead ones by creating the next, which the store does for one of several.
+Then it looks again: a mark that came meanwhile, because all marks had been removed, makes it step back.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -26,7 +30,7 @@ from clonos.io.system.wall_clock import wall_ns
 
 logger = logging.getLogger("clonos.run")
 
-MARK_NAME: Final = "driver"
+MARKS_FOLDER: Final = "drivers"
 RENEW_EVERY_S: Final = 4.0
 SILENT_AFTER_S: Final = 13.0
 """Seconds without a renewal after which a driver on another machine counts as dead."""
@@ -53,6 +57,12 @@ class MarkRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, renewals=0) == msgspec.structs.replace(other, renewals=0)
 
 
+Marks = Mapping[int, MarkRecord | None]
+"""Marks by number; None for an unreadable one."""
+
+NO_MARKS: Final[Marks] = MappingProxyType({})
+
+
 class JobRunning(JobError):
     """The job runs already."""
 
@@ -73,62 +83,72 @@ class JobRunning(JobError):
 
 
 def refuse_running(
-    job: str, url: str, files: ObjectFiles, wait: Callable[[float], object] = time.sleep
-) -> MarkRecord | None:
-    """Refuses to go on while a driver runs the job of the store. Returns the mark of a dead driver, if there is one.
+    job: str, url: str, files: ObjectFiles, dead: Marks = NO_MARKS, wait: Callable[[float], object] = time.sleep
+) -> Marks:
+    """Refuses to go on while a driver runs the job of the store. Returns the marks of all drivers that do not.
 
-    ``wait``: called with the seconds to wait for signs of life of a driver on another machine.
+    ``dead``: marks that are known to be of such drivers. ``wait``: called with the seconds to wait for signs of life of
+    drivers on other machines.
 
     Raises: JobRunning.
     """
-    found = _read(files)
-    if found is None:
-        return None
-    if found.machine == _machine():
-        is_running = _born(found.pid) == found.born
-    else:
+    found = _marks(files)
+    unknown = {number: mark for number, mark in found.items() if mark is not None and dead.get(number) != mark}
+    later = found
+    if far := [mark for mark in unknown.values() if mark.machine != _machine()]:
         logger.warning(
             "process %d on host %s was running job %s: waiting %.0f s to see whether it still does",
-            *(found.pid, found.host, job, SILENT_AFTER_S),
+            *(far[-1].pid, far[-1].host, job, SILENT_AFTER_S),
         )
         wait(SILENT_AFTER_S)
-        later = _read(files)
-        is_running = later is not None and later != found
-        found = found if later is None else later
-    if is_running:
-        since = datetime.fromtimestamp(found.since_ns // 1_000_000_000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-        raise JobRunning(job, url, found.host, found.pid, since, found.is_of_this_process)
+        later = _marks(files)
+    for number, mark in unknown.items():
+        is_here = mark.machine == _machine()
+        if _born(mark.pid) == mark.born if is_here else later.get(number, mark) not in (None, mark):
+            raise _running(job, url, mark)
     return found
+
+
+def _running(job: str, url: str, mark: MarkRecord) -> JobRunning:
+    since = datetime.fromtimestamp(mark.since_ns // 1_000_000_000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return JobRunning(job, url, mark.host, mark.pid, since, mark.is_of_this_process)
 
 
 class DriverMark:
     """Mark of this process, renewed by a thread until ``close`` removes it."""
 
-    def __init__(
-        self, files: ObjectFiles, renew_every_s: float = RENEW_EVERY_S, record: MarkRecord | None = None
-    ) -> None:
-        """Writes the mark; with ``record``, it has been written. Raises: StoreFailed."""
+    def __init__(self, files: ObjectFiles, number: int, record: MarkRecord, renew_every_s: float) -> None:
+        """Takes over the mark ``number``, which has been written."""
         self._files, self._renew_every_s = files, renew_every_s
-        self._record = record or _own_record()
-        if record is None:
-            files.write(MARK_NAME, msgspec.json.encode(self._record))
+        self._name, self._record = _name(number), record
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._renew_on, name="driver mark", daemon=True)
         self._thread.start()
 
     @classmethod
-    def claimed(cls, job: str, url: str, files: ObjectFiles, dead: MarkRecord | None) -> DriverMark:
-        """Writes the mark, unless a driver that runs has written its own. ``dead``: the mark of a driver that does not.
+    def claimed(
+        cls, job: str, url: str, files: ObjectFiles, dead: Marks = NO_MARKS, renew_every_s: float = RENEW_EVERY_S
+    ) -> DriverMark:
+        """Writes the mark, unless a driver that runs has written its own. ``dead``: marks of drivers that do not.
 
         Raises: JobRunning. StoreFailed.
         """
         record = _own_record()
-        if not files.create_if_absent(MARK_NAME, msgspec.json.encode(record)):
-            found = _read(files)
-            if found is not None and found not in (dead, record):
-                refuse_running(job, url, files)
-            files.write(MARK_NAME, msgspec.json.encode(record))
-        return cls(files, record=record)
+        while True:
+            dead = refuse_running(job, url, files, dead)
+            number = max(dead, default=0) + 1
+            is_created = files.create_if_absent(_name(number), msgspec.json.encode(record))
+            if is_created or _read(files, _name(number)) == record:  # a repeated request finds its own mark
+                break
+        try:
+            others = refuse_running(job, url, files, {**dead, number: record})
+        except BaseException:
+            files.delete(_name(number))
+            raise
+        for other in others:
+            if other != number:
+                files.delete(_name(other))
+        return cls(files, number, record, renew_every_s)
 
     def _renew_on(self) -> None:
         while not self._is_closing.wait(self._renew_every_s) and self.renew():
@@ -137,11 +157,11 @@ class DriverMark:
     def renew(self) -> bool:
         """Renews the mark; returns False when another driver has replaced it."""
         try:
-            found = _read(self._files)
+            found = _read(self._files, self._name)
             if found is None or not found.is_of_run(self._record):
                 return False
             self._record = msgspec.structs.replace(self._record, renewals=self._record.renewals + 1)
-            self._files.write(MARK_NAME, msgspec.json.encode(self._record))
+            self._files.write(self._name, msgspec.json.encode(self._record))
         except StoreFailed as error:  # the next renewal may succeed, and the job itself reports a failing store
             logger.debug("the driver's mark was not renewed: %s", error)
         return True
@@ -151,9 +171,9 @@ class DriverMark:
         self._is_closing.set()
         self._thread.join()
         with suppress(StoreFailed):
-            found = _read(self._files)
+            found = _read(self._files, self._name)
             if found is not None and found.is_of_run(self._record):
-                self._files.delete(MARK_NAME)
+                self._files.delete(self._name)
 
 
 def _own_record() -> MarkRecord:
@@ -161,9 +181,18 @@ def _own_record() -> MarkRecord:
     return MarkRecord(socket.gethostname(), pid, _machine(), _born(pid), wall_ns())
 
 
-def _read(files: ObjectFiles) -> MarkRecord | None:
+def _name(number: int) -> str:
+    return f"{MARKS_FOLDER}/{number:06}"
+
+
+def _marks(files: ObjectFiles) -> Marks:
+    numbers = [name.rpartition("/")[2] for name in files.list(MARKS_FOLDER)]
+    return {int(number): _read(files, _name(int(number))) for number in numbers if number.isdecimal()}
+
+
+def _read(files: ObjectFiles, name: str) -> MarkRecord | None:
     try:
-        return msgspec.json.decode(files.read(MARK_NAME), type=MarkRecord)
+        return msgspec.json.decode(files.read(name), type=MarkRecord)
     except (ObjectMissing, *DECODE_ERRORS):
         return None
 

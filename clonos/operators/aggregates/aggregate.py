@@ -100,7 +100,8 @@ class Aggregation(ABC, Generic[T_contra, R_co]):
 
     @abstractmethod
     def result(self, accumulator: Any) -> R_co:
-        """Returns the result, which shares no mutable part with the accumulator: records may be added afterwards."""
+        """Returns the result, which shares no mutable part with the accumulator: records may be added afterwards. A
+        function of the user may change what it is given, so it is given a copy."""
 
     @abstractmethod
     def __repr__(self) -> str:
@@ -137,6 +138,11 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
     def aggregations(self) -> dict[str, Aggregation[T_contra, Any]]:
         """The aggregations by name, in the order of the result."""
         return {name: self._aggregations[place] for name, place in zip(self._names, self._places, strict=True)}
+
+    def joined(self, accumulators: Mapping[str, Any]) -> list[Any]:
+        """Returns the accumulator that has these accumulators of the aggregations."""
+        names = {place: name for name, place in zip(self._names, self._places, strict=True)}
+        return [accumulators[names[place]] for place in range(len(names))]
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:

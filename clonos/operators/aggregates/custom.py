@@ -30,7 +30,7 @@ class Custom(Aggregation[Any, Any]):
         self.changes_terms = True
         if add is list.append:
             self.insertion = Insertion.IN_PLACE
-            self.changes_terms = result is not None or merge not in (None, list.extend)
+            self.changes_terms = merge not in (None, list.extend)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
@@ -59,7 +59,8 @@ class Custom(Aggregation[Any, Any]):
         return accumulator if replaced is None else replaced
 
     def result(self, accumulator: Any) -> Any:
-        return copied(accumulator if self._result is None else self._result(accumulator))
+        own = copied(accumulator)  # the user's result may change it in place, or return a part of it
+        return own if self._result is None else self._result(own)
 
     def __repr__(self) -> str:
         return "aggregate(functions)"

@@ -24,19 +24,19 @@ INPUT: Final = 0
 class AssignTimestamps(Operator):
     """Assignment of timestamps. The watermarks of its input end here; it makes those of the stream behind it."""
 
-    has_timers: ClassVar[bool] = True
+    checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
     _table: Table
     _watermarks: SourceWatermarks
 
     def __init__(self, step: str, assigner: TimestampAssigner, takes_columns: bool) -> None:
-        self._step, self._assigner = step, assigner
+        self._step, self._assigner = step, assigner.of_task(step)
         self.takes_columns = takes_columns
         self.changes_rows = callable(assigner.of)
 
     def open(self, scope: Scope) -> None:
-        self._recorder = scope.context.recorder
+        self._recorder, self._has_input = scope.context.recorder, scope.context.has_input
         self._table = scope.state.table(f"{self._step}/{WATERMARKS_NAME}", is_small=True)
         self._watermarks = SourceWatermarks([INPUT], self._assigner.every_ns, self._assigner.idle_after_ns)
         state = self._table.entries.get(0)
@@ -82,8 +82,15 @@ class AssignTimestamps(Operator):
 
     # --- idleness
 
+    @property
+    def holds_checks(self) -> bool:
+        if self._has_input():
+            self._watermarks.hold_back()
+        else:
+            self._watermarks.found_empty(INPUT)
+        return self._watermarks.holds_checks
+
     def next_timer_ns(self) -> int | None:
-        self._watermarks.found_empty(INPUT)
         return self._watermarks.next_check_ns()
 
     def due(self, until_ns: int | None) -> list[DueTimer]:

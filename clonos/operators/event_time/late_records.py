@@ -26,7 +26,7 @@ class LateRecords:
 
     def take(self, values: list[Any], times: Sequence[int], watermark_ns: int) -> None:
         """Takes the late records of a batch, never empty, without their keys."""
-        self._collector.count_late(len(values))
+        self._collector.count_late(self._step, len(values))
         side = None if self._tag is None else self._operator.side_outputs.get(self._tag)
         if side is not None:
             side.rows(values, times)

@@ -140,17 +140,19 @@ class SourceWatermarks:
         return min([each for each in instants if each is not None], default=None)
 
     def _next_idle_check_ns(self) -> int | None:
-        """Returns when idleness is checked next.
-
-        None while a split might be taken for idle that has records: it was neither read nor found empty, because the
-        task was held back.
-        """
+        """Returns when idleness is checked next."""
         if self._is_without_splits and not self._is_idle:
             return CHECK_AT_ONCE_NS
-        if not self._idle_after_ns:
-            return None
+        return self._check_ns if self._idle_after_ns and not self.holds_checks else None
+
+    @property
+    def holds_checks(self) -> bool:
+        """Whether a check could take a split for idle that has records: it was neither read nor found empty, because
+        the task was held back."""
+        if not self._idle_after_ns or self._check_ns == CHECK_AT_ONCE_NS:
+            return False
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}
-        return self._check_ns if self._check_ns == CHECK_AT_ONCE_NS or quiet <= self._found_empty else None
+        return not quiet <= self._found_empty
 
     def _next_flush_ns(self) -> int | None:
         """Returns when a rise is sent that ``watermark_every`` holds back: only if no split has a record now."""

@@ -25,7 +25,7 @@ WATERMARKS_NAME: Final = "watermarks"
 class TimedHead(SourceHead):
     """First step of a source vertex with watermarks. The end of a split is in the log: a read of 0 records."""
 
-    has_timers: ClassVar[bool] = True
+    checks_idleness: ClassVar[bool] = True
     holds_watermarks: ClassVar[bool] = True
 
     _table: Table
@@ -41,7 +41,7 @@ class TimedHead(SourceHead):
     ) -> None:
         """Creates the head of a ``TimedSource``, or with ``assigner`` that of any source."""
         super().__init__(step, source, splits, is_columnar)
-        self._assigner = assigner
+        self._assigner = None if assigner is None else assigner.of_task(step)
         if assigner is not None:
             self._every_ns, self._idle_after_ns = assigner.every_ns, assigner.idle_after_ns
         else:
@@ -146,6 +146,10 @@ class TimedHead(SourceHead):
         self._times.hold_back()
 
     # --- idleness
+
+    @property
+    def holds_checks(self) -> bool:
+        return self._times.holds_checks
 
     def next_timer_ns(self) -> int | None:
         return self._times.next_check_ns()

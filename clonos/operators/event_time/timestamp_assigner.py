@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
@@ -20,7 +20,7 @@ from clonos.operators.event_time.timestamps import (
     event_time_ns,
     from_timestamp_ns,
 )
-from clonos.operators.event_time.watermark_strategies import WatermarkStrategy
+from clonos.operators.event_time.watermark_strategies import WatermarkStrategy, strategy_of_task
 from clonos.operators.operator import without
 from clonos.operators.user_errors import Guard
 
@@ -79,6 +79,10 @@ class TimestampAssigner:
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """The functions of the user: that of the timestamp, and those of the strategy."""
         return (*((self.of,) if callable(self.of) else ()), *self.strategy.functions)
+
+    def of_task(self, step: str) -> Self:
+        """Returns the assigner of one incarnation. Its strategy is a copy, whose attributes cannot be set."""
+        return replace(self, strategy=strategy_of_task(self.strategy, step))
 
     def assign(self, rows: list[Any], guard: Guard, recorder: Recorder, where: str) -> tuple[list[Any], list[int]]:
         """Returns the rows that have a timestamp, and their timestamps; the others go to the error output.

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from clonos.core.model.errors import JobError
 from clonos.operators.event_time.timestamps import TimestampError, Unit, event_time_ns, from_timestamp_ns
+from clonos.operators.steps.frozen_class import frozen
+
+
+class StrategyChanged(JobError):
+    """A watermark strategy sets one of its attributes."""
+
+    step: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return (
+            f"the watermark strategy of {self.step} sets self.{self.attribute}: the value would be lost when its"
+            " process dies, and one object serves all splits. Compute the watermark from before_ns, the records and"
+            " their timestamps."
+        )
 
 
 class WatermarkStrategy:
     """Base of watermark strategies. Subclass it for a strategy of your own.
 
-    It must depend on the arguments of ``watermark`` alone, not on a clock or on attributes that change: a replay asks
-    again.
+    It must depend on the arguments of ``watermark`` alone, not on a clock: a replay asks again. One object serves all
+    splits of a task, and its attributes cannot be set once the job runs.
     """
 
     @property
@@ -71,3 +89,10 @@ class PunctuatedWatermarks(WatermarkStrategy):
                     ) from None
                 latest_ns = found_ns if latest_ns is None else max(latest_ns, found_ns)
         return latest_ns
+
+
+def strategy_of_task(strategy: WatermarkStrategy, step: str) -> WatermarkStrategy:
+    """Returns a copy of a strategy whose attributes cannot be set."""
+    own = copy.deepcopy(strategy)
+    object.__setattr__(own, "__class__", frozen(type(own), partial(StrategyChanged, step)))
+    return own

@@ -7,13 +7,16 @@ any size of state, and only entries that are touched meanwhile are copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from clonos.core.values import decode_rows, encode_rows
 from clonos.core.values.copying import IMMUTABLE, is_immutable
 from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
+
+if TYPE_CHECKING:
+    from clonos.operators.state.column_state import Reader
 
 
 class Absent:
@@ -136,15 +139,21 @@ _pop = dict.pop
 class FrozenPieces:
     """Frozen entries that any thread may encode by iterating, repeatedly, until they are released."""
 
-    __slots__ = ("_before", "_tables", "is_released")
+    __slots__ = ("_before", "_tables", "_columns", "is_released")
 
-    def __init__(self, tables: Mapping[str, tuple[Entries, list[Any] | None]], before: tuple[bytes, ...] = ()) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, tuple[Entries, list[Any] | None]],
+        before: tuple[bytes, ...] = (),
+        columns: Sequence[Reader] = (),
+    ) -> None:
         """Creates pieces of ``tables``: by name the entries and the wanted keys (None: all).
 
-        ``before`` are finished pieces.
+        ``before`` are finished pieces; ``columns`` are readers of state in columns.
         """
         self._tables = tables
         self._before = before
+        self._columns = columns
         self.is_released = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -152,11 +161,16 @@ class FrozenPieces:
         for name, (entries, wanted) in self._tables.items():
             for section in encode_sections(name, entries, wanted):
                 yield encode_piece((section,))
+        for reader in self._columns:
+            for change in reader:
+                yield encode_piece((), columns=(change,))
 
     def release(self) -> None:
         """Releases the entries: no thread will read them again."""
-        self.is_released = True
-        self._tables = {}
+        for reader in self._columns:
+            reader.release()
+        self._tables, self._columns = {}, ()
+        self.is_released = True  # last: the task looks at it, and then at the readers
 
 
 def _copy(value: Any) -> Any:

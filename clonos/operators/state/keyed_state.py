@@ -12,18 +12,27 @@ A table belongs to one step and one of its descriptors; ``step/name`` identifies
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
 from clonos.operators.state.state_changes import (
     Entries,
     Section,
+    StateOfOtherForm,
     decode_piece,
     encode_deleted,
     encode_piece,
     encode_sections,
     read_section,
 )
+
+if TYPE_CHECKING:
+    from clonos.operators.state.column_changes import ColumnSection
+    from clonos.operators.state.column_slots import SlotColumns
+    from clonos.operators.state.column_spec import ColumnSizes
+    from clonos.operators.state.column_state import ColumnState, Reader
+    from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+    from clonos.operators.state.row_store import RowStore
 
 INLINE_BYTES_MAX: Final = 4 << 20
 """Bytes that a barrier encodes itself, which takes a few ms; other threads encode the rest."""
@@ -38,10 +47,12 @@ MERGED_PER_STEP_MAX: Final = 1 << 11
 class StateImage:
     """Passive image of the state, which a standby keeps current; a new incarnation takes over its tables."""
 
-    __slots__ = ("tables",)
+    __slots__ = ("tables", "columns", "stores")
 
     def __init__(self) -> None:
         self.tables: dict[str, Entries] = {}
+        self.columns: dict[str, SlotColumns] = {}
+        self.stores: dict[str, RowStore] = {}
 
     def apply(self, changes: bytes | memoryview) -> None:
         """Applies a piece of the changes of one snapshot.
@@ -51,15 +62,29 @@ class StateImage:
         """
         decoded = decode_piece(changes)
         read = [read_section(section) for section in decoded.sections]
-        if decoded.is_full:
-            self.tables.clear()
-        for name in decoded.dropped:
-            self.tables.pop(name, None)
+        places: tuple[dict[str, Any], ...] = (self.tables, self.columns, self.stores)
+        for place in places:
+            if decoded.is_full:
+                place.clear()
+            for name in decoded.dropped:
+                place.pop(name, None)
         for section, (deleted, keys, values) in zip(decoded.sections, read, strict=True):
             entries = self.tables.setdefault(section.name, {})
             for key in deleted:
                 entries.pop(key, None)
             entries.update(zip(keys, values, strict=True))
+        if decoded.columns:
+            self._apply_columns(decoded.columns)
+
+    def _apply_columns(self, sections: tuple[ColumnSection, ...]) -> None:
+        from clonos.operators.state.column_changes import apply_to_rows, apply_to_table
+
+        for section in sections:
+            name = section.name
+            if section.part in ("rows", "remove rows"):
+                self.stores[name] = apply_to_rows(self.stores.get(name), section)
+            else:
+                self.columns[name] = apply_to_table(self.columns.get(name), section)
 
 
 class Table:
@@ -116,10 +141,25 @@ class Table:
 class StateBackend:
     """Tables of one incarnation's chain."""
 
-    __slots__ = ("_inline_bytes_max", "_restored", "_tables", "_dropped", "_reading", "_is_frozen")
+    __slots__ = (
+        "_inline_bytes_max",
+        "_restored",
+        "_tables",
+        "_dropped",
+        "_reading",
+        "_is_frozen",
+        "_columns",
+        "_column_sizes",
+    )
 
-    def __init__(self, image: StateImage | None, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        image: StateImage | None,
+        inline_bytes_max: int = INLINE_BYTES_MAX,
+        column_sizes: ColumnSizes | None = None,
+    ) -> None:
         """Takes over the tables of ``image``, which must not be used elsewhere afterwards."""
+        self._column_sizes = column_sizes
         self._inline_bytes_max = inline_bytes_max
         self._restored = {} if image is None else image.tables
         self._tables: dict[str, Table] = {}
@@ -127,24 +167,69 @@ class StateBackend:
         self._reading: list[FrozenPieces] = []
         self._is_frozen = False
         """Whether some table has an overlay: its snapshot is being read, or it is being merged."""
+        self._columns: ColumnState | None = None  # until a step keeps state in columns
+        if image is not None and (image.columns or image.stores):
+            self._columns = self._new_columns(image)
 
     def table(self, name: str, deletes_empty: bool = False, is_small: bool = False) -> Table:
-        """Returns the table of this name with its restored entries, or a new one."""
+        """Returns the table of this name with its restored entries, or a new one.
+
+        Raises: StateOfOtherForm: the snapshot has columns of this name.
+        """
         found = self._tables.get(name)
         if found is None:
+            if self._columns is not None and name in self._columns:
+                raise StateOfOtherForm(name, "columns", "a value for each key")
             found = self._tables[name] = Table(self._restored.pop(name, {}))
         found.deletes_empty = found.deletes_empty or deletes_empty
         found.is_small = found.is_small or is_small
         return found
 
+    def column_table(self, name: str, spec: ColumnSpec) -> ColumnTable:
+        """Returns the table in columns of this name with its restored keys, or a new one.
+
+        Raises: StateOfOtherForm: it was stored with other types, or not in columns.
+        """
+        return self._open_columns(name).table(name, spec)
+
+    def row_store(self, name: str) -> RowStore:
+        """Returns the row store of this name with its restored rows, or a new one.
+
+        Raises: StateOfOtherForm: the snapshot has a table of this name.
+        """
+        return self._open_columns(name).store(name)
+
     def restored(self, prefix: str) -> list[str]:
         """Returns the sorted names of restored tables with this prefix that no step has opened yet."""
         return sorted(name for name in self._restored if name.startswith(prefix))
 
+    def restored_columns(self, prefix: str) -> list[str]:
+        """Returns the sorted names of restored column tables and row stores with this prefix, not opened yet."""
+        return [] if self._columns is None else self._columns.restored(prefix)
+
     def drop(self, name: str) -> None:
-        """Deletes a whole table."""
-        del self._tables[name]
+        """Deletes a whole table or row store."""
+        if self._tables.pop(name, None) is None and self._columns is not None:
+            self._columns.drop(name)
         self._dropped[name] = None
+
+    @property
+    def column_bytes(self) -> int:
+        """Memory of the state in columns."""
+        return 0 if self._columns is None else self._columns.size_bytes
+
+    def _open_columns(self, name: str) -> ColumnState:
+        if self._tables.get(name) or self._restored.get(name):
+            raise StateOfOtherForm(name, "a value for each key", "columns")
+        if self._columns is None:
+            self._columns = self._new_columns(StateImage())
+        return self._columns
+
+    def _new_columns(self, image: StateImage) -> ColumnState:
+        from clonos.operators.state.column_spec import SIZES
+        from clonos.operators.state.column_state import ColumnState
+
+        return ColumnState(image.columns, image.stores, self._column_sizes or SIZES)
 
     # --- snapshots
 
@@ -156,7 +241,8 @@ class StateBackend:
         sections: list[Section] = []
         for name, keys in self._begin(full, sections):
             sections += encode_sections(name, self._tables[name].entries, keys)
-        return self._end(full, sections)
+        columns = [section for reader in self._column_readers(full) for section in reader]
+        return self._end(full, sections, columns)
 
     def take(self, full: bool) -> tuple[bytes, FrozenPieces | None]:
         """Encodes changes up to the inline limit and freezes the rest, which the returned pieces encode later.
@@ -164,11 +250,10 @@ class StateBackend:
         Raises: StateUnsupported: a value cannot be stored.
         """
         self.merge_overlay(ALL)
-        if self._reading:  # only one snapshot is frozen at a time; the changes since are few
-            return self.changes(full), None
         sections: list[Section] = []
         later: dict[str, tuple[Entries, list[Any] | None]] = {}
-        left_bytes = self._inline_bytes_max
+        # Entries are frozen for one snapshot at a time, and the changes since are few; columns for any number.
+        left_bytes = ALL if self._reading else self._inline_bytes_max
         for name, keys in self._begin(full, sections):
             table = self._tables[name]
             for section in encode_sections(name, table.entries, keys):
@@ -178,7 +263,18 @@ class StateBackend:
                     break
             if rest := list(keys):
                 later[name] = (self._frozen(table), rest)
-        return self._end(full, sections), self._read(FrozenPieces(later)) if later else None
+        columns: list[ColumnSection] = []
+        columns_later: list[Reader] = []
+        left_bytes = min(left_bytes, self._inline_bytes_max)
+        for reader in self._column_readers(full):
+            left_bytes -= reader.size_bytes
+            if left_bytes < 0:
+                columns_later.append(reader)
+            else:
+                columns += reader
+        self._hold(columns_later)
+        changes = self._end(full, sections, columns)
+        return changes, self._read(FrozenPieces(later, (), columns_later)) if later or columns_later else None
 
     def whole(self) -> FrozenPieces | None:
         """Returns all state as of the ``take`` just made; None while earlier frozen entries are being read."""
@@ -194,13 +290,20 @@ class StateBackend:
                 sections += encode_sections(name, table.entries)
             else:
                 later[name] = (self._frozen(table), None)
-        return self._read(FrozenPieces(later, (encode_piece(tuple(sections), is_full=True),)))
+        columns = [] if self._columns is None else self._columns.whole()
+        self._hold(columns)
+        return self._read(FrozenPieces(later, (encode_piece(tuple(sections), is_full=True),), columns))
 
     def merge_overlay(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
         """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
-        if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
+        if not self._is_frozen:
             return
-        self._reading = []
+        reading = [pieces for pieces in self._reading if not pieces.is_released]
+        if len(reading) < len(self._reading) and self._columns is not None:
+            self._columns.release()
+        self._reading = reading
+        if reading:
+            return
         self._is_frozen = False
         for table in self._tables.values():
             if isinstance(overlay := table.entries, Overlay):
@@ -222,12 +325,21 @@ class StateBackend:
             wanted.append((name, iter(list(table.contents() if full else table.changed))))
         return wanted
 
-    def _end(self, full: bool, sections: list[Section]) -> bytes:
+    def _column_readers(self, full: bool) -> list[Reader]:
+        return [] if self._columns is None else self._columns.take(full)
+
+    def _hold(self, readers: list[Reader]) -> None:
+        if readers:
+            assert self._columns is not None, "a reader is of a table"
+            self._columns.hold(readers)
+            self._is_frozen = True
+
+    def _end(self, full: bool, sections: list[Section], columns: list[ColumnSection]) -> bytes:
         dropped = () if full else tuple(self._dropped)
         for table in self._tables.values():
             table.clear_changes()
         self._dropped = {}
-        return encode_piece(tuple(sections), full, dropped)
+        return encode_piece(tuple(sections), full, dropped, tuple(columns))
 
     def _frozen(self, table: Table) -> Entries:
         """Freezes a table and returns its entries."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,15 @@ from clonos.core.values.keys import key_of, state_keys
 from clonos.core.values.numpy_scalars import keeping_types
 from clonos.core.wire.decoding import DECODE_ERRORS
 
-CHANGES_FORMAT: Final = 2
-"""Format of pieces; format 1 also had the key group of each key, which follows from the key."""
+if TYPE_CHECKING:
+    from clonos.operators.state.column_changes import ColumnSection
+
+CHANGES_FORMAT: Final = 3
+"""Format of pieces with changes of columns. Those without are in format 2. Format 1 also had the key group of each key,
+which follows from the key.
+"""
+
+FORMAT_OF_ROWS: Final = 2
 
 SECTION_BYTES: Final = 1 << 20
 """Target size of a section: it fits the processor's cache, and encoding it holds the interpreter lock for 0.5 ms."""
@@ -50,6 +57,20 @@ class StateUnsupported(JobError):
 
     def __str__(self) -> str:
         return f"the state {self.table} cannot be stored: {self.problem}"
+
+
+class StateOfOtherForm(JobError):
+    """A table was stored with other types than the job has now, or as rows in place of columns."""
+
+    table: str
+    stored: str
+    expected: str
+
+    def __str__(self) -> str:
+        return (
+            f"the state {self.table} was stored as {self.stored}, and this version of the job keeps {self.expected}."
+            " Give the step another name so that it begins with empty state, or resume with the version that stored it."
+        )
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -84,6 +105,7 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True):
     is_full: bool
     dropped: tuple[str, ...]
     sections: msgspec.Raw
+    columns: msgspec.Raw = msgspec.Raw(b"\x90")
 
 
 class Changes(NamedTuple):
@@ -92,6 +114,7 @@ class Changes(NamedTuple):
     is_full: bool
     dropped: tuple[str, ...]
     sections: tuple[Section, ...]
+    columns: tuple[ColumnSection, ...] = ()
 
 
 _NOTHING: Final = column_of([])
@@ -101,9 +124,16 @@ _decoder_of_sections: Final = msgspec.msgpack.Decoder(tuple[Section, ...])
 _decoder_of_sections_1: Final = msgspec.msgpack.Decoder(tuple[_SectionOfFormat1, ...])
 
 
-def encode_piece(sections: tuple[Section, ...], is_full: bool = False, dropped: tuple[str, ...] = ()) -> bytes:
+def encode_piece(
+    sections: tuple[Section, ...],
+    is_full: bool = False,
+    dropped: tuple[str, ...] = (),
+    columns: tuple[ColumnSection, ...] = (),
+) -> bytes:
     """Encodes a piece."""
-    return _encoder.encode((CHANGES_FORMAT, is_full, dropped, sections))
+    if columns:
+        return _encoder.encode((CHANGES_FORMAT, is_full, dropped, sections, columns))
+    return _encoder.encode((FORMAT_OF_ROWS, is_full, dropped, sections))
 
 
 def decode_piece(data: bytes | memoryview) -> Changes:
@@ -119,9 +149,16 @@ def decode_piece(data: bytes | memoryview) -> Changes:
             sections = tuple([section.read() for section in _decoder_of_sections_1.decode(piece.sections)])
         else:
             sections = _decoder_of_sections.decode(piece.sections)
-        return Changes(piece.is_full, piece.dropped, sections)
+        columns = _columns_of(piece.columns) if piece.format == CHANGES_FORMAT else ()
+        return Changes(piece.is_full, piece.dropped, sections, columns)
     except DECODE_ERRORS as error:
         raise StateMalformed(str(error)) from error
+
+
+def _columns_of(data: msgspec.Raw) -> tuple[ColumnSection, ...]:
+    from clonos.operators.state.column_changes import ColumnSection
+
+    return msgspec.msgpack.decode(data, type=tuple[ColumnSection, ...])
 
 
 def encode_deleted(name: str, deleted: Iterable[Any]) -> Section:

@@ -1,28 +1,35 @@
-"""Rows in front of a sink with ``flush``: they wait in the state of the task, then go to the sink together."""
+"""Records in front of a sink with ``flush``: they wait in the state of the task, then go to the sink together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from clonos.core.model.element_kind import ElementKind
+from clonos.core.values import decode_columns, encode_columns
 from clonos.core.values.copying import copied_rows
+from clonos.core.values.elements import cut_elements, join_elements
+from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.interval_timer import IntervalTimer
 
 WAITING_NAME: Final = "waiting"
 """Table of the rows that wait: number from 0 on -> row."""
 
+COLUMNS_NAME: Final = "columns"
+"""Table of the batches of columns that wait: number of the first record -> encoded batch. They have no rows."""
+
 DUE_NAME: Final = "due"
 """Table with at most one entry, the time of the next flush in nanoseconds since the Unix epoch."""
 
 ROWS_MAX: Final = 1 << 12
-"""Rows that leave in one batch."""
+"""Rows that leave in one batch. Batches of columns are joined up to it."""
 
 
 class Flush(Operator):
-    """Passes rows on by groups of ``count``, or at multiples of an interval if any wait; the rest at the end.
+    """Passes records on by groups of ``count``, or at multiples of an interval if any wait; the rest at the end.
 
-    Rows of a keyed input leave without their keys.
+    Columns stay columns. Records of a keyed input leave without their keys.
     """
 
     has_timers: ClassVar[bool] = True
@@ -33,36 +40,78 @@ class Flush(Operator):
 
     def open(self, scope: Scope) -> None:
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
+        self._columns = scope.state.table(f"{self._step}/{COLUMNS_NAME}")
         due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
         self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
-        self._size = len(self._waiting.contents())
+        self._batches = {number: decode_columns(encoded) for number, encoded in self._columns.contents().items()}
+        self._size: int = len(self._waiting.contents()) + sum(batch.num_rows for batch in self._batches.values())
+
+    def prepare(self, checkpoint: int) -> None:
+        """Encodes the batches of columns that came since the last barrier; most never wait for one."""
+        for number, batch in self._batches.items():
+            if number not in self._columns.entries:
+                self._columns.set(number, encode_columns(batch))
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         if self._is_keyed:
             rows = [value for _, value in rows]
-        if self._count is not None and self._size + len(rows) >= self._count:
-            whole = (self._size + len(rows)) // self._count * self._count - self._size
+        if whole := self._completed(len(rows)):
             self._flush(rows[:whole])
             rows = rows[whole:]
-        self._wait(rows)
+        if rows:
+            self._waiting.update(dict(enumerate(copied_rows(rows), self._size)))
+            self._wait(len(rows))
 
-    def _wait(self, rows: list[Any]) -> None:
-        if not rows:
-            return
-        self._waiting.update(dict(enumerate(copied_rows(rows), self._size)))
-        self._size += len(rows)
+    def columns(self, batch: RecordBatch) -> None:
+        if whole := self._completed(batch.num_rows):
+            self._flush(batch.slice(0, whole))
+            batch = batch.slice(whole)
+        if batch.num_rows:
+            self._batches[self._size] = batch
+            self._wait(batch.num_rows)
+
+    def keyed_columns(self, batch: Any, column: str) -> None:
+        self.columns(batch)
+
+    def _completed(self, count: int) -> int:
+        """Returns how many of the next ``count`` records complete groups."""
+        if self._count is None or self._size + count < self._count:
+            return 0
+        return (self._size + count) // self._count * self._count - self._size
+
+    def _wait(self, count: int) -> None:
+        self._size += count
         self._timer.start()
 
-    def _flush(self, more: list[Any]) -> None:
-        """Passes on the rows that wait, and ``more``."""
-        entries = self._waiting.entries
-        rows = [entries[number] for number in range(self._size)] + more
+    def _flush(self, more: Any = ()) -> None:
+        """Passes on the records that wait, and ``more``, rows or a batch of columns."""
+        parts = self._parts()
         for number in range(self._size):
             self._waiting.delete(number)
-        self._size = 0
+        for number in self._batches:
+            self._columns.delete(number)
+        self._size, self._batches = 0, {}
         self._timer.stop()
-        for first in range(0, len(rows), ROWS_MAX):
-            self.out.rows(rows[first : first + ROWS_MAX])
+        for part in _joined([*parts, more]):
+            if isinstance(part, list):
+                self.out.rows(part)
+            else:
+                self.out.columns(part)
+
+    def _parts(self) -> list[Any]:
+        """Returns what waits, in order: lists of rows and batches of columns."""
+        entries, parts, number = self._waiting.entries, list[Any](), 0
+        while number < self._size:
+            batch = self._batches.get(number)
+            if batch is None:
+                if not parts or not isinstance(parts[-1], list):
+                    parts.append([])
+                parts[-1].append(entries[number])
+                number += 1
+            else:
+                parts.append(batch)
+                number += batch.num_rows
+        return parts
 
     def next_timer_ns(self) -> int | None:
         return self._timer.next_ns()
@@ -72,7 +121,27 @@ class Flush(Operator):
 
     def fire(self, due: Sequence[DueTimer]) -> None:
         if due:
-            self._flush([])
+            self._flush()
 
     def end_of_time(self) -> None:
-        self._flush([])
+        self._flush()
+
+
+def _joined(parts: Sequence[Any]) -> list[Any]:
+    """Joins neighbours of one kind, columns of one schema, and cuts them into batches of at most ROWS_MAX records."""
+    groups: list[list[Any]] = []
+    for part in parts:
+        if len(part):
+            if not groups or _schema_of(groups[-1][0]) != _schema_of(part):
+                groups.append([])
+            groups[-1].append(part)
+    found: list[Any] = []
+    for group in groups:
+        kind = ElementKind.ROWS if isinstance(group[0], list) else ElementKind.COLUMNS
+        whole = join_elements(kind, group) if len(group) > 1 else group[0]
+        found += [cut_elements(kind, whole, first, ROWS_MAX) for first in range(0, len(whole), ROWS_MAX)]
+    return found
+
+
+def _schema_of(part: Any) -> Any:
+    return None if isinstance(part, list) else part.schema

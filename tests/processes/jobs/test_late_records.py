@@ -55,4 +55,5 @@ def test_late_records_are_counted_once_though_the_task_of_a_window_is_killed(tmp
         summary = "\n".join(handle.summary())
     assert len(result.status.recoveries) == 1
     assert result.counter("late_records") == late() > 40
-    assert f"600 in, {late()} late" in summary
+    assert f"600 in, late: counted {late()}" in summary
+    assert sum(task.late_records.get("counted", 0) for task in result.status.tasks) == late()

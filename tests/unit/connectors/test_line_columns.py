@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import pytest
@@ -303,6 +303,29 @@ def test_an_open_quote_names_the_option_that_reads_it(tmp_path: Path) -> None:
     with pytest.raises(InputMalformed, match="newlines_in_values=True reads cells with line ends"):
         read_all(files.csv(path, ordered=True))
     assert read_all(files.csv(path, newlines_in_values=True))[1] == {"a": 2, "b": "y\nz"}
+
+
+@pytest.mark.parametrize("line", [b'2,"y', b'2,"y"z"', b'2"3,"y', b'z"'])
+@pytest.mark.parametrize("following", [b"", b"\n3,w\n"])
+def test_a_quote_that_does_not_end_joins_no_lines(tmp_path: Path, line: bytes, following: bytes) -> None:
+    """Arrow takes what follows for the rest of the cell, to the end of the block."""
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"a,b\n1,x\n" + line + following)
+    kind = pyarrow.schema({"a": pyarrow.string(), "b": pyarrow.string()})
+    source = files.csv(path, schema=kind, ordered=True)
+    reader = source.reader()
+    reader.open(source.splits(1)[0], None)
+    found: list[Any] = []
+    while (some := reader.read(10)) is not None:
+        found += [each.record for each in some] if isinstance(some, PartlyMalformed) else cast(Any, some).to_pylist()
+    reader.close()
+    assert found == [{"a": "1", "b": "x"}, line.decode(), *([{"a": "3", "b": "w"}] if following else [])]
+
+
+def test_one_column_with_quotes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b'n\n1\n"2"\n""\n3')
+    assert [row["n"] for row in read_all(files.csv(path))] == [1, 2, None, 3]
 
 
 def test_compressed_files_are_read_in_one_piece(tmp_path: Path, kind: str) -> None:

@@ -71,8 +71,12 @@ def test_the_first_line_has_the_late_records_of_each_step_that_has_any(clock: li
     screen = io.StringIO()
     table = LiveTable(Console(file=screen, width=150))
     clock[0] += 6
-    table.show(_status(_task("read/0", 9), _task("ask/0", 1, late_records=1_000), _task("ask/1", 1, late_records=2)))
-    assert screen.getvalue().rstrip().endswith("; late records: ask 1,002")
+    late = (
+        replace(_task("ask/0", 1), late_records={"join": 1_000}),
+        replace(_task("ask/1", 1), late_records={"join": 2}),
+    )
+    table.show(_status(_task("read/0", 9), *late))
+    assert screen.getvalue().rstrip().endswith("; late records: join 1,002")
 
 
 def test_without_a_terminal_a_line_appears_every_few_seconds(clock: list[float]) -> None:

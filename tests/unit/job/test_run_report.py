@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,15 +59,18 @@ def test_the_summary_counts_failed_records_apart_from_the_steps() -> None:
 
 def test_the_summary_counts_late_records_by_step() -> None:
     tasks = tuple(
-        TaskState(f"{step}/{index}", 1, 7, 4711, "process-1", TaskPhase.LIVE, {"records_in": 10, **counters}, 1, 1)
-        for step, index, counters in [
+        replace(_task(vertex, 10), name=f"{vertex}/{index}", late_records=late)
+        for vertex, index, late in [
             ("read", 0, {}),
-            ("average", 0, {"late_records": 1_200}),
-            ("average", 1, {"late_records": 34}),
+            ("average-merge", 0, {"average": 1_200}),
+            ("average-merge", 1, {"average": 34, "merge": 5}),
         ]
     )
     lines = summary_lines(Status("job", Phase.ENDED, tasks=tasks), 1.5, {"read": 20}, [])
-    assert lines[1:] == ["  read     10 in, 20 out", "  average  20 in, 1,234 late"]
+    assert lines[1:] == [
+        "  read           10 in, 20 out",
+        "  average-merge  20 in, late: average 1,234, merge 5",
+    ]
 
 
 def test_the_summary_has_the_rows_that_an_immediate_sink_has_written(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +20,12 @@ from clonos.connectors.filesystem.output_parts import OWNER, state_folder
 from clonos.core.checkpoint.checkpoint_metadata import encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.options import Options
-from clonos.io.store.driver_mark import SILENT_AFTER_S, DriverMark, JobRunning, MarkRecord, refuse_running
-from clonos.io.store.object_files import LocalFiles
+from clonos.io.store.driver_mark import JobRunning
 from clonos.io.store.store import CheckpointStore, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.job.starting import JobIdentity, Start, age_text, default_store
 from clonos.operators.job_image import JobImage
 from tests.harnesses.mistakes import check
+from tests.harnesses.other_driver import another_driver
 
 
 class Shop:
@@ -280,30 +277,12 @@ def test_a_failed_start_does_not_remove_a_file_that_the_job_would_have_replaced(
 # ---------------------------------------------------------------------- a running job
 
 
-@contextmanager
-def _another_driver(store: Path) -> Iterator[int]:
-    """Another process that runs a job with this store, until it is killed."""
-    code = (
-        "import sys; from pathlib import Path;"
-        "from clonos.io.store.driver_mark import DriverMark; from clonos.io.store.object_files import LocalFiles;"
-        "DriverMark(LocalFiles(Path(sys.argv[1]))); print('marked', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(store)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"marked\n"
-        try:
-            yield process.pid
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
 def test_a_running_job_is_recognized_and_protected(shop: Shop, options: dict[str, Any]) -> None:
     image = shop.image()
     shop.end(shop.start(image), image, is_final=False)
     with (
-        _another_driver(shop.folder / "store") as pid,
+        another_driver(shop.folder / "store") as pid,
         pytest.raises(
             JobRunning, match=rf"etl is running on host .* as process {pid}, since \d{{4}}-.*kill -INT {pid}"
         ),
@@ -346,40 +325,10 @@ def test_of_two_starts_at_the_same_moment_the_second_is_refused_as_the_job_runs(
 
 
 def test_a_driver_that_died_before_it_created_the_job_does_not_prevent_a_start(shop: Shop) -> None:
-    with _another_driver(shop.folder / "store"):
+    with another_driver(shop.folder / "store"):
         pass
-    assert (shop.folder / "store" / "driver").exists()
-    shop.start(shop.image()).close()
-
-
-def _mark_of_another_machine(folder: Path, renewals: int) -> None:
-    record = MarkRecord("far", 12, "another boot", "5", 1_790_000_000_000_000_000, renewals)
-    (folder / "driver").write_bytes(msgspec.json.encode(record))
-
-
-@pytest.mark.parametrize(("is_alive", "renewals"), [(True, 4), (False, 3)])
-def test_a_driver_on_another_machine_runs_if_it_renews_its_mark(tmp_path: Path, is_alive: bool, renewals: int) -> None:
-    _mark_of_another_machine(tmp_path, 3)
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        _mark_of_another_machine(tmp_path, renewals)
-
-    def look() -> None:
-        refuse_running("etl", "store", LocalFiles(tmp_path), wait)
-
-    if is_alive:
-        with pytest.raises(JobRunning, match="host far as process 12"):
-            look()
-    else:
-        look()
-    assert waits == [SILENT_AFTER_S]
-
-
-def test_a_driver_does_not_renew_or_remove_the_mark_of_its_successor(tmp_path: Path) -> None:
-    with closing(DriverMark(LocalFiles(tmp_path), renew_every_s=3600)) as mark:
-        assert mark.renew()
-        _mark_of_another_machine(tmp_path, 0)
-        assert not mark.renew()
-    assert msgspec.json.decode((tmp_path / "driver").read_bytes())["host"] == "far"
+    assert os.listdir(shop.folder / "store" / "drivers") == ["000001"]
+    running = shop.start(shop.image())
+    assert os.listdir(shop.folder / "store" / "drivers") == ["000002"]
+    running.close()
+    assert not os.listdir(shop.folder / "store" / "drivers")

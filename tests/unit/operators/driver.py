@@ -5,7 +5,7 @@ A barrier is taken when all queues are empty, so a snapshot of all tasks is cons
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.task.watermarks import InputWatermarks, advance, process
 from clonos.core.values import decode_rows, encode_columns, encode_rows, encode_timed_rows
-from clonos.core.values.column_groups import split_columns
+from clonos.core.values.column_keys import split_columns
 from clonos.core.values.elements import decode_elements
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain
@@ -72,7 +72,7 @@ class TaskCollector:
         self.task = task
         self.sent: dict[int, int] = {}
         self.errors: list[bytes] = []
-        self.late_records = 0
+        self.late: Counter[str] = Counter()
 
     def rows(
         self, port: int, rows: list[Any], keys: Sequence[Any] | None = None, times: Sequence[int] | None = None
@@ -114,8 +114,12 @@ class TaskCollector:
     def prepared(self, part: bytes) -> None:
         self.run.prepared.setdefault(self.run.plan.vertex_of[self.task], []).append(part)
 
-    def count_late(self, records: int) -> None:
-        self.late_records += records
+    @property
+    def late_records(self) -> int:
+        return self.late.total()
+
+    def count_late(self, step: str, records: int) -> None:
+        self.late[step] += records
 
     def reach_limit(self) -> None:
         pass

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,9 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.connectors import blackhole, files
 from clonos.core.model.options import Options
+from clonos.operators.operator import Operator, Scope
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.operators.transforms.flush import Flush
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.restoring import actions, check_restores
 from tests.unit.operators.samples import ColumnsGiven, Files
@@ -52,6 +57,10 @@ def test_a_sink_restored_at_any_barrier_gets_the_same_rows(
         source.sink(Outbox(), flush=flush)
         source.key_by(lambda record: record[0]).sink(Outbox(), flush=flush)
         source.key_by(lambda record: record).sink(Outbox(), flush=flush, parallelism=2)
+        columns = graph.source(ColumnsGiven([{"key": key, "n": n} for key, n in records]))
+        columns.sink(Outbox(), flush=flush, name="columns")
+        columns.key_by("key").sink(Outbox(), flush=flush, name="keyed_columns")
+        columns.union(graph.source(Given(records))).sink(Outbox(), flush=flush, name="both", parallelism=1)
 
     check_restores(build, records, actions, parallelism, records_max)
 
@@ -68,14 +77,66 @@ def test_a_row_that_waits_stays_as_it_was_when_the_step_before_changes_it() -> N
     assert [row for rows in run(graph, 1, 1).written.values() for row in rows] == [[1], [1, 2]]
 
 
-def test_rows_of_columns_wait_too() -> None:
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_columns_wait_as_columns_and_leave_in_groups(is_keyed: bool) -> None:
     graph = JobGraph("job")
-    graph.source(ColumnsGiven([{"n": n} for n in range(5)]), parallelism=1).sink(Files(), flush=each(2))
+    source = graph.source(ColumnsGiven([{"n": n} for n in range(5)]), parallelism=1)
+    stream = source.key_by("n") if is_keyed else source
+    stream.sink(Files(), flush=each(2), parallelism=1)
     going = Run(graph.compile(Options(), parallelism=1))
     going.read(3)
     going.barrier(1)
-    assert going.prepared == {0: [b"{'n': 0}\n{'n': 1}"]}
+    assert going.prepared == {int(is_keyed): [b"columns {'n': 0}\ncolumns {'n': 1}"]}
+    going.finish()
+    going.barrier(2)
+    rows = [line for part in going.prepared[int(is_keyed)] for line in part.decode().splitlines()]
+    assert rows == [f"columns {{'n': {n}}}" for n in range(5)]
     going.close()
+
+
+class Seen(Operator):
+    """Notes the batches that it gets."""
+
+    def __init__(self) -> None:
+        self.batches: list[Any] = []
+
+    def rows(self, rows: list[Any], times: Any = None) -> None:
+        self.batches.append(rows)
+
+    def columns(self, batch: Any) -> None:
+        self.batches.append((batch.schema.names, batch.to_pylist()))
+
+
+def test_rows_and_columns_of_several_schemas_leave_in_their_order_and_alike_ones_together() -> None:
+    state = StateBackend(None)
+    flush, seen = Flush("out", is_keyed=False, count=None, interval_ns=None), Seen()
+    flush.out = seen
+
+    def columns(name: str, *numbers: int) -> Any:
+        return pyarrow.RecordBatch.from_pydict({name: list(numbers)})
+
+    flush.open(Scope(SimpleNamespace(recorder=None), state))  # type: ignore[arg-type]
+    flush.rows(["a"])
+    flush.columns(columns("n", 1))
+    flush.columns(columns("n", 2, 3))
+    flush.columns(columns("m", 4))
+    flush.rows(["b"])
+    flush.rows(["c"])
+    flush.prepare(1)
+    again = Flush("out", is_keyed=False, count=None, interval_ns=None)
+    again.out = seen
+    image = StateImage()
+    image.apply(state.changes(full=True))
+    again.open(Scope(SimpleNamespace(recorder=None), StateBackend(image)))  # type: ignore[arg-type]
+    again.end_of_time()
+    assert seen.batches == [
+        ["a"],
+        (["n"], [{"n": 1}, {"n": 2}, {"n": 3}]),
+        (["m"], [{"m": 4}]),
+        ["b", "c"],
+    ]
+    again.end_of_time()
+    assert len(seen.batches) == 4
 
 
 def test_the_tasks_of_a_sink_with_flush_are_those_that_it_would_have() -> None:

@@ -101,7 +101,7 @@ def test_damaged_changes_are_refused_with_the_reason() -> None:
     changes = backend.changes(True)
     with pytest.raises(StateMalformed):
         StateImage().apply(changes[:-9])
-    with pytest.raises(StateMalformed, match="format 9 is newer than 2"):
+    with pytest.raises(StateMalformed, match="format 9 is newer than 3"):
         StateImage().apply(msgspec.msgpack.encode([9, True, [], []]))
     with pytest.raises(ValueMalformed):
         StateImage().apply(msgspec.msgpack.encode([1, True, [], [["a", b"\x01", b"\x01", b"\x01", b"\x01"]]]))

@@ -144,7 +144,7 @@ class RoutesErrors:
     def __init__(self) -> None:
         self.errors: list[str] = []
 
-    def count_late(self, records: int) -> None:
+    def count_late(self, step: str, records: int) -> None:
         raise AssertionError("no step here refuses records")
 
     def reach_limit(self) -> None:

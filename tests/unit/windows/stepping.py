@@ -40,7 +40,7 @@ class Counting:
     def __init__(self) -> None:
         self.late_records = 0
 
-    def count_late(self, records: int) -> None:
+    def count_late(self, step: str, records: int) -> None:
         self.late_records += records
 
 

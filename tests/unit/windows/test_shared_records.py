@@ -94,3 +94,52 @@ def test_aggregates_of_one_pass_do_not_share_a_record(has_errors: bool, is_windo
     job.finish(1)
     (written,) = job.written.values()
     assert written == [{"first": {"n": 1}, "own": [{"n": 111}], "too": [{"n": 111}]}]
+
+
+def drain(seen: list[dict[str, int]]) -> int:
+    """Empties the accumulator and changes its records."""
+    total = 0
+    while seen:
+        record = seen.pop()
+        total, record["n"] = total + record["n"], 0
+    return total
+
+
+DRAINS: dict[str, tuple[Callable[[Any], Stream[Any]], list[int]]] = {
+    "a window that accumulates": (
+        lambda keyed: keyed.window(Tumbling("10s"), early=each(1)).aggregate(list, list.append, drain),
+        [1, 11, 111, 111],
+    ),
+    "windows that overlap": (
+        lambda keyed: keyed.window(Sliding("10s", every="5s")).aggregate(list, list.append, drain, merge=list.extend),
+        [111, 111],
+    ),
+    "windows that overlap and have a trigger": (
+        lambda keyed: keyed.window(Sliding("10s", every="5s"), trigger=at_end()).aggregate(list, list.append, drain),
+        [111, 111],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAINS)
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_result_that_changes_its_accumulator_in_place_changes_no_state(name: str, restores: bool) -> None:
+    make, expected = DRAINS[name]
+    step = stepping(make)
+    for second, number in ((7, 1), (8, 10), (9, 100)):
+        step.rows([(("a", {"n": number}), second * SECOND)])
+        if restores:
+            step.restore()
+    step.watermark(NEVER)
+    assert [result.value for result, _ in step.results] == expected
+
+
+@pytest.mark.parametrize("others", [{}, {"first": first("n")}])
+def test_a_running_result_that_changes_its_accumulator_in_place_changes_no_state(others: dict[str, Any]) -> None:
+    graph = JobGraph("job")
+    keyed = graph.source(Given([{"n": 1}, {"n": 10}, {"n": 100}])).key_by(lambda record: "k")
+    running = keyed.aggregate(own=aggregate(list, list.append, None, drain), **others)
+    running.map(lambda result: result[1]["own"]).sink(Outbox(), name="w")
+    job = Run(graph.compile(Options(), parallelism=1))
+    job.finish(1)
+    assert list(job.written.values()) == [[1, 11, 111]]

@@ -1,0 +1,212 @@
+"""Benchmark: Nexmark's queries, in events per second of processor time of all processes, beside other systems.
+
+No figure is printed of a run whose result differs from DuckDB's over the same events. Flink's results are compared
+once for each query, over fewer events; its measured runs write to nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.ab_session import Session
+from benchmarks.harness.isolated_run import ROOT
+from benchmarks.harness.result_counter import WrongResult
+from benchmarks.nexmark import bare, clonos_side, generator
+from benchmarks.nexmark.flink_side import HAS_MINI_BATCH, MINI_BATCH, Flink
+from benchmarks.nexmark.generator import Events, prepared
+from benchmarks.nexmark.jobs import columns
+from benchmarks.nexmark.one_run import Cost, builder
+from benchmarks.nexmark.oracle import Oracle
+from benchmarks.nexmark.queries import LEFT_OUT, QUERIES, Query
+from benchmarks.peers.running import PeerFailed, PeerMissing
+
+BUILD: Final = ROOT / "build"
+EVENTS_ROWS: Final = 1_000_000
+EVENTS_QUICK: Final = 200_000
+EVENTS_CHECKED: Final = 200_000
+"""Events over which Flink's results are compared."""
+
+EVENTS_EMPTY: Final = 200
+"""Events of a job whose cost is the fixed one of a job."""
+
+WARM_RUNS: Final = 5
+FIXED_RUNS: Final = 3
+
+GOALS: Final = {
+    **dict.fromkeys(("q0", "q1", "q2"), ">= 1.5"),
+    "q3": ">= 2",
+    "q4": ">= 8",
+    **dict.fromkeys(("q5", "q12"), ">= 10"),
+    **dict.fromkeys(("q7", "q8"), ">= 5"),
+    "q11": ">= 6",
+    **dict.fromkeys(("q17", "q18"), ">= 3.5"),
+    **dict.fromkeys(("q19", "q20"), ">= 3"),
+}
+GOAL_ROWS: Final = ">= 0.5"
+
+
+@dataclass
+class Measuring:
+    """One call: the events, and the peers that run."""
+
+    session: Session
+    shape: str
+    events: Path
+    count: int
+    oracle: Oracle
+    stack: ExitStack
+    empty: Path = field(init=False)
+    flink: Flink | None = None
+
+    def __post_init__(self) -> None:
+        self.empty = prepared(Events(EVENTS_EMPTY), BUILD)
+
+    def label(self, query: Query) -> str:
+        """Returns the name of a query in this shape: that in columns is the plain one."""
+        return query.name if self.shape == "columns" else f"{query.name} {self.shape}"
+
+    def rates(self, costs: list[Cost], fixed_s: float = 0.0) -> list[float]:
+        """Returns events per second of processor time, without a fixed cost if given."""
+        return [self.count / max(cost.cpu_s - fixed_s, 1e-3) for cost in costs]
+
+
+def run(session: Session) -> None:
+    """Measures the chosen queries against each selected side."""
+    shape = "rows" if session.rows else "columns"
+    count = session.events or (EVENTS_QUICK if session.is_quick else EVENTS_ROWS if session.rows else generator.EVENTS)
+    events = prepared(Events(count), BUILD)
+    session.progress(f"{count:,} events are in {events}")
+    for name, reason in LEFT_OUT.items():
+        if name in session.queries or len(session.queries) == len(QUERIES):
+            session.leave_out(name, reason)
+    with ExitStack() as stack:
+        measuring = Measuring(session, shape, events, count, Oracle(events), stack)
+        for query in QUERIES.values():
+            if query.name in session.queries:
+                _measure(measuring, query)
+
+
+def _measure(measuring: Measuring, query: Query) -> None:
+    session, name = measuring.session, measuring.label(query)
+    if builder(query.name, measuring.shape) is None:
+        session.leave_out(name, columns.NOT_YET[query.name])
+        return
+    session.note(name, query.differs)
+    session.figure(f"{name}, load average before", os.getloadavg()[0], "")
+    job = partial(clonos_side.run, query, measuring.shape, measuring.events, measuring.oracle)
+    try:
+        fixed_s = min(_empty_job(measuring, query).cpu_s for _ in range(FIXED_RUNS))
+        session.figure(f"{name}, fixed cost of a job", fixed_s, "s")
+        if session.experiments:
+            _logging(measuring, name, job)
+            return
+        if "bare" in session.against:
+            _against_bare(measuring, query, job, fixed_s)
+        if "flink" in session.against:
+            _against_flink(measuring, query, job, fixed_s)
+        if not {"bare", "flink"} & set(session.against):
+            _record(measuring, name, "", [job() for _ in range(session.pairs)], fixed_s)
+    except (clonos_side.RunFailed, WrongResult) as error:  # reported at the end; the other queries are still measured
+        session.fail(name, error)
+    session.figure(f"{name}, load average behind", os.getloadavg()[0], "")
+
+
+def _empty_job(measuring: Measuring, query: Query) -> Cost:
+    return clonos_side.run(query, measuring.shape, measuring.empty, Oracle(measuring.empty))
+
+
+def _record(measuring: Measuring, name: str, side: str, costs: list[Cost], fixed_s: float) -> None:
+    of = f"{name}, {side}" if side else name
+    measuring.session.figure(of, statistics.median(measuring.rates(costs)), "events/cpu-s")
+    measuring.session.figure(f"{of} net", statistics.median(measuring.rates(costs, fixed_s)), "events/cpu-s")
+    wall = statistics.median(measuring.count / cost.seconds for cost in costs)
+    measuring.session.figure(f"{of} by the clock", wall, "events/s")
+
+
+def _in_turn(
+    measuring: Measuring, name: str, one: Callable[[], Cost], other: Callable[[], Cost]
+) -> tuple[list[Cost], list[Cost]]:
+    found: tuple[list[Cost], list[Cost]] = ([], [])
+    for pair in range(measuring.session.pairs):
+        for side, costs in zip((one, other), found, strict=True):
+            costs.append(side())
+        rates = " and ".join(f"{measuring.rates(costs)[-1] / 1e6:.2f}" for costs in found)
+        load = os.getloadavg()[0]
+        measuring.session.progress(f"{name}: pair {pair + 1}: {rates} M events/cpu-s at load {load:.1f}")
+    return found
+
+
+def _against_bare(measuring: Measuring, query: Query, job: Callable[[], Cost], fixed_s: float) -> None:
+    session, name = measuring.session, f"{measuring.label(query)}/bare"
+    if query.name not in bare.LOOPS:
+        session.leave_out(name, "there is no loop by hand for it")
+        return
+
+    def loop() -> Cost:
+        results, cost = bare.run(query.name, measuring.events)
+        measuring.oracle.check(query, results)
+        return cost
+
+    ours, others = _in_turn(measuring, name, job, loop)
+    session.compared(name, measuring.rates(ours), measuring.rates(others))
+    session.compared(f"{name} net", measuring.rates(ours, fixed_s), measuring.rates(others))
+    _record(measuring, measuring.label(query), "", ours, fixed_s)
+    _record(measuring, measuring.label(query), "bare", others, 0.0)
+
+
+def _against_flink(measuring: Measuring, query: Query, job: Callable[[], Cost], fixed_s: float) -> None:
+    session, name = measuring.session, f"{measuring.label(query)}/flink"
+    try:
+        if measuring.flink is None:
+            measuring.flink = Flink()
+            measuring.stack.callback(measuring.flink.close)
+        settings = _warmed(measuring, measuring.flink, query)
+        flink = partial(measuring.flink.run, query, settings=settings)
+        fixed_of_flink_s = min(flink(measuring.empty).cpu_s for _ in range(FIXED_RUNS))
+        session.figure(f"{name}, fixed cost of Flink's", fixed_of_flink_s, "s")
+        ours, others = _in_turn(measuring, name, job, partial(flink, measuring.events))
+    except PeerMissing as missing:
+        session.leave_out(name, str(missing))
+        return
+    except PeerFailed as error:
+        session.fail(name, error)
+        return
+    goal = GOALS.get(query.name, "") if measuring.shape == "columns" else GOAL_ROWS
+    session.compared(name, measuring.rates(ours), measuring.rates(others), goal)
+    net = measuring.rates(ours, fixed_s), measuring.rates(others, fixed_of_flink_s)
+    session.compared(f"{name} net", *net, goal)
+    _record(measuring, measuring.label(query), "", ours, fixed_s)
+    _record(measuring, measuring.label(query), "flink", others, fixed_of_flink_s)
+
+
+def _warmed(measuring: Measuring, flink: Flink, query: Query) -> dict[str, str]:
+    """Compares Flink's result, warms it up, and tries mini-batches; returns the better settings."""
+    few = prepared(Events(EVENTS_CHECKED), BUILD)
+    Oracle(few).check_flink(query, flink.rows(query, few))
+    runs = [flink.run(query, measuring.events) for _ in range(WARM_RUNS)]
+    rates = ", ".join(f"{rate / 1e6:.2f}" for rate in measuring.rates(runs))
+    measuring.session.progress(f"{query.name}: Flink's warm-up runs: {rates} M events/cpu-s")
+    if query.name not in HAS_MINI_BATCH:
+        return {}
+    tried = [flink.run(query, measuring.events, MINI_BATCH) for _ in range(2)][-1]
+    is_better = tried.cpu_s < runs[-1].cpu_s
+    rate = measuring.rates([tried])[0]
+    measuring.session.figure(f"{query.name}, flink with mini-batches", rate, "events/cpu-s")
+    measuring.session.note(
+        f"{query.name}, flink", f"runs with{'' if is_better else 'out'} mini-batches, which is better"
+    )
+    return dict(MINI_BATCH) if is_better else {}
+
+
+def _logging(measuring: Measuring, name: str, job: Callable[..., Cost]) -> None:
+    """Compares a query with causal logging and without."""
+    label = f"{name}, logged/not"
+    logged, unlogged = _in_turn(measuring, label, job, partial(job, causal_logging=False))
+    measuring.session.compared(label, measuring.rates(logged), measuring.rates(unlogged))

@@ -1,0 +1,98 @@
+"""Runs one query as a Clonos job, and prints what it cost: ``python -m benchmarks.nexmark.one_run {JSON}``.
+
+The processor time is that of this process and of all processes that the job has started, from the start of the
+interpreter on. Processes whose parent has ended become children of this one, so that none is missed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from benchmarks.nexmark.jobs import columns, rows_joined, rows_simple, rows_windows
+from benchmarks.nexmark.jobs.house import House
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.results import ResultSink
+from benchmarks.workloads.word_job import ALL_ON, COLUMN_OPTIONS
+from clonos import Job
+
+PR_SET_CHILD_SUBREAPER: Final = 36
+REAP_S_MAX: Final = 20.0
+SHAPES: Final = {"rows": (rows_simple, rows_joined, rows_windows), "columns": (columns,)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Request for one run. ``options``: of the job, besides those of all benchmarks."""
+
+    query: str
+    shape: str
+    events: str
+    folder: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a run, and the files with its result."""
+
+    cpu_s: float
+    seconds: float
+    parts: list[str]
+
+
+def builder(query: str, shape: str) -> Callable[[House], Any] | None:
+    """Returns the function that makes the job of a query in a shape, None if there is none."""
+    modules: tuple[ModuleType, ...] = SHAPES[shape]
+    return next((getattr(module, query) for module in modules if hasattr(module, query)), None)
+
+
+def run_here(run: Run) -> list[Path]:
+    """Runs the job; returns the files with its result."""
+    make = builder(run.query, run.shape)
+    assert make is not None, f"{run.query} has no form in {run.shape}"
+    job = Job(f"{run.query}-{run.shape}")
+    sink = ResultSink(QUERIES[run.query], Path(run.folder))
+    make(House(job, Path(run.events))).sink(sink, name="results")
+    options = {**ALL_ON, **(COLUMN_OPTIONS if run.shape == "columns" else {}), **run.options}
+    job.run(slots="process", store=str(Path(run.folder) / "store"), overwrite=True, **options)
+    return sink.parts
+
+
+def main() -> None:
+    """Runs what the argument says."""
+    begun_s = time.monotonic()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    logging.getLogger("clonos").setLevel(logging.ERROR)
+    parts = run_here(Run(**json.loads(sys.argv[1])))
+    ended_s = time.monotonic()
+    _reap(ended_s + REAP_S_MAX)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_s = sum(one.ru_utime + one.ru_stime for one in used)
+    print(json.dumps(asdict(Cost(cpu_s, ended_s - begun_s, [str(part) for part in parts]))), flush=True)
+
+
+def _reap(until_s: float) -> None:
+    """Waits for all processes that are left: their processor time counts when they have ended."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        assert time.monotonic() < until_s, "the job has ended, but not all of its processes"
+        if not pid:
+            time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Types of the columns of a keyed table, and how they are stored.
+
+Only code of columns imports this module and those that import it: a job of rows loads neither numpy's types nor pyarrow
+for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+VALID_SUFFIX: Final = "?"
+"""Suffix of the name under which a table keeps where a nullable column has a value."""
+
+WIDTH_BYTES_MAX: Final = 1 << 16
+"""Maximum width of a value of one column."""
+
+CODE: Final = re.compile(r"[<>|=]?([biufV])(\d{1,6})((?:,\d{1,6}){0,4})")
+INTEGER_KEY: Final = re.compile(r"(u?int(8|16|32|64)|date(32|64)|time(32|64)|timestamp|duration)\b")
+
+
+class TableSchema(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Types of a table as snapshots name them: the Arrow types of its keys, and the name and code of each column."""
+
+    keys: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def has_integer_key(self) -> bool:
+        """Returns whether the key is one column of integers or times, which is kept as int64."""
+        return len(self.keys) == 1 and INTEGER_KEY.match(self.keys[0]) is not None
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{name}: {code}" for name, code in self.columns)
+        return f"keys {', '.join(self.keys)} and columns {columns or 'none'}"
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """Columns of a keyed table.
+
+    - ``keys``: the Arrow type of each key column.
+    - ``values``: the numpy type of each value column: bool, an integer, a float, fixed-width bytes as ``"V16"``, or
+      several of one type a key, as ``(numpy.int64, 10)``. Times are int64 in nanoseconds.
+    - ``initial``: the value of a new key in columns where it is not 0.
+    - ``nullable``: columns of which ``table.valid`` says where they have a value; a new key has none.
+    """
+
+    keys: tuple[Any, ...]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    nullable: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        assert self.keys, "a keyed table has a key"
+        assert not any(name.endswith(VALID_SUFFIX) for name in self.values), self.values
+        assert {*self.initial, *self.nullable} <= {*self.values}, "a column that is not among the values"
+        for name, dtype in self.values.items():
+            type_of_code(code_of(numpy.dtype(dtype)), name)
+
+    @property
+    def dtypes(self) -> dict[str, numpy.dtype[Any]]:
+        """Returns the stored columns: the values in order, then where the nullable ones have a value."""
+        dtypes = {name: numpy.dtype(dtype) for name, dtype in self.values.items()}
+        masks = [name for name in self.values if name in self.nullable]
+        return {**dtypes, **{name + VALID_SUFFIX: numpy.dtype(bool) for name in masks}}
+
+    @property
+    def schema(self) -> TableSchema:
+        """Returns the types as snapshots name them."""
+        columns = tuple((name, code_of(dtype)) for name, dtype in self.dtypes.items())
+        return TableSchema(tuple(map(str, self.keys)), columns)
+
+
+class ColumnSizes(NamedTuple):
+    """Sizes of state in columns; tests have small ones.
+
+    - ``section_bytes``: target size of a section of a snapshot.
+    - ``compacted_min``: removed slots below which a table is not compacted.
+    - ``merged_at_once``: chunks of rows of about the same size that are merged into one.
+    - ``chunks_first``: chunks of rows up to which small neighbours stay apart.
+    """
+
+    section_bytes: int = 1 << 20
+    compacted_min: int = 1 << 10
+    merged_at_once: int = 8
+    chunks_first: int = 32
+
+
+SIZES: Final = ColumnSizes()
+
+
+def code_of(dtype: numpy.dtype[Any]) -> str:
+    """Returns the code of a numpy type: ``<i8``, or ``<i8,10`` for ten of them a row."""
+    return ",".join([dtype.base.str, *map(str, dtype.shape)])
+
+
+def type_of_code(code: str, name: str) -> numpy.dtype[Any]:
+    """Returns the numpy type of a code.
+
+    Raises: ValueError: a table cannot have a column of this type.
+    """
+    match = CODE.fullmatch(code)
+    if match is None:
+        raise ValueError(f"a column cannot be of the type {code}: {name}")
+    shape = tuple(int(part) for part in match[3].split(",")[1:])
+    width = int(match[2]) * prod(shape)
+    if not 0 < width <= WIDTH_BYTES_MAX:
+        raise ValueError(f"a value of {width} bytes is beyond the limit of {WIDTH_BYTES_MAX}: {name}")
+    try:
+        base = numpy.dtype(code.partition(",")[0])
+    except TypeError as error:
+        raise ValueError(f"{code} is no type: {name}") from error
+    if not base.isnative:
+        raise ValueError(f"the type {code} has another byte order: {name}")
+    return numpy.dtype((base, shape)) if shape else base
+
+
+def bytes_of(array: NDArray[Any]) -> NDArray[numpy.uint8]:
+    """Returns the bytes of a contiguous array, without a copy."""
+    return array.reshape(-1).view(numpy.uint8) if array.size else numpy.empty(0, numpy.uint8)
