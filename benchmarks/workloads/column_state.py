@@ -50,9 +50,7 @@ def measure_columns(session: Session) -> None:
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as folder:
         store = CheckpointStore(folder)
         times = [_one_percent(backend, table, store, random) for _ in range(5)]
-        session.figure(
-            "columns, 1 % changed: pause of the task, longest of 5", max(p for p, _ in times), "ms", "<= 5"
-        )
+        session.figure("columns, 1 % changed: pause of the task, longest of 5", max(p for p, _ in times), "ms", "<= 5")
         session.figure("columns, 1 % changed: complete", statistics.median(s for _, s in times) / size_gb, "s a GB")
         plain_ms = [_step_ms(table, random) for _ in range(STEPS)]
         backend.changes(False)

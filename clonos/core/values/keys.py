@@ -180,6 +180,19 @@ class Router:
         targets = self._targets
         key = row = None
         time_ns = 0
+        if stored is rows:
+            timed = zip(stored, times, strict=True)
+            while True:
+                try:
+                    for key, time_ns in timed:
+                        target = targets[key]
+                        parts[target].append(key)
+                        times_of[target].append(time_ns)
+                    return parts, times_of
+                except KeyError:
+                    target = self._learn(key)
+                parts[target].append(key)
+                times_of[target].append(time_ns)
         records = zip(stored, rows, times, strict=True)
         while True:
             try:
