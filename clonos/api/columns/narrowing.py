@@ -64,7 +64,11 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     found: set[str] = set() if step.timestamp_column is None else {step.timestamp_column.name}
     readers = _readers(step, steps)
     for reader, step_input in readers:
-        if reader.stage is None or step_input.key is not None or step_input.route is not None:
+        key = None if step_input.key is None else step_input.key.key
+        if reader.reads is not None and isinstance(key, str):
+            found |= {key, *reader.reads}
+            continue
+        if reader.stage is None or key is not None or step_input.route is not None:
             return None
         wanted = _used(reader, steps)
         if wanted is None and (schema := schema_of(steps, StepInput(reader.number))) is not None:
