@@ -162,3 +162,8 @@ def test_windows_over_a_narrowed_source_give_what_they_give_over_all_columns(fol
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(halves), f"{path}/a.parquet", row_group_size=10)
     assert results(files.parquet(path)) == results(ColumnsGiven(halves))
     assert len(results(files.parquet(path))) > 20
+
+
+def test_a_source_with_timestamps_skips_no_records_because_they_move_event_time(folder: str) -> None:
+    found = narrowing(folder, lambda s: s.filter(col("n") > 7).select("n", "at"), Timestamps("at"))
+    assert found == Narrowing(("n", "at"), ())
