@@ -384,8 +384,9 @@ def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> 
     Raises: InvalidJob: they come from a function.
     """
     if is_columnar and callable(assigner.of):
-        problem = "gives columns, and a function for their timestamps"
-        raise InvalidJob(step, problem, "Give the name of the column of the timestamps.")
+        raise InvalidJob(
+            step, "gives columns, and a function for their timestamps", "Give the name of the column of the timestamps."
+        )
 
 
 def _checked_name(what: str, name: Any) -> str:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from clonos.expressions.pushdown import Comparison
+Comparison = Literal["==", "<", "<=", ">", ">="]
+
+
+class Bound(NamedTuple):
+    """Condition on a column: its value is not null, and compares with ``value`` as ``comparison`` says."""
+
+    column: str
+    comparison: Comparison
+    value: Any
 
 
 @runtime_checkable
@@ -20,9 +28,9 @@ class DescribedSource(Protocol):
 class NarrowableSource(Protocol):
     """``Source`` of columns that need not read what no step uses."""
 
-    def narrowed(self, columns: Collection[str] | None, comparisons: Sequence[Comparison]) -> Any:
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Any:
         """Returns this source, which may leave out other columns than ``columns`` (None: all are used), and rows that
-        do not fulfil all ``comparisons``.
+        do not meet all ``bounds``.
 
         It need not leave out anything: the steps behind it decide. Marks stay usable, whatever is left out.
         """

@@ -31,7 +31,7 @@ from clonos.connectors.filesystem.file_splits import (
 )
 from clonos.connectors.filesystem.output_folder import readable_files
 from clonos.core.model.errors import ClonosError
-from clonos.expressions.pushdown import Comparison
+from clonos.operators.column_contract import Bound
 
 MARK_BYTES: Final = 8
 BATCH_ROWS: Final = 65_536
@@ -83,7 +83,7 @@ class BatchFiles(OrderedFiles, FileSink):
         """See ``connector_contract.CheckingSource``."""
         check_split(self.connector, self.paths, split)
 
-    def narrowed(self, columns: Collection[str] | None, comparisons: Sequence[Comparison]) -> Self:
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
         """See ``column_contract.NarrowableSource``."""
         source = copy.copy(self)
         source.used = self.used if columns is None else frozenset(columns)

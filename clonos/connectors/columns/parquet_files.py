@@ -22,7 +22,7 @@ from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.expressions.pushdown import Comparison
+from clonos.operators.column_contract import Bound
 
 CONNECTOR = "files.parquet"
 KIND = "Parquet"
@@ -33,12 +33,12 @@ class ParquetFiles(BatchFiles):
 
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
-        self.comparisons: tuple[Comparison, ...] = ()
+        self.bounds: tuple[Bound, ...] = ()
 
-    def narrowed(self, columns: Collection[str] | None, comparisons: Sequence[Comparison]) -> Self:
-        """See ``column_contract.NarrowableSource``: row groups are skipped in which no row fulfils them."""
-        source = super().narrowed(columns, comparisons)
-        source.comparisons = (*self.comparisons, *comparisons)
+    def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
+        """See ``column_contract.NarrowableSource``: row groups are skipped that have no row within the bounds."""
+        source = super().narrowed(columns, bounds)
+        source.bounds = (*self.bounds, *bounds)
         return source
 
     def groups_of(self, path: str) -> tuple[list[str], list[int]]:
@@ -57,7 +57,7 @@ class ParquetFiles(BatchFiles):
 
     def reader(self) -> ParquetReader:
         """Creates a reader of record batches."""
-        return ParquetReader(self.columns, comparisons=self.comparisons, used=self.used)
+        return ParquetReader(self.columns, bounds=self.bounds, used=self.used)
 
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
@@ -69,7 +69,7 @@ class ParquetFiles(BatchFiles):
 
 
 class ParquetReader(BatchReader):
-    """Reader of row groups. It skips those in which, by their statistics, no row is wanted."""
+    """Reader of row groups. It skips those in which, by their statistics, no row is within the bounds."""
 
     kind = KIND
     groups = "row groups"
@@ -79,11 +79,11 @@ class ParquetReader(BatchReader):
         columns: list[str] | None,
         *,
         batch_rows: int = BATCH_ROWS,
-        comparisons: Sequence[Comparison] = (),
+        bounds: Sequence[Bound] = (),
         used: frozenset[str] | None = None,
     ) -> None:
         super().__init__(columns, batch_rows=batch_rows, used=used)
-        self._comparisons = tuple(comparisons)
+        self._bounds = tuple(bounds)
 
     def _open(self, path: str) -> Any:
         return open_file(path)
@@ -95,7 +95,7 @@ class ParquetReader(BatchReader):
         return self._file.metadata.row_group(group).num_rows  # type: ignore[no-any-return]
 
     def _skips(self, group: int) -> bool:
-        return bool(self._comparisons) and has_no_row(self._file, group, self._comparisons)
+        return bool(self._bounds) and has_no_row(self._file, group, self._bounds)
 
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
         batches = self._file.iter_batches(

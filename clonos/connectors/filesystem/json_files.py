@@ -85,6 +85,10 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``: the schema that is given."""
+        return None if self._line_format is None else self._line_format.schema
+
     def reader(self) -> SplitReader[AnyValue]:
         """Creates a reader of values, or of columns."""
         if self._line_format is not None:
@@ -94,10 +98,6 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         if self.schema is not None:
             check_schema(CONNECTOR, self.schema)  # a class that came with the job is registered in this process
         return JsonReader(self.line_bytes_max, self.schema)
-
-    def column_schema(self) -> Any | None:
-        """Returns the schema of the columns, None if there are none or their types are inferred when the job starts."""
-        return None if self._line_format is None else self._line_format.schema
 
     def rows_format(self) -> RowsFormat:
         """Returns the JSON lines format.

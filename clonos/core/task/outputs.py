@@ -16,7 +16,7 @@ from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
-from clonos.core.values.column_groups import split_columns
+from clonos.core.values.column_keys import split_columns
 from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500

@@ -25,9 +25,10 @@ from clonos.testing import Outputs, crash_test
 EVENTS = Events(20_000, per_s=200)
 """Slower than in the benchmark: a hundred seconds of event time, which end one day and begin the next."""
 
-FEW = Events(600, per_s=6)
+FEW = Events(600, per_s=15)
+FEWEST = Events(250, per_s=10)
 CASES = [(query, shape) for query in QUERIES for shape in SHAPES if builder(query, shape) is not None]
-WORLDS_WITH_KILLS = 2
+WORLDS_WITH_KILLS = 1
 
 
 class Input:
@@ -46,6 +47,11 @@ def all_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
 @pytest.fixture(scope="module")
 def few_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
     return Input(FEW, tmp_path_factory.mktemp("few"))
+
+
+@pytest.fixture(scope="module")
+def fewest_events(tmp_path_factory: pytest.TempPathFactory) -> Input:
+    return Input(FEWEST, tmp_path_factory.mktemp("fewest"))
 
 
 @pytest.fixture
@@ -68,12 +74,12 @@ def job_of(query: str, shape: str, given: Input, folder: Path, sinks: list[Resul
 @pytest.mark.slow
 @pytest.mark.parametrize(("query", "shape"), CASES)
 def test_a_query_gives_the_same_when_processes_die(
-    query: str, shape: str, few_events: Input, tmp_path: Path, sinks: list[ResultSink]
+    query: str, shape: str, fewest_events: Input, tmp_path: Path, sinks: list[ResultSink]
 ) -> None:
     def check(outputs: Outputs) -> None:
-        few_events.oracle.check(QUERIES[query], Results.read(sinks[-1].parts))
+        fewest_events.oracle.check(QUERIES[query], Results.read(sinks[-1].parts))
 
-    job = job_of(query, shape, few_events, tmp_path, sinks)
+    job = job_of(query, shape, fewest_events, tmp_path, sinks)
     report = crash_test(job, None, range(WORLDS_WITH_KILLS), check, compare=False)
     assert report.injected, "no world had a fault"
 
@@ -151,3 +157,14 @@ def test_sums_of_rows_and_of_columns_are_alike(few_events: Input, tmp_path: Path
     assert found == [[2, 2, 4, Decimal("1.908"), None, 3]] * 2
     with pytest.raises(WrongResult, match="q1: the sums of the columns are"):
         few_events.oracle.check(query, Results(sums=found[0]))
+
+
+def test_rows_of_flink_follow_its_rules(few_events: Input) -> None:
+    oracle, sessions, totals = few_events.oracle, QUERIES["q11"], QUERIES["q12"]
+    assert "> INTERVAL 10 SECOND" in sessions.oracle_sql_of_flink
+    assert ">= INTERVAL 10 SECOND" in sessions.oracle_sql
+    rows = oracle.rows(totals)
+    oracle.check_flink(totals, rows)
+    oracle.check_flink(totals, rows[1:])
+    with pytest.raises(WrongResult, match="q12: totals that are too high"):
+        oracle.check_flink(totals, [*rows, rows[0]])
