@@ -62,6 +62,8 @@ def _readers(step: Step, steps: Sequence[Step]) -> list[tuple[Step, StepInput]]:
 
 def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     """Returns the columns of a step that others use, None for all."""
+    if step.assigner is not None and step.assigner.strategy.functions:
+        return None  # a strategy of the user gets the records
     found: set[str] = set() if step.timestamp_column is None else {step.timestamp_column.name}
     readers = _readers(step, steps)
     for reader, step_input in readers:

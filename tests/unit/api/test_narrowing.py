@@ -11,7 +11,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet
 import pytest
 
-from clonos import Sliding, Tag, Tumbling, col, files
+from clonos import Sliding, Tag, Tumbling, WatermarkStrategy, col, files
 from clonos.agg import count, max_
 from clonos.api.columns.narrowing import Narrowing, narrowing_of
 from clonos.api.event_time import Timestamps
@@ -26,6 +26,7 @@ from tests.unit.operators.samples import ColumnsGiven
 RECORDS: list[dict[str, Any]] = [
     {"n": number, "text": str(number), "share": number / 4, "at": 1_700_000_000 + number} for number in range(100)
 ]
+LATE: Tag[Any] = Tag("late")
 Build = Callable[[Stream[Any]], Stream[Any]]
 
 
@@ -167,3 +168,54 @@ def test_windows_over_a_narrowed_source_give_what_they_give_over_all_columns(fol
 def test_a_source_with_timestamps_skips_no_records_because_they_move_event_time(folder: str) -> None:
     found = narrowing(folder, lambda s: s.filter(col("n") > 7).select("n", "at"), Timestamps("at"))
     assert found == Narrowing(("n", "at"), ())
+
+
+def counted(stream: Any) -> Any:
+    return stream.key_by("n").count(name="counted")
+
+
+def counted_in_windows(stream: Any) -> Any:
+    return stream.key_by("n").window(Tumbling("5s")).count(name="counted")
+
+
+def counted_with_late(stream: Any) -> Any:
+    windows = stream.key_by("n").window(Tumbling("5s"), late=LATE).count(name="counted")
+    windows.side_output(LATE).sink(Outbox(), name="late")
+    return windows
+
+
+@pytest.mark.parametrize(
+    ("build", "timestamps", "columns"),
+    [
+        (counted, None, ("n",)),
+        (lambda s: counted(s.filter(col("share") > 3)), None, ("n", "share")),
+        (counted_in_windows, "at", ("n", "at")),
+        (counted_with_late, "at", None),
+        (lambda s: s.key_by(lambda record: record["n"]).count(name="counted"), None, None),
+    ],
+)
+def test_a_count_by_a_column_uses_no_other(
+    folder: str, build: Any, timestamps: Any, columns: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = narrowing(folder, build, timestamps)
+    assert (None if found is None else found.columns) == columns
+    graphs = [JobGraph("job"), JobGraph("job")]
+    for graph in graphs:
+        build(graph.source(files.parquet(folder), timestamps=timestamps)).sink(Outbox())
+    narrowed = run(graphs[0], parallelism=1).written
+    monkeypatch.setattr("clonos.api.plan.compiling.narrowed_sources", lambda steps, ordered: {})
+    assert run(graphs[1], parallelism=1).written == narrowed
+    assert any(narrowed.values())
+
+
+class Own(WatermarkStrategy):
+    """A strategy that looks at a column."""
+
+    def watermark(self, before_ns: int | None, records: Any, timestamps_ns: Any) -> int | None:
+        return max(records.column("share").to_pylist()) and timestamps_ns[-1]  # type: ignore[no-any-return]
+
+
+def test_a_strategy_of_the_user_gets_all_columns(folder: str) -> None:
+    assert narrowing(folder, lambda s: s.select("n", "at"), "at") == Narrowing(("n", "at"), ())
+    times = Timestamps("at", watermarks=Own())
+    assert narrowing(folder, lambda s: s.select("n", "at"), times) is None
