@@ -29,8 +29,7 @@ from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import Event, LogEndReached, MessageReceived, StepEmitted
 from clonos.core.values import decode_columns, encode_columns
-from clonos.core.values.column_groups import KeyGroups, split_columns
-from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
+from clonos.core.values.column_keys import ColumnKeys, KeyGroups, keys_of, running_counts, split_columns
 from clonos.core.values.keys import Router
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.codec import decode_message, encode_message

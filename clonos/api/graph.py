@@ -87,8 +87,7 @@ class Step:
     ``make`` creates its operator; None for sources and sinks, whose operators the compiler makes.
 
     - ``emits_columns``: its results are record batches; ``requires_columns``: it accepts record batches only.
-    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are a selection of its
-      records.
+    - ``is_one_to_one``: result i of a batch belongs to record i. ``selects_rows``: its results are some of its records.
     - ``is_per_record``: it handles each record alone. ``ignores_order``: its results are the same whatever the order of
       its records. ``breaks_order``: its results have another order than its records.
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first

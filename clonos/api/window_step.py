@@ -23,6 +23,8 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.support import columns_read
+from clonos.operators.columnar.windows_by_type import WindowsByType
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
@@ -114,6 +116,18 @@ class WindowSettings:
             problem = f"has the parallelism {parallelism!r}, but windows without a key have one task"
             raise InvalidJob(step, problem, "Leave parallelism= out, or call key_by before window.")
         return 1
+
+    def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
+        """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
+        return columns_read(aggregation) if self._has_panes and not self.rules.lateness_ns else None
+
+    def column_operators(
+        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
+    ) -> Callable[[str], Callable[[], Operator]]:
+        """Returns the same as ``operators`` for an aggregation that ``columns_read`` accepts."""
+        assert isinstance(self.kind, Tumbling | Sliding), self.kind
+        spans, rules = _spans_of(self.kind), self.rules
+        return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""

@@ -17,11 +17,15 @@ from clonos.operators.aggregates.aggregate import Aggregation, Named, UserFuncti
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
+from clonos.operators.columnar.row_forms import TIME
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
 
 APPLIED: Final = ("key", "window", "values")
 """Arguments that a function of ``apply`` is called with."""
+
+RESULT_TIME: Final = TimestampColumn(TIME)
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -233,9 +237,15 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             state.append(("aggregates", repr(aggregation)))
         elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
             state.append(("field", repr(aggregation.of)))
+        make = settings.operators(aggregation, apply)
+        columns: dict[str, Any] = {}
+        keys = _key_columns(self._graph, self._inputs)
+        if keys and apply is None and (reads := settings.columns_read(aggregation)) is not None:
+            make = settings.column_operators(aggregation, keys, reads)
+            columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
         return self._step(
             kind,
-            settings.operators(aggregation, apply),
+            make,
             options,
             tuple(each.function for each in functions),
             tuple(each.arguments for each in functions),
@@ -246,4 +256,12 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             has_times=settings.rules.has_times,
             emits_at_end=settings.emits_at_end,
             side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
+            **columns,
         )
+
+
+def _key_columns(graph: JobGraph, inputs: tuple[StepInput, ...]) -> tuple[str, ...]:
+    """Returns the columns of the key of inputs that all give columns and have the same one; else ()."""
+    keys = {each.key.key if each.key is not None and graph.gives_columns(each) else None for each in inputs}
+    (key,) = keys if len(keys) == 1 else (None,)
+    return (key,) if isinstance(key, str) else ()

@@ -124,7 +124,7 @@ def _compiled(binder: Binder, stage: Stage, columns: dict[str, Value]) -> dict[s
 
 def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, Value]) -> dict[str, Value]:
     for name in stage.dropped:
-        if name not in columns:
+        if name not in columns and not stage.is_checked:
             raise CannotBind("", missing_column(name, columns))
     if stage.kind == "drop":
         return {name: value for name, value in columns.items() if name not in stage.dropped}

@@ -14,18 +14,20 @@ NAMING: Final = ("alias", "name.suffix", "name.prefix")
 """Functions that change the name of a column and nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stage:
     """Step on columns.
 
     ``kind``: "select", "with_columns", "filter", "drop" or "rename". ``columns``: expressions by the names of their
     results; of a filter its condition, of a rename the old columns by their new names. ``dropped``: names.
+    ``is_checked``: the columns were known when the step was added, so that a source may leave out what is dropped.
     """
 
     step: str
     kind: str
     columns: tuple[tuple[str, Expr], ...] = ()
     dropped: tuple[str, ...] = ()
+    is_checked: bool = False
 
     def __str__(self) -> str:
         """Returns the call of the method that added the step."""
@@ -50,8 +52,9 @@ class Stage:
             return used
         if wanted is None:
             return None
-        given = {name for name, _ in self.columns} if self.kind in ("with_columns", "rename") else set()
-        return used | (wanted - given) | frozenset(self.dropped)
+        # A column that with_columns replaces gives the result its place.
+        given = {name for name, _ in self.columns} if self.kind == "rename" else set()
+        return used | (wanted - given) | frozenset(() if self.is_checked else self.dropped)
 
     def gives(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Returns the names of the columns of the result; None if those of the input are not known and matter."""

@@ -73,7 +73,7 @@ def launch(
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
         record = start.begin(image, hash_seed)
-        _log_notes(image)
+        log_notes(image)
         store = start.store
         begin = Begin(
             term=store.term,
@@ -108,7 +108,8 @@ def launch(
         raise
 
 
-def _log_notes(image: JobImage) -> None:
+def log_notes(image: JobImage) -> None:
+    """Logs what the order of records needs or loses, and that columns run without native kernels."""
     for sentence in image.order.few_tasks:
         logger.warning("%s", sentence)
     for sentence in image.order.ends:

@@ -171,6 +171,10 @@ static int look_up(BytesIndex *self, const Keys *keys, char *slots, int adds)
             if (slot >= 0) FETCH(&self->ends[slot]);
         }
         for (int64_t row = start; row < end; row++) {
+            int32_t slot = table[hashes[row - start] & self->mask].slot;
+            if (slot >= 0) FETCH(self->data + self->ends[slot]);
+        }
+        for (int64_t row = start; row < end; row++) {
             uint32_t hash = hashes[row - start];
             uint64_t place = hash & self->mask;
             if (bounds_of(keys, row, &begin, &size) < 0) return -1;

@@ -2,6 +2,8 @@
 
 #include "native.h"
 
+#define FEW_RECEIVERS 6
+
 static int check_row(int64_t row, int64_t end)
 {
     if (LIKELY(0 <= row && row < end)) return 0;
@@ -9,10 +11,27 @@ static int check_row(int64_t row, int64_t end)
     return -1;
 }
 
+/* The same for few receivers: a row goes over the rows of each, and its place is kept in a register. */
+static int sort_rows_of_few(const Items *targets, int64_t width, const Items *order, const Items *ends)
+{
+    int64_t filled = 0, rows = targets->items;
+    for (int64_t target = 0; target < width; target++) {
+        for (int64_t row = 0; row < rows && filled < rows; row++) {
+            store_i64(order->data, filled, row); /* the next row overwrites it if this one goes elsewhere */
+            filled += load_i32(targets->data, row) == target;
+        }
+        store_i64(ends->data, target, filled);
+    }
+    if (filled == rows) return 0;
+    PyErr_Format(PyExc_IndexError, "another receiver was given, and 0 to %lld exist", (long long)width - 1);
+    return -1;
+}
+
 /* partition_order(targets: int32, width, order: int64, ends: int64): counting sort, stable. */
 static int sort_rows(const Items *targets, int64_t width, const Items *order, const Items *ends)
 {
     if (check_equal(order->items, targets->items, "order") < 0 || check_equal(ends->items, width, "ends") < 0) return -1;
+    if (width <= FEW_RECEIVERS) return sort_rows_of_few(targets, width, order, ends);
     for (int64_t target = 0; target < width; target++) store_i64(ends->data, target, 0);
     for (int64_t row = 0; row < targets->items; row++) {
         int32_t target = load_i32(targets->data, row);

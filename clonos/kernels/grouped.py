@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from clonos.kernels import choice
+from clonos.kernels.index import new_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,15 +36,26 @@ def maximum_at(column: NDArray[Any], slots: NDArray[Any], values: NDArray[Any]) 
     numpy.maximum.at(column, slots, values)
 
 
-def last_rows(slots: NDArray[Any]) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-    """Returns the distinct slots in ascending order, and the last row of each."""
-    distinct, rows = numpy.unique(slots[::-1], return_index=True)
-    return distinct, len(slots) - 1 - rows
+def distinct_slots(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32]]:
+    """Returns the distinct slots in the order of first occurrence, and the number of each row's slot among them."""
+    index = new_index("int64")
+    numbers = index.add(slots.astype(numpy.int64, copy=False))
+    return index.keys(), numbers
 
 
-def first_rows(slots: NDArray[Any]) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-    """Returns the distinct slots in ascending order, and the first row of each."""
-    distinct, rows = numpy.unique(slots, return_index=True)
+def last_rows(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
+    """Returns the distinct slots in the order of first occurrence, and the last row of each."""
+    distinct, numbers = distinct_slots(slots)
+    rows = numpy.empty(len(distinct), numpy.int64)
+    rows[numbers] = numpy.arange(len(slots))  # numpy keeps the last of several values for one place
+    return distinct, rows
+
+
+def first_rows(slots: NDArray[Any]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
+    """Returns the distinct slots in the order of first occurrence, and the first row of each."""
+    distinct, numbers = distinct_slots(slots)
+    rows = numpy.empty(len(distinct), numpy.int64)
+    rows[numbers[::-1]] = numpy.arange(len(slots))[::-1]
     return distinct, rows
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
+from clonos.kernels import choice
 from clonos.kernels.arrays import fixed_values, texts_of
 from clonos.kernels.index import HashIndex, new_index, type_of_keys
 
@@ -246,8 +247,17 @@ def _text_column(
     is_valid: NDArray[numpy.bool] | None,
     kind: Any,
 ) -> Any:
-    offsets = numpy.concatenate(([0], numpy.cumsum(sizes)))
-    chosen = data[numpy.arange(offsets[-1]) + numpy.repeat(starts - offsets[:-1], sizes)]
+    if choice.native is not None:
+        bounds = numpy.stack((starts, starts + sizes), axis=1).reshape(
+            -1
+        )  # each text and what lies behind it, by turns
+        rows = numpy.arange(0, len(bounds), 2)
+        offsets, chosen = choice.native.gather_texts(
+            bounds if len(bounds) else numpy.zeros(1, numpy.int64), data, True, rows
+        )
+    else:
+        offsets = numpy.concatenate(([0], numpy.cumsum(sizes)))
+        chosen = data[numpy.arange(offsets[-1]) + numpy.repeat(starts - offsets[:-1], sizes)]
     buffers = [None if is_valid is None else _bits(is_valid), pyarrow.py_buffer(offsets), pyarrow.py_buffer(chosen)]
     return _as_text(pyarrow.Array.from_buffers(pyarrow.large_binary(), len(sizes), buffers), kind)
 

@@ -74,6 +74,28 @@ static inline uint64_t finished(uint64_t hash)
     return hash ^ (hash >> 32);
 }
 
+/* Returns the hash of the first 1 to 8 bytes of a word. */
+static inline uint64_t xxh3_of_word(uint64_t bytes, uint64_t size)
+{
+    if (size > 3) {
+        uint64_t last = (bytes >> (8 * (size - 4))) & 0xFFFFFFFFu;
+        uint64_t hash = (last + (bytes << 32)) ^ (word(secret + 8) ^ word(secret + 16));
+        hash ^= rotated(hash, 49) ^ rotated(hash, 24);
+        hash *= 0x9FB21C651E98DF25u;
+        hash ^= (hash >> 35) + size;
+        hash *= 0x9FB21C651E98DF25u;
+        return hash ^ (hash >> 28);
+    }
+    uint64_t first = bytes & 0xff, middle = (bytes >> (8 * (size >> 1))) & 0xff, last = (bytes >> (8 * (size - 1))) & 0xff;
+    uint64_t hash = ((first << 16) | (middle << 24) | last | (size << 8)) ^ (half(secret) ^ half(secret + 4));
+    hash ^= hash >> 33;
+    hash *= 0xC2B2AE3D27D4EB4Fu;
+    hash ^= hash >> 29;
+    hash *= 0x165667B19E3779F9u;
+    return hash ^ (hash >> 32);
+}
+
+/* Returns the hash of 1 to 128 bytes. */
 static uint64_t xxh3(const unsigned char *from, uint64_t size)
 {
     if (size > 16) {
@@ -92,23 +114,9 @@ static uint64_t xxh3(const unsigned char *from, uint64_t size)
         uint64_t high = word(from + size - 8) ^ (word(secret + 40) ^ word(secret + 48));
         return finished(size + reversed(low) + high + folded(low, high));
     }
-    if (size > 3) {
-        uint64_t hash = (half(from + size - 4) + (half(from) << 32)) ^ (word(secret + 8) ^ word(secret + 16));
-        hash ^= rotated(hash, 49) ^ rotated(hash, 24);
-        hash *= 0x9FB21C651E98DF25u;
-        hash ^= (hash >> 35) + size;
-        hash *= 0x9FB21C651E98DF25u;
-        return hash ^ (hash >> 28);
-    }
-    uint64_t hash = word(secret + 56) ^ word(secret + 64);
-    if (size)
-        hash = (((uint64_t)from[0] << 16) | ((uint64_t)from[size >> 1] << 24) | from[size - 1] | (size << 8)) ^
-               (half(secret) ^ half(secret + 4));
-    hash ^= hash >> 33;
-    hash *= 0xC2B2AE3D27D4EB4Fu;
-    hash ^= hash >> 29;
-    hash *= 0x165667B19E3779F9u;
-    return hash ^ (hash >> 32);
+    uint64_t bytes = 0;
+    memcpy(&bytes, from, size);
+    return xxh3_of_word(bytes, size);
 }
 
 /* ------------------------------------------------------------------ the bytes of keys */
@@ -129,17 +137,16 @@ static inline int64_t put_number(unsigned char *to, uint64_t bits, int is_negati
     int length = bit_length(is_negative ? 0 - bits : bits);
     int bytes = length / 8 + 1;
     to[0] = 'i';
-    for (int at = 0; at < bytes; at++) {
-        int place = bytes - 1 - at;
-        to[1 + at] = place > 7 ? (is_negative ? 0xff : 0) : (unsigned char)(bits >> (8 * place));
-    }
+    if (bytes > 8) { to[1] = is_negative ? 0xff : 0; to++; }
+    uint64_t shifted = reversed(bytes < 8 ? bits << (64 - 8 * bytes) : bits); /* in big-endian order, then arbitrary bytes */
+    memcpy(to + 1, &shifted, 8);
     return 1 + bytes;
 }
 
 /* Puts a value of a row; returns its bytes, 0 if it does not fit, or -1 with an exception. */
 static int64_t put_value(const Column *column, int64_t row, unsigned char *to, int64_t room)
 {
-    if (room < 10) return 0;
+    if (room < 10) return 0; /* a number writes so many bytes, whatever it needs */
     if (column->has_valid && !column->valid.data[row]) { to[0] = 'N'; return 1; }
     if (column->tag == 'i' || column->tag == 'u') {
         int64_t number = load_i64(column->values.data, row);
@@ -174,15 +181,38 @@ static int64_t put_key(const Column *columns, Py_ssize_t count, int64_t row, uns
     return end;
 }
 
+static inline int32_t group_of(uint64_t hash, uint64_t width)
+{
+    return (int32_t)(width & (width - 1) ? hash % width : hash & (width - 1));
+}
+
 static int fill_groups(const Column *columns, Py_ssize_t count, uint64_t width, const Items *groups)
 {
     unsigned char key[KEY_BYTES_MAX];
     for (int64_t row = 0; row < groups->items; row++) {
         int64_t size = put_key(columns, count, row, key);
         if (size < 0) return -1;
-        store_i32(groups->data, row, size ? (int32_t)(xxh3(key, (uint64_t)size) % width) : -1);
+        store_i32(groups->data, row, size ? group_of(xxh3(key, (uint64_t)size), width) : -1);
     }
     return 0;
+}
+
+/* The same for numbers without nulls, the most frequent keys: most of them are hashed without a copy in memory. */
+static void fill_groups_of_numbers(const Column *column, uint64_t width, const Items *groups)
+{
+    unsigned char key[16];
+    for (int64_t row = 0; row < groups->items; row++) {
+        int64_t number = load_i64(column->values.data, row);
+        int is_negative = column->tag == 'i' && number < 0;
+        uint64_t bits = (uint64_t)number, hash;
+        int bytes = bit_length(is_negative ? 0 - bits : bits) / 8 + 1;
+        if (bytes < 8) {
+            hash = xxh3_of_word('i' | reversed(bits << (64 - 8 * bytes)) << 8, 1 + (uint64_t)bytes);
+        } else {
+            hash = xxh3(key, (uint64_t)put_number(key, bits, is_negative));
+        }
+        store_i32(groups->data, row, group_of(hash, width));
+    }
 }
 
 /* ------------------------------------------------------------------ columns from Python */
@@ -237,7 +267,13 @@ static PyObject *key_groups(PyObject *Py_UNUSED(module), PyObject *args)
         return PyErr_Format(PyExc_ValueError, "%zd columns and %lld groups are not possible", count, width);
     if (take_items(groups_object, 4, 1, "groups", &groups) < 0) return NULL;
     while (taken < count && take_column(PyTuple_GET_ITEM(descriptions, taken), groups.items, &columns[taken]) == 0) taken++;
-    if (taken == count && fill_groups(columns, count, (uint64_t)width, &groups) == 0) result = Py_NewRef(Py_None);
+    int is_number = taken == 1 && (columns->tag == 'i' || columns->tag == 'u') && !columns->has_valid;
+    if (taken == count && count == 1 && is_number) {
+        fill_groups_of_numbers(columns, (uint64_t)width, &groups);
+        result = Py_NewRef(Py_None);
+    } else if (taken == count && fill_groups(columns, count, (uint64_t)width, &groups) == 0) {
+        result = Py_NewRef(Py_None);
+    }
     while (taken > 0) release_column(&columns[--taken]);
     release_items(&groups);
     return result;

@@ -12,10 +12,11 @@ from clonos.core.model.errors import InternalError
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext, Collector
 from clonos.core.values import ValueBeyondLimit
-from clonos.core.values.column_groups import KeyGroups
+from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
+from clonos.operators.columnar.row_forms import ColumnsLost, has_own_form, rows_of
 from clonos.operators.connector_contract import (
     RecordBatch,
     TransactionalSink,
@@ -129,7 +130,7 @@ class ToColumnKeys(Operator):
         self._groups = KeyGroups(scope.context.max_parallelism)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError("rows reached an edge of columns")
+        raise ColumnsLost(self.guard.step)
 
     def columns(self, batch: Any) -> None:
         found, _ = self.guard.each(lambda batch: self._groups.of([batch.column(self._column)]), [batch])
@@ -187,6 +188,9 @@ class ToSink(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         assert self._writer is not None
+        if has_own_form(batch):
+            self.rows(rows_of(batch))
+            return
         try:
             self._writer.write_columns(batch)
         except RowNotWritable as error:

@@ -17,6 +17,14 @@ class Bound(NamedTuple):
 
 
 @runtime_checkable
+class DescribedSource(Protocol):
+    """``Source`` of columns that knows them before it is read, so that a plan can check what steps do with them."""
+
+    def column_schema(self) -> Any | None:
+        """Returns the ``pyarrow.Schema`` of its batches, None if it is not known now."""
+
+
+@runtime_checkable
 class NarrowableSource(Protocol):
     """``Source`` of columns that need not read what no step uses."""
 

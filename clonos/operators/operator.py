@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.core.values.copying import copied_rows
+from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
@@ -90,12 +91,12 @@ class Operator:
         self.rows(list(zip(keys, keys, strict=True)), times)
 
     def columns(self, batch: RecordBatch) -> None:
-        """Processes a batch of columns; by default as rows, a dict per record."""
-        self.rows(batch.to_pylist(), self.times_of(batch))
+        """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
+        self.rows(rows_of(batch), self.times_of(batch))
 
     def keyed_columns(self, batch: Any, column: str) -> None:
         """Processes a batch of a keyed input as columns, one of which is the key."""
-        self.rows(list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), self.times_of(batch))
+        self.rows(list(zip(batch.column(column).to_pylist(), rows_of(batch), strict=True)), self.times_of(batch))
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""

@@ -27,6 +27,7 @@ from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.checks.verdict import complaints_of
 from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
+from clonos_chaos.jobs.column_jobs import ColumnJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
 from clonos_chaos.jobs.graphs.graph_jobs import GraphJob
@@ -48,7 +49,10 @@ from clonos_chaos.swarm.random_options import draw_hot, draw_options, draw_separ
 if TYPE_CHECKING:
     from clonos_chaos.user.user_world import UserJob
 
-TOPOLOGIES = (*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows", "graphs")
+TOPOLOGIES = (
+    *(*FUZZ_TOPOLOGIES, "api", "pushed", "timed", "aggregates", "transformed", "joined", "windows", "graphs"),
+    "columns",
+)
 """Topologies; a seed without one takes them in turn."""
 
 AnyJob: TypeAlias = "FuzzJob | ApiJob | UserJob"
@@ -62,6 +66,7 @@ _MAKERS: dict[str, Callable[[str, Random, int, int | None], FuzzJob | ApiJob]] =
     "joined": JoinedJob,
     "windows": WindowJob,
     "graphs": GraphJob,
+    "columns": ColumnJob,
 }
 
 EVENT_LOG_LINES_MAX = 400

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from clonos.api.graph_errors import InvalidJob
+from clonos.expressions.expression import Expr
 from clonos.operators.state.state_descriptors import State
 from clonos.operators.steps.calls import KEY_PARAMETER
 from clonos.operators.steps.results import advice_for
@@ -102,6 +103,8 @@ def _no_function(method: str, step: str, given: Any) -> InvalidJob:
         what = "which is neither a function nor the name of a field"
         return InvalidJob(step, f"gets {given!r:.100}, {what}", "Give it a function of the record, or a str.")
     advice = "Give it the function itself, without calling it." if given is None else "Give it a function."
+    if isinstance(given, Expr):
+        advice = "An expression computes columns: use it in select, with_columns or filter."
     return InvalidJob(step, f"gets {given!r:.100}, which is no function", advice)
 
 

@@ -16,12 +16,13 @@ from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
+from clonos.api.columns.narrowing import narrowed_sources
+from clonos.api.columns.schemas import check_timestamps_remain
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
-from clonos.api.plan.schemas import check_timestamps_remain
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
@@ -101,6 +102,7 @@ class _Compiler:
         self._options = options
         self._parallelism = parallelism
         self.ordered = ordered_sources(graph.steps)
+        self._read = self.ordered | narrowed_sources(graph.steps, self.ordered)
         self.splits: dict[str, tuple[bytes, ...]] = {}
         self.inputs: dict[int, StepInput] = {}  # by number of the edge
         self._vertices: list[PlannedVertex] = []
@@ -237,7 +239,7 @@ class _Compiler:
             vertex.pushed = step.source
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
-            source = self.ordered.get(step.number, step.source)
+            source = self._read.get(step.number, step.source)
             arguments = step.name, source, self.splits[step.name], step.emits_columns
             if self._timed(step) is not None:
                 return partial(TimedHead, *arguments, step.assigner)
@@ -283,7 +285,8 @@ class _Compiler:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
             vertex.runs_user_code |= step_input.route.runs_user_code
             name = step_input.route.name
-        vertex.add(PlannedNode(name, output, False), self._node_of[step_input.step], step_input.tag)
+        node = PlannedNode(name, output, False, self._timestamp_column(step_input))
+        vertex.add(node, self._node_of[step_input.step], step_input.tag)
         return InputShape.PLAIN, ""
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:

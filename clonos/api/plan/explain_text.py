@@ -68,6 +68,7 @@ def _facts(vertex: VertexInfo, plan: Explanation) -> Iterator[tuple[str, str]]:
     for step in inside:
         if step.source is not None:
             yield "source", f"{step.name}: {_source_text(step.source)}"
+            yield from _narrowing_facts(step.name, step.source)
     for step in inside:
         yield from _time_facts(step)
     for step in inside:
@@ -102,6 +103,13 @@ def _source_text(source: SourceInfo) -> str:
     else:
         splits = _several(source.splits, "split")
     return f"{source.connector}, {splits}{', without an end' if source.is_unbounded else ''}"
+
+
+def _narrowing_facts(step: str, source: SourceInfo) -> Iterator[tuple[str, str]]:
+    if source.columns:
+        yield "reads", f"{step}: only {', '.join(source.columns)}"
+    if source.bounds:
+        yield "skips", f"{step}: what its statistics exclude from {' and '.join(source.bounds)}"
 
 
 def _limit_text(limit: LimitInfo) -> str:

@@ -11,6 +11,8 @@ from clonos.api.checks.code_check import warnings_of
 from clonos.api.checks.growing_state import growth_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
+from clonos.api.columns.narrowing import narrowing_of
+from clonos.api.columns.schemas import column_texts
 from clonos.api.graph import JobGraph, KeyBy, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan import step_texts
@@ -31,7 +33,6 @@ from clonos.api.plan.explanation import (
     VertexInfo,
 )
 from clonos.api.plan.limits import limit_of
-from clonos.api.plan.schemas import column_texts
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
@@ -132,7 +133,9 @@ class _Explainer:
         is_pushed = isinstance(step.source, PushSource)
         count = None if note or is_pushed else len(self._compiled.image.splits[step.name])
         is_unbounded = is_pushed or discovery_interval_ns(step.source) > 0
-        return SourceInfo(step_texts.connector_text(step.source), count, is_unbounded, note)
+        columns, bounds = narrowing_of(step, self._graph.steps) or (None, ())
+        texts = tuple(f"{bound.column} {bound.comparison} {bound.value!r}" for bound in bounds)
+        return SourceInfo(step_texts.connector_text(step.source), count, is_unbounded, note, columns or (), texts)
 
     # --- vertices
 

@@ -35,12 +35,18 @@ class StateInfo(msgspec.Struct, frozen=True):
 
 
 class SourceInfo(msgspec.Struct, frozen=True):
-    """Source of a step. ``splits``: their number; None if they cannot be listed now, for the reason in ``note``."""
+    """Source of a step. ``splits``: their number; None if they cannot be listed now, for the reason in ``note``.
+
+    ``columns``: those that it reads, if it leaves out others. ``bounds``: conditions that each record meets that a
+    step uses; the source may leave out others.
+    """
 
     connector: str
     splits: int | None
     is_unbounded: bool
     note: str
+    columns: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
 
 class SinkInfo(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from clonos.api.columns.schemas import schema_of
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
-from clonos.api.plan.schemas import schema_of
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign
@@ -188,12 +188,12 @@ def add_stage(
         if not graph.gives_columns(each):
             raise ColumnsNeeded(name, graph.steps[each.step].name)
     stage = Stage(name, kind, columns, dropped)
-    for each in inputs:
-        schema = schema_of(graph.steps, each)
-        if schema is not None:
-            from clonos.expressions.program import schema_behind
+    schemas = [schema for each in inputs if (schema := schema_of(graph.steps, each)) is not None]
+    for schema in schemas:
+        from clonos.expressions.program import schema_behind
 
-            schema_behind([stage], schema)
+        schema_behind([stage], schema)
+    stage = replace(stage, is_checked=len(schemas) == len(inputs))
     has_times = graph.have_same_times(name, inputs)
     column = graph.steps[inputs[0].step].timestamp_column if has_times else None
     timestamp_column = None if column is None else _column_behind(stage, column)

@@ -34,6 +34,14 @@ class ArrowFiles(BatchFiles):
         with reading_input(path, KIND), ArrowFile(path) as file:
             return list(file.schema.names), list(range(file.count))
 
+    def schema_of(self, path: str) -> Any:
+        """Returns the schema of a file.
+
+        Raises: InputMalformed, InputUnreadable: the file is unusable.
+        """
+        with reading_input(path, KIND), ArrowFile(path) as file:
+            return file.schema.remove_metadata()
+
     def reader(self) -> ArrowReader:
         """Creates a reader of record batches."""
         return ArrowReader(self.columns, used=self.used)

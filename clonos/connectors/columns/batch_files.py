@@ -30,6 +30,7 @@ from clonos.connectors.filesystem.file_splits import (
     regular_status,
 )
 from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.core.model.errors import ClonosError
 from clonos.operators.column_contract import Bound
 
 MARK_BYTES: Final = 8
@@ -87,6 +88,21 @@ class BatchFiles(OrderedFiles, FileSink):
         source = copy.copy(self)
         source.used = self.used if columns is None else frozenset(columns)
         return source
+
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``: the schema of the first file."""
+        try:
+            schema = self.schema_of(self._paths()[0])
+        except (ClonosError, IndexError):
+            return None
+        return schema if self.columns is None else schema_of_columns(schema, self.columns)
+
+    def schema_of(self, path: str) -> Any:
+        """Returns the schema of a file.
+
+        Raises: InputMalformed, InputUnreadable: the file is unusable.
+        """
+        raise NotImplementedError
 
     def can_cut(self, split: FileSplit) -> bool:
         """Returns whether the file has more than one group."""
@@ -264,6 +280,11 @@ class BatchReader:
             skipped, run = following
             self._rows += skipped
             self._batches = self._batches_of(run) if run else iter(())
+
+
+def schema_of_columns(schema: Any, columns: Sequence[str]) -> Any:
+    """Returns the part of a schema that the given columns are, in their order."""
+    return pyarrow.schema([schema.field(name) for name in columns if name in schema.names])
 
 
 @contextmanager

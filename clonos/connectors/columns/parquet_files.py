@@ -22,7 +22,6 @@ from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.core.model.errors import ClonosError
 from clonos.operators.column_contract import Bound
 
 CONNECTOR = "files.parquet"
@@ -48,18 +47,13 @@ class ParquetFiles(BatchFiles):
             groups = [group for group in range(file.num_row_groups) if file.metadata.row_group(group).num_rows]
             return file.schema_arrow.names, groups
 
-    def column_schema(self) -> Any | None:
-        """Returns the schema of the first file, None if it cannot be read now."""
-        try:
-            path = self._paths()[0]
-            with reading_input(path, KIND), open_file(path) as file, reading():
-                schema = file.schema_arrow.remove_metadata()
-        except (ClonosError, IndexError):
-            return None
-        if self.columns is None:
-            return schema
-        names = [name for name in self.columns if name in schema.names]
-        return schema.empty_table().select(names).schema
+    def schema_of(self, path: str) -> Any:
+        """Returns the schema of a file.
+
+        Raises: InputMalformed, InputUnreadable: the file is unusable.
+        """
+        with reading_input(path, KIND), open_file(path) as file, reading():
+            return file.schema_arrow.remove_metadata()
 
     def reader(self) -> ParquetReader:
         """Creates a reader of record batches."""

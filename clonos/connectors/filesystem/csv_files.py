@@ -99,6 +99,10 @@ class CsvFiles(OrderedFiles, FileSink):
 
         return ColumnLineReader(self._line_format(), self.line_bytes_max)
 
+    def column_schema(self) -> Any | None:
+        """Returns the given schema, None if the types are inferred when the job starts."""
+        return None if self.schema is None else self._line_format().schema
+
     def rows_format(self) -> RowsFormat:
         """Returns the CSV format.
 

@@ -85,6 +85,10 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
     def _paths(self) -> list[str]:
         return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
 
+    def column_schema(self) -> Any | None:
+        """See ``column_contract.DescribedSource``: the schema that is given."""
+        return None if self._line_format is None else self._line_format.schema
+
     def reader(self) -> SplitReader[AnyValue]:
         """Creates a reader of values, or of columns."""
         if self._line_format is not None:

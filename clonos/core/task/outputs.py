@@ -16,7 +16,7 @@ from clonos.core.ports.task_port import Output
 from clonos.core.ports.task_snapshot import LateRecords, Snapshot
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.values import ValueUnsupported, encode_columns, encode_rows, encode_timed_rows
-from clonos.core.values.column_groups import split_columns
+from clonos.core.values.column_keys import split_columns
 from clonos.core.values.keys import Router
 
 RECORD_CHARACTERS_MAX = 500
@@ -109,7 +109,12 @@ class OutputPort:
 
             start = sum(self.next_seqs) % width
             rows = range(batch.num_rows)
-            parts = [batch.take(pa.array(rows[(target - start) % width :: width])) for target in range(width)]
+            parts = [
+                batch.take(
+                    pa.array(rows[(target - start) % width :: width], pa.int64())
+                )  # an empty part has a type too
+                for target in range(width)
+            ]
         for target, part in enumerate(parts):
             if part.num_rows:
                 count = part.num_rows

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +37,14 @@ known_schemas: dict[bytes, pyarrow.Schema] = {}
 
 
 def get_ready_for_columns() -> None:
-    """Imports pyarrow and, by building an array, what its first array needs, for example pandas where it is installed.
+    """Imports the kernels, pyarrow and, by building an array, what its first array needs, for example pandas.
 
     Otherwise the first batch would take 0.3 s longer, in the middle of the stream or of a recovery.
     """
     import pyarrow
 
+    for name in ("grouped", "key_groups", "partition"):
+        import_module(f"clonos.kernels.{name}")
     pyarrow.array([0])
 
 
@@ -87,7 +90,7 @@ def decode_columns(data: bytes | memoryview, *, bytes_max: int = value_limits.BA
                 if len(known_schemas) >= SCHEMAS_MAX:
                     known_schemas.clear()
                 known_schemas[head] = batch.schema
-    except (pyarrow.ArrowException, OSError, StopIteration, ValueError) as error:
+    except (pyarrow.ArrowException, OSError, EOFError, StopIteration, ValueError) as error:
         raise ValueMalformed("batch of columns", reason(error)) from error
     return batch
 

@@ -137,7 +137,7 @@ class Router:
             import numpy
 
             self._tasks = numpy.array(self._tasks_of_groups, numpy.int32)
-        return self._tasks[groups]
+        return self._tasks.take(groups)
 
     def split(self, keys: Sequence[Any], rows: list[Any]) -> list[list[Any]]:
         """Returns the rows for each task, by task index and in their order. ``keys[i]`` is the key of ``rows[i]``.
@@ -180,6 +180,19 @@ class Router:
         targets = self._targets
         key = row = None
         time_ns = 0
+        if stored is rows:
+            timed = zip(stored, times, strict=True)
+            while True:
+                try:
+                    for key, time_ns in timed:
+                        target = targets[key]
+                        parts[target].append(key)
+                        times_of[target].append(time_ns)
+                    return parts, times_of
+                except KeyError:
+                    target = self._learn(key)
+                parts[target].append(key)
+                times_of[target].append(time_ns)
         records = zip(stored, rows, times, strict=True)
         while True:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow
@@ -135,7 +136,7 @@ def _within(column: Any, wanted: Any) -> Any:
         holds = compute.and_(compute.greater_equal(whole, float(low)), compute.less(whole, float(above)))
         return compute.if_else(holds, column, None)
     both = compute.cast(column, pyarrow.decimal128(38, 0)) if types.is_integer(type_) else column
-    limits = [pyarrow.scalar(each).cast(pyarrow.decimal128(38, 0)) for each in (low, above - 1)]
+    limits = [pyarrow.scalar(Decimal(each), pyarrow.decimal128(38, 0)) for each in (low, above - 1)]
     holds = compute.and_(compute.greater_equal(both, limits[0]), compute.less_equal(both, limits[1]))
     return compute.if_else(holds, column, None)
 

@@ -139,6 +139,11 @@ class Named(Aggregation[T_contra, dict[str, Any]]):
         """The aggregations by name, in the order of the result."""
         return {name: self._aggregations[place] for name, place in zip(self._names, self._places, strict=True)}
 
+    def joined(self, accumulators: Mapping[str, Any]) -> list[Any]:
+        """Returns the accumulator that has these accumulators of the aggregations."""
+        names = {place: name for name, place in zip(self._names, self._places, strict=True)}
+        return [accumulators[names[place]] for place in range(len(names))]
+
     @property
     def functions(self) -> tuple[UserFunction, ...]:
         return tuple(function for each in self.aggregations.values() for function in each.functions)

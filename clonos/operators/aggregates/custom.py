@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.aggregate import Aggregation, Insertion, UserFunction
+
+READERS: Final = (len, sum, min, max, sorted, any, all, tuple, list, set, frozenset, dict, bool, str, repr)
+"""Functions that leave their argument as it is, so that they get the accumulator itself."""
 
 
 class Custom(Aggregation[Any, Any]):
@@ -26,6 +29,7 @@ class Custom(Aggregation[Any, Any]):
         result: Callable[[Any], Any] | None,
     ) -> None:
         self._create, self._add, self._merge, self._result = create, add, merge, result
+        self._only_reads = any(result is each for each in READERS)
         self.can_merge = merge is not None
         self.changes_terms = True
         if add is list.append:
@@ -59,8 +63,11 @@ class Custom(Aggregation[Any, Any]):
         return accumulator if replaced is None else replaced
 
     def result(self, accumulator: Any) -> Any:
-        own = copied(accumulator)  # the user's result may change it in place, or return a part of it
-        return own if self._result is None else self._result(own)
+        if self._result is None:
+            return copied(accumulator)
+        if self._only_reads:
+            return copied(self._result(accumulator))
+        return self._result(copied(accumulator))  # it may change what it gets in place, or return a part of it
 
     def __repr__(self) -> str:
         return "aggregate(functions)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from clonos.expressions.stages import Stage
+from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator, Scope, Times
 
@@ -65,7 +66,7 @@ class ColumnStep(Operator):
         self._all = Programs([member._stage for member in self._members])
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError(f"rows reached {self._stage.kind}: the compiler should have refused the job")
+        raise ColumnsLost(self.guard.step)
 
     def columns(self, batch: RecordBatch) -> None:
         members = self._members

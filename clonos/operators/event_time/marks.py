@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
-from operator import sub
 from typing import Any
 
 
@@ -35,4 +33,7 @@ def spread(times: Sequence[int], ends: Sequence[int]) -> list[int]:
 
     ``ends``: the number of results up to each record, itself included.
     """
-    return list(chain.from_iterable(map(repeat, times, map(sub, ends, chain((0,), ends)))))
+    found: list[int] = []
+    for time_ns, end in zip(times, ends, strict=True):
+        found += [time_ns] * (end - len(found))
+    return found

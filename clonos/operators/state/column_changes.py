@@ -60,11 +60,14 @@ class ColumnSection(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class TableReader:
     """Reader of a table as it was when the reader was created; any thread may iterate, repeatedly."""
 
-    def __init__(self, name: str, store: SlotColumns, log: Log | None, layout: int, sizes: ColumnSizes = SIZES) -> None:
-        self.log, self.layout, self._section_bytes = log, layout, sizes.section_bytes
+    def __init__(self, name: str, store: SlotColumns, layout: int, sizes: ColumnSizes = SIZES) -> None:
+        self.layout, self._section_bytes = layout, sizes.section_bytes
+        self.log: Log = []
+        """Old values of slots that have changed since, appended by the task before they change."""
+        self.is_released = False
+        self.marks: NDArray[Any] | None = None
         self.name, self._schema = name, store.schema
         self._columns, self._keys = list(store.columns.values()), store.keys.view()
-        self._log_start = 0 if log is None else len(log)
         self._store, self._count, self._live_count = store, store.count, store.count - store.removed_count
         self._removed = tuple(store.removed)
         self._touched: list[NDArray[Any]] = []
@@ -74,6 +77,10 @@ class TableReader:
         is_integer = isinstance(store.keys, IntegerKeys)
         key_bytes = 8 if is_integer else max(8, store.keys.size_bytes // max(1, store.count))
         self._row_bytes: int = key_bytes + sum(array.itemsize * prod(array.shape[1:]) for array in self._columns)
+
+    def release(self) -> None:
+        """Ends the reading; any thread may call this."""
+        self.is_released = True
 
     def reads_all(self) -> None:
         """Reads all slots."""
@@ -97,7 +104,7 @@ class TableReader:
         return slots * self._row_bytes + 8 * sum(map(len, self._removed))
 
     def __iter__(self) -> Iterator[ColumnSection]:
-        old = _OldValues(self._columns, self._count, self.log, self._log_start)
+        old = _OldValues(self._columns, self._count, self.log)
         rows = max(1, self._section_bytes // self._row_bytes)
         first = self._first
         removed = numpy.sort(numpy.concatenate(self._removed)) if self._removed else NO_ROWS
@@ -151,12 +158,13 @@ class TableReader:
 
 
 class _OldValues:
-    """Values of columns as they were before the changes in a log."""
+    """Values of columns as they were before the changes in a log; read in the order of slots."""
 
-    def __init__(self, columns: list[NDArray[Any]], count: int, log: Log | None, log_start: int) -> None:
-        self._columns, self._count, self._log, self._next = columns, count, log, log_start
+    def __init__(self, columns: list[NDArray[Any]], count: int, log: Log) -> None:
+        self._columns, self._count, self._log, self._next = columns, count, log, 0
         self._has: NDArray[numpy.bool_] | None = None  # by slot: whether ``_old`` has its values
         self._old: list[NDArray[Any]] = []
+        self._passed = 0  # slots below were read, and need no old values
 
     def part(self, first: int, end: int) -> list[NDArray[Any]]:
         """Returns the values of adjacent slots."""
@@ -166,6 +174,7 @@ class _OldValues:
             places = numpy.flatnonzero(self._has[first:end])
             for copy, old in zip(copies, self._old, strict=True):
                 copy[places] = old[first:end][places]
+        self._passed = end
         return copies
 
     def values(self, slots: NDArray[Any]) -> list[NDArray[Any]]:
@@ -176,18 +185,19 @@ class _OldValues:
             places = numpy.flatnonzero(self._has[slots])
             for copy, old in zip(copies, self._old, strict=True):
                 copy[places] = old[slots[places]]
+        self._passed = int(slots[-1]) + 1
         return copies
 
     def _read_log(self) -> None:
         """Reads what came to the log since the last time; follows the copy of values. A slot's first record counts."""
-        end = 0 if self._log is None else len(self._log)
-        if self._log is None or self._next == end:
+        end = len(self._log)
+        if self._next == end:
             return
         if self._has is None:
             self._has = numpy.zeros(self._count, numpy.bool_)
             self._old = [numpy.empty((self._count, *array.shape[1:]), array.dtype) for array in self._columns]
         for slots, values in self._log[self._next : end]:
-            is_first = slots < self._count
+            is_first = (slots >= self._passed) & (slots < self._count)
             is_first[is_first] = ~self._has[slots[is_first]]
             slots = slots[is_first]
             for old, value in zip(self._old, values, strict=True):
@@ -204,6 +214,9 @@ class RowReader:
         self._first = 0 if full else store.stored
         self._removed = [] if full else store.removed
         self._chunks = [chunk.view() for chunk in store.chunks if chunk.end > self._first]
+
+    def release(self) -> None:
+        """Ends the reading; the chunks are shared until rows of them are removed."""
 
     @property
     def size_bytes(self) -> int:

@@ -73,10 +73,12 @@ class ColumnState:
         """Returns readers of what has changed since the last call, or of all."""
         if full:  # restored state that no step has opened is part of the state
             self._open_restored()
-        readers: list[Reader] = [table.take(full) for _, table in sorted(self.tables.items())]
+        tables = [table for _, table in sorted(self.tables.items()) if full or not table.is_stored]
+        readers: list[Reader] = [table.take(full) for table in tables]
         for _, store in sorted(self.stores.items()):
-            readers.append(RowReader(store, full))
-            store.take_snapshot()
+            if full or not store.is_stored:
+                readers.append(RowReader(store, full))
+                store.take_snapshot()
         return readers
 
     def whole(self) -> list[Reader]:
@@ -86,13 +88,13 @@ class ColumnState:
         return [*tables, *(RowReader(store, True) for _, store in sorted(self.stores.items()))]
 
     def hold(self, readers: Iterable[Reader]) -> None:
-        """Keeps the state for readers in another thread as it is now, until ``release``."""
+        """Keeps the state for readers in another thread as it is now, until they are released."""
         for reader in readers:
             if isinstance(reader, TableReader):
                 self.tables[reader.name].hold(reader)
 
     def release(self) -> None:
-        """Keeps no state for readers any more."""
+        """Keeps no state for released readers any more."""
         for table in self.tables.values():
             table.release()
 

@@ -6,9 +6,9 @@ on the number of a slot, only on the order of slots, which is that of the arriva
 
 A snapshot is read by another thread while the step goes on, without a lock:
 
-- The reader copies values, and looks into the log of old values afterwards. The first record of a slot wins.
-- ``touch`` appends the old values to the log before the step changes them. So values that the reader copied during a
-  change have a record in the log when the reader looks.
+- The reader copies values, and looks into its log of old values afterwards. The first record of a slot wins.
+- ``touch`` appends the old values to the log of each reader before the step changes them. So values that a reader
+  copied during a change have a record in its log when it looks.
 - Arrays are never changed beyond that: growth and compaction replace them, and the reader keeps the old ones.
 """
 
@@ -41,7 +41,7 @@ class ColumnTable:
         "_index",
         "_initial",
         "_is_changed",
-        "_log",
+        "_held",
         "_removed_stored",
         "_sizes",
         "_slot_of",
@@ -75,7 +75,7 @@ class ColumnTable:
         self._removed_stored = len(self.store.removed)
         self._is_changed = numpy.zeros(len(self), numpy.bool_)
         self._touched: list[Slots] = []
-        self._log: list[tuple[Slots, list[NDArray[Any]]]] | None = None  # old values, while a reader needs them
+        self._held: list[TableReader] = []  # readers in other threads
         self._initial: dict[str, NDArray[Any]] = {}
         if spec is not None:
             self.open(spec)
@@ -121,9 +121,15 @@ class ColumnTable:
         return {name: self.store.columns[name + VALID_SUFFIX] for name in self._spec.nullable}
 
     @property
-    def has_old_values(self) -> bool:
-        """Whether old values are retained for a reader."""
-        return bool(self._log)
+    def is_stored(self) -> bool:
+        """Whether nothing has changed since the last ``take``."""
+        is_removed = len(self.store.removed) > self._removed_stored
+        return self.store.count == self._stored and not self._touched and not is_removed
+
+    @property
+    def old_values(self) -> int:
+        """Number of slots whose old values are retained, summed over the readers."""
+        return sum(len(slots) for reader in self._held for slots, _ in reader.log)
 
     @property
     def size_bytes(self) -> int:
@@ -194,8 +200,10 @@ class ColumnTable:
         """Notes that the values of slots will change; call it before they do. New slots need not be touched."""
         fresh = slots[~self._is_changed[slots]]
         if len(fresh):
-            if self._log is not None:
-                self._log.append((fresh, [array[fresh] for array in self.store.columns.values()]))
+            if self._held:
+                old = (fresh, [array[fresh] for array in self.store.columns.values()])
+                for reader in self._held:
+                    reader.log.append(old)
             self._is_changed[fresh] = True
             self._touched.append(fresh)
 
@@ -223,14 +231,14 @@ class ColumnTable:
     def take(self, full: bool) -> TableReader:
         """Returns a reader of what changed since the last call, or of all, and compacts the table if that is due.
 
-        The reader reads until the next call of this table, or until ``release`` if ``hold`` was called.
+        The reader reads until the next call of this table, or until it is released if ``hold`` was called.
         """
         store = self.store
         is_due = store.removed_count >= self._sizes.compacted_min and store.removed_count > self.live_count
         if full and is_due:
             self._compact()
             is_due = False
-        reader = TableReader(self.name, store, self._log, self.layout, self._sizes)
+        reader = TableReader(self.name, store, self.layout, self._sizes)
         if full:
             reader.reads_all()
         else:
@@ -238,30 +246,31 @@ class ColumnTable:
         if is_due:
             self._compact()
         self._stored, self._touched, self._removed_stored = store.count, [], len(store.removed)
+        reader.marks = self._is_changed  # or the task would free the pages of this array, which takes ms
         self._is_changed = numpy.zeros(max(store.count, len(self._is_changed)), numpy.bool_)
         return reader
 
     def whole(self) -> TableReader:
         """Returns a reader of all as of the ``take`` just made."""
-        reader = TableReader(self.name, self.store, self._log, self.layout, self._sizes)
+        reader = TableReader(self.name, self.store, self.layout, self._sizes)
         reader.reads_all()
         return reader
 
     def hold(self, reader: TableReader) -> None:
-        """Keeps old values for a reader in another thread, until ``release``."""
+        """Keeps old values for a reader in another thread until it is released."""
         if reader.layout == self.layout:
-            if self._log is None:
-                self._log = []
-            reader.log = self._log
+            self._held.append(reader)
 
     def release(self) -> None:
-        """Keeps no old values any more, because nobody reads."""
-        self._log = None
+        """Keeps no old values for released readers any more."""
+        if self._held:
+            self._held = [reader for reader in self._held if not reader.is_released]
 
     def _compact(self) -> None:
         self.store.compact()
         self.layout += 1
-        self._index = self._slot_of = self._log = None
+        self._index = self._slot_of = None
+        self._held = []
         self._is_changed = self._is_changed[:0]
 
     # --- parts

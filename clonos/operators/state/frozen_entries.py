@@ -7,7 +7,7 @@ any size of state, and only entries that are touched meanwhile are copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -16,7 +16,7 @@ from clonos.core.values.copying import IMMUTABLE, is_immutable
 from clonos.operators.state.state_changes import Entries, encode_piece, encode_sections
 
 if TYPE_CHECKING:
-    from clonos.operators.state.column_changes import ColumnSection
+    from clonos.operators.state.column_state import Reader
 
 
 class Absent:
@@ -145,7 +145,7 @@ class FrozenPieces:
         self,
         tables: Mapping[str, tuple[Entries, list[Any] | None]],
         before: tuple[bytes, ...] = (),
-        columns: Sequence[Iterable[ColumnSection]] = (),
+        columns: Sequence[Reader] = (),
     ) -> None:
         """Creates pieces of ``tables``: by name the entries and the wanted keys (None: all).
 
@@ -167,9 +167,10 @@ class FrozenPieces:
 
     def release(self) -> None:
         """Releases the entries: no thread will read them again."""
-        self.is_released = True
-        self._tables = {}
-        self._columns = ()
+        for reader in self._columns:
+            reader.release()
+        self._tables, self._columns = {}, ()
+        self.is_released = True  # last: the task looks at it, and then at the readers
 
 
 def _copy(value: Any) -> Any:

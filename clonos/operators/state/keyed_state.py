@@ -296,12 +296,15 @@ class StateBackend:
 
     def merge_overlay(self, entries_max: int = MERGED_PER_STEP_MAX) -> None:
         """Merges up to ``entries_max`` entries per table between two steps, if all frozen entries are released."""
-        if not self._is_frozen or not all(pieces.is_released for pieces in self._reading):
+        if not self._is_frozen:
             return
-        self._reading = []
-        self._is_frozen = False
-        if self._columns is not None:
+        reading = [pieces for pieces in self._reading if not pieces.is_released]
+        if len(reading) < len(self._reading) and self._columns is not None:
             self._columns.release()
+        self._reading = reading
+        if reading:
+            return
+        self._is_frozen = False
         for table in self._tables.values():
             if isinstance(overlay := table.entries, Overlay):
                 if overlay.merge_overlay(entries_max):

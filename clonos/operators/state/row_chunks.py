@@ -15,6 +15,9 @@ BYTES_PER_WEIGHT: Final = 64
 WEIGHT_MAX: Final = 1 << 18
 """A chunk of 262,144 rows or 16 MiB is not merged any more."""
 
+SPAN_MAX: Final = 8
+"""Numbers for each that exists, up to which a chunk has a table of their places: 4 bytes each in place of a search."""
+
 
 class Chunk:
     """Rows with ascending numbers.
@@ -23,7 +26,7 @@ class Chunk:
     reader in another thread shares everything; see ``view``.
     """
 
-    __slots__ = ("first", "numbers", "batch", "live", "live_count", "size_bytes", "weight", "is_shared")
+    __slots__ = ("first", "numbers", "batch", "live", "live_count", "size_bytes", "weight", "is_shared", "_place_of")
 
     def __init__(self, first: int, numbers: NDArray[numpy.int64] | None, batch: Any) -> None:
         self.first, self.numbers, self.batch = first, numbers, batch
@@ -33,6 +36,10 @@ class Chunk:
         self.weight: int = max(batch.num_rows, self.size_bytes // BYTES_PER_WEIGHT)
         self.is_shared = False
         """Whether a reader has ``live``, so that a removal copies it first."""
+        self._place_of: NDArray[numpy.int32] | None = None  # by number - first, unless few of the numbers exist
+        if numbers is not None and numbers[-1] - first < SPAN_MAX * len(numbers):
+            self._place_of = numpy.full(int(numbers[-1]) - first + 1, -1, numpy.int32)
+            self._place_of[numbers - first] = numpy.arange(len(numbers), dtype=numpy.int32)
 
     @property
     def level(self) -> int:
@@ -43,22 +50,25 @@ class Chunk:
         """Returns the chunk as it is now, for a reader in another thread; removals do not change it."""
         view = Chunk.__new__(Chunk)
         view.first, view.numbers, view.batch = self.first, self.numbers, self.batch
-        view.size_bytes, view.weight = self.size_bytes, self.weight
+        view.size_bytes, view.weight, view._place_of = self.size_bytes, self.weight, self._place_of
         view.live, view.live_count, view.is_shared = self.live, self.live_count, True
         self.is_shared = True
         return view
 
-    def places(self, numbers: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+    def places(self, numbers: NDArray[numpy.int64]) -> NDArray[Any]:
         """Returns where live rows with these ascending numbers are.
 
         Raises: AssertionError: a row does not exist.
         """
-        if self.numbers is None:
-            places = numbers - self.first
-            exist = places[-1] < self.batch.num_rows and places[0] >= 0
-        else:
-            places = numpy.searchsorted(self.numbers, numbers)
-            exist = places[-1] < len(self.numbers) and bool((self.numbers[places] == numbers).all())
+        places: NDArray[Any] = numbers - self.first
+        exist = places[0] >= 0 and numbers[-1] < self.end
+        if self.numbers is not None and exist:
+            if self._place_of is not None:
+                places = self._place_of[places]
+                exist = bool((places >= 0).all())
+            else:
+                places = numpy.searchsorted(self.numbers, numbers)
+                exist = bool((self.numbers[places] == numbers).all())
         if not exist or (self.live is not None and not self.live[places].all()):
             raise AssertionError("a row of a row store was removed, and its number is still in use")
         return places

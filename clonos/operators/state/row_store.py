@@ -64,6 +64,11 @@ class RowStore:
         return self._count
 
     @property
+    def is_stored(self) -> bool:
+        """Whether no row has come or gone since the last snapshot."""
+        return self.next_number == self.stored and not self.removed
+
+    @property
     def size_bytes(self) -> int:
         """Memory of the rows, with removed ones that are not dropped yet."""
         return sum(chunk.size_bytes for chunk in self.chunks)

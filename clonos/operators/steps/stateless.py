@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
+from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
@@ -146,7 +147,7 @@ class MapBatches(Operator):
         self._wanted = wanted
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
-        raise AssertionError("rows reached map_batches: the compiler should have refused the job")
+        raise ColumnsLost(self.guard.step)
 
     def columns(self, batch: RecordBatch) -> None:
         results, _ = self.guard.each(self._one, [batch])

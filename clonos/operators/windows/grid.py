@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
@@ -28,6 +28,16 @@ class Grid(ABC):
     def start_of(self, index: int) -> int:
         """Returns the start of a pane in nanoseconds since the Unix epoch."""
 
+    def indexes_of(self, instants_ns: Any) -> Any:
+        """Returns the numbers of the panes that have the instants of a numpy array, as an array of int64."""
+        import numpy
+
+        first, last = self.index_of(int(instants_ns.min())), self.index_of(int(instants_ns.max()))
+        if first == last:
+            return numpy.full(len(instants_ns), first, numpy.int64)
+        starts = numpy.array([self.start_of(index) for index in range(first + 1, last + 1)], numpy.int64)
+        return numpy.searchsorted(starts, instants_ns, "right") + first
+
 
 class UtcGrid(Grid):
     """Panes of equal length."""
@@ -39,6 +49,9 @@ class UtcGrid(Grid):
 
     def index_of(self, instant_ns: int) -> int:
         return (instant_ns - self._offset_ns) // self._pane_ns
+
+    def indexes_of(self, instants_ns: Any) -> Any:
+        return (instants_ns - self._offset_ns) // self._pane_ns
 
     def start_of(self, index: int) -> int:
         return index * self._pane_ns + self._offset_ns

@@ -14,38 +14,25 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from itertools import repeat
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.core.ports.recorder import Recorder
 from clonos.core.values.keys import state_keys
-from clonos.operators.event_time.late_records import LateRecords
-from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.state.keyed_state import StateBackend, Table
+from clonos.operators.operator import Scope, Times
+from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.grid import Spans
-from clonos.operators.windows.late_text import late_text
 from clonos.operators.windows.merged_panes import MergedPanes
+from clonos.operators.windows.paned import Paned
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.window_aggregates import WindowAggregate
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
 
-PANE_NAME: Final = "pane"
 LATE_NAME: Final = "late"
-WATERMARK_NAME: Final = "watermark"
-"""Table with one entry, the watermark of the step; in processing time the end of the last window."""
-
-EMITS, FORGETS = 0, 1
-"""What happens at an instant: a window emits, or a pane is forgotten; in this order."""
 
 
-class PaneWindows(Operator):
-    """Operator of tumbling and sliding windows."""
-
-    has_timers: ClassVar[bool] = True
-    has_event_timers: ClassVar[bool] = True
+class PaneWindows(Paned[Table]):
+    """Operator of tumbling and sliding windows over rows."""
 
     def __init__(
         self,
@@ -55,27 +42,25 @@ class PaneWindows(Operator):
         rules: WindowRules,
         apply: ApplyFunction | None = None,
     ) -> None:
-        self._step = step
-        self._spans = spans
+        super().__init__(step, spans, rules)
         self._aggregate = aggregate
-        self._rules = rules
         self._results = Results(aggregate.aggregation, apply)
-        self._panes: dict[int, Table] = {}
         self._late: dict[int, Table] = {}
+        self._emitted = self._late
         has_overlap = spans.panes > 1 and aggregate.aggregation.has_bounded_size
         self._merged = MergedPanes(aggregate.aggregation, spans.panes, self._panes) if has_overlap else None
-        self._agenda: list[tuple[int, int, int]] = []  # (instant, EMITS or FORGETS, end or pane), a heap
-        self._planned: set[tuple[int, int]] = set()  # those of the agenda: (EMITS or FORGETS, end or pane)
 
     def open(self, scope: Scope) -> None:
-        self._state: StateBackend = scope.state
-        self._recorder: Recorder = scope.context.recorder
-        self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        super().open(scope)
         for end in self._restored(LATE_NAME):
             self._late_table(end)
-        for pane in self._restored(PANE_NAME):
-            self._pane_table(pane)
+
+    def _new_table(self, name: str) -> Table:
+        return self._state.table(name)
+
+    def fill(self, pane: int, accumulators: dict[Any, Any]) -> None:
+        """Gives a pane the accumulators of keys that other windows have counted."""
+        self._pane_table(pane).update(accumulators)
 
     # --- records
 
@@ -119,7 +104,7 @@ class PaneWindows(Operator):
         return pane if is_sole else None
 
     def _table_now(self) -> Table:
-        return self._pane_table(self._spans.grid.index_of(self._recorder.instant_ns(False)))
+        return self._pane_table(self._pane_now())
 
     def _add_by_time(self, rows: list[Any], times: Sequence[int]) -> None:
         """Adds rows to the panes of their timestamps."""
@@ -201,50 +186,9 @@ class PaneWindows(Operator):
 
     # --- results
 
-    def on_watermark(self, watermark: Watermark) -> None:
-        if self._rules.is_event_time and not isinstance(watermark, Activity):
-            self._reached.set(0, watermark)
-        self.out.on_watermark(watermark)
-
-    def next_timer_ns(self) -> int | None:
-        return self._agenda[0][0] if self._agenda and not self._rules.is_event_time else None
-
-    def due(self, until_ns: int | None) -> list[DueTimer]:
-        return [] if self._rules.is_event_time else self._due(until_ns)
-
-    def fire(self, due: Sequence[DueTimer]) -> None:
-        for timer in due:
-            kind, number = timer.token
-            self._planned.discard(timer.token)
-            if kind == EMITS:
-                self._emit(number)
-            else:
-                self._state.drop(self._name(PANE_NAME, number))
-                del self._panes[number]
-
-    def next_event_ns(self) -> int | None:
-        return self._agenda[0][0] if self._agenda and self._rules.is_event_time else None
-
-    def due_events(self, until_ns: int | None) -> list[DueTimer]:
-        return self._due(until_ns) if self._rules.is_event_time else []
-
-    def fire_events(self, due: Sequence[DueTimer]) -> None:
-        self.fire(due)
-
-    def _due(self, until_ns: int | None) -> list[DueTimer]:
-        found: list[DueTimer] = []
-        while self._agenda and (until_ns is None or self._agenda[0][0] <= until_ns):
-            instant_ns, kind, number = heappop(self._agenda)
-            found.append(DueTimer(instant_ns, (kind, number)))
-            if kind == EMITS and number not in self._late:
-                self._plan_next(number + self._spans.slide)
-        return found
-
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end, or later those of keys that got late records."""
         end_ns = self._spans.end_ns(end)
-        if not self._rules.is_event_time:
-            self._reached.set(0, end_ns)
         window, routes = window_of(self._spans.start_ns(end), end_ns), self.guard.routes
         rows: list[Any] = []
         for stored, parts in self._parts_of(end):
@@ -275,38 +219,9 @@ class PaneWindows(Operator):
 
     # --- tables
 
-    def _pane_table(self, pane: int) -> Table:
-        found = self._panes.get(pane)
-        if found is None:
-            found = self._panes[pane] = self._state.table(self._name(PANE_NAME, pane))
-            spans = self._spans
-            ends, reached_ns = spans.ends_of(pane), self._reached.entries.get(0)
-            ended = 0 if reached_ns is None else bisect_right(ends, reached_ns, key=spans.end_ns)
-            for end in ends[ended : ended + 1]:  # each window plans the next one
-                self._plan(spans.end_ns(end), EMITS, end)
-            self._plan(spans.end_ns(spans.last_end_of(pane)) + self._rules.lateness_ns, FORGETS, pane)
-        return found
-
     def _late_table(self, end: int) -> Table:
         found = self._late.get(end)
         if found is None:
             found = self._late[end] = self._state.table(self._name(LATE_NAME, end))
-            self._plan(self._spans.end_ns(end), EMITS, end)
+            self._agenda.add_window(end)
         return found
-
-    def _plan_next(self, end: int) -> None:
-        """Plans a window, unless nothing is in it."""
-        if any(pane in self._panes for pane in reversed(self._spans.panes_of(end))):
-            self._plan(self._spans.end_ns(end), EMITS, end)
-
-    def _plan(self, instant_ns: int, kind: int, number: int) -> None:
-        if (kind, number) not in self._planned:
-            self._planned.add((kind, number))
-            heappush(self._agenda, (instant_ns, kind, number))
-
-    def _restored(self, kind: str) -> list[int]:
-        prefix = self._name(kind, "")
-        return sorted(int(name.removeprefix(prefix)) for name in self._state.restored(prefix))
-
-    def _name(self, kind: str, number: int | str) -> str:
-        return f"{self._step}/{kind}/{number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -180,11 +181,13 @@ def contents_of(image: StateImage, kind: str) -> Contents:
 class ColumnHarness:
     """A backend, its twin, a standby's image, and what is read of the backend behind its back."""
 
-    def __init__(self, kind: str, inline_bytes_max: int = 0) -> None:
+    def __init__(
+        self, kind: str, inline_bytes_max: int = 0, restored: StateImage | None = None, twin: Twin | None = None
+    ) -> None:
         self.kind, self.inline_bytes_max = kind, inline_bytes_max
-        self.twin = Twin()
-        self._open(None)
-        self.image = image_of([self.backend.changes(True)])
+        self.twin = copy.deepcopy(twin) if twin is not None else Twin()
+        self._open(restored)
+        self.image = StateImage() if restored else image_of([self.backend.changes(True)])
         self.unread: list[tuple[bytes | None, FrozenPieces, Contents]] = []  # without changes: of the whole state
         self.reading: tuple[Iterator[bytes], list[bytes]] | None = None
 

@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_changes import StateMalformed
-from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, image_of
+from tests.harnesses.both_kernels import kernels
+from tests.unit.column_state.column_twins import KEY_TYPES, NAME, ROWS_NAME, SMALL, ColumnHarness, contents_of, image_of
+
+__all__ = ["kernels"]
 
 numbers = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 deeds = st.lists(
@@ -56,6 +59,35 @@ def test_state_in_columns_is_what_dicts_hold(kind: str, inline_bytes_max: int, d
     life.read_all()
     life.restore()
     life.check()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(KEY_TYPES)), deeds, st.integers(0, 3), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_a_replay_continues_the_chain_of_the_task_that_it_repeats(
+    kind: str, deeds: list[Any], begins: int, turns: list[bool]
+) -> None:
+    """A shadow begins at a barrier and repeats the calls. From any later barrier on, the chain may be its."""
+    task = ColumnHarness(kind, 1 << 20)
+    shadow: ColumnHarness | None = None
+    stored: list[bytes] = [task.backend.changes(True)]
+    barriers = 0
+    for deed, numbers, amount in deeds:
+        lives = [task] if shadow is None else [task, shadow]
+        if deed in ("update", "remove", "expire"):
+            for life in lives:
+                if deed == "update":
+                    life.update(numbers, amount)
+                elif deed == "remove":
+                    life.remove(numbers)
+                else:
+                    life.expire(amount)
+        elif deed in ("barrier", "whole", "restore"):
+            taken = [life.backend.changes(False) for life in lives]
+            stored.append(taken[-1] if turns[barriers % len(turns)] else taken[0])
+            assert contents_of(image_of(stored), kind) == task.twin.contents(kind)
+            if barriers == begins:
+                shadow = ColumnHarness(kind, 1 << 20, image_of(stored), task.twin)
+            barriers += 1
 
 
 COUNTS = ColumnSpec((pyarrow.int64(),), {"n": numpy.int64, "total": numpy.float64})
@@ -163,6 +195,19 @@ def test_a_restore_makes_no_object_per_key() -> None:
     assert table.find(numpy.array([0, 299_999, 300_000])).tolist() == [0, 299_999, -1]
 
 
+def test_a_table_that_a_step_opens_late_has_its_keys_and_is_part_of_snapshots_before() -> None:
+    image = image_of([counting(100)[0].changes(True)])
+    backend = StateBackend(image)
+    whole = backend.whole()
+    assert whole is not None
+    assert image_of(whole).columns[NAME].count == 100
+    whole.release()
+    backend.merge_overlay()
+    assert backend.restored_columns("step/") == []
+    table = backend.column_table(NAME, COUNTS)
+    assert table.slots(numpy.array([99, 100])).tolist() == [99, 100]
+
+
 def test_small_changes_are_encoded_by_the_barrier_and_large_ones_afterwards() -> None:
     backend, table = counting(100_000, inline_bytes_max=50_000)
     changes, more = backend.take(False)
@@ -182,10 +227,24 @@ def test_old_values_are_held_only_while_a_reader_needs_them() -> None:
     assert more is not None
     slots = numpy.arange(10)
     table.touch(slots)
-    assert table.has_old_values
+    assert table.old_values == 10
     more.release()
     backend.merge_overlay()
-    assert not table.has_old_values
+    assert not table.old_values
+
+
+def test_a_released_reader_holds_no_old_values_while_another_one_reads() -> None:
+    backend, table = counting(1000)
+    _, first = backend.take(False)
+    table.touch(numpy.arange(10))
+    _, second = backend.take(False)
+    assert first is not None
+    assert second is not None
+    first.release()
+    backend.merge_overlay()
+    retained = [table.old_values]
+    table.touch(numpy.arange(5))
+    assert [*retained, table.old_values] == [0, 5]
 
 
 def test_pieces_without_columns_are_read_by_earlier_versions() -> None:

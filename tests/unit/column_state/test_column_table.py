@@ -14,6 +14,9 @@ from clonos.operators.state.column_spec import SIZES, code_of, type_of_code
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.state.state_changes import StateOfOtherForm
+from tests.harnesses.both_kernels import kernels
+
+__all__ = ["kernels"]
 
 COUNTS = ColumnSpec((pyarrow.int64(),), {"n": numpy.int64})
 

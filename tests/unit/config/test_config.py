@@ -147,6 +147,12 @@ def test_the_variables_of_a_test_run_are_not_options() -> None:
     assert resolve_settings({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
 
 
+def test_the_variable_that_chooses_kernels_is_no_option_and_has_one_value() -> None:
+    assert resolve_settings({}, environment={"CLONOS_KERNELS": "numpy"}, file=NO_FILE).origins == {}
+    with pytest.raises(JobError, match="CLONOS_KERNELS is 'fast', and 'numpy' is the only value: correct or unset it"):
+        resolve_settings({}, environment={"CLONOS_KERNELS": "fast"}, file=NO_FILE)
+
+
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "clonos.toml"
     file.write_text("checkpoint_every: 5s\n", "utf-8")

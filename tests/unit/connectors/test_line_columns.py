@@ -313,7 +313,7 @@ def test_a_quote_that_does_not_end_joins_no_lines(tmp_path: Path, line: bytes, f
     path.write_bytes(b"a,b\n1,x\n" + line + following)
     kind = pyarrow.schema({"a": pyarrow.string(), "b": pyarrow.string()})
     source = files.csv(path, schema=kind, ordered=True)
-    reader = source.reader()
+    reader: Any = source.reader()
     reader.open(source.splits(1)[0], None)
     found: list[Any] = []
     while (some := reader.read(10)) is not None:

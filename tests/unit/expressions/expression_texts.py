@@ -74,7 +74,9 @@ def _number(draw: st.DrawFn, depth: int) -> str:
 
     def binary() -> str:
         function = draw(st.sampled_from(("+", "-", "*", "/", "//", "%")))
-        left, right = inner(), inner() if draw(st.booleans()) else draw(st.sampled_from(("2", "0", "7", "-3", "1.5")))
+        # Polars multiplies by the reciprocal of a constant, which is exact for powers of two only.
+        constants = ("2", "0", "-4", "0.5") if function in ("/", "//", "%") else ("2", "0", "7", "-3", "1.5")
+        left, right = inner(), inner() if draw(st.booleans()) else draw(st.sampled_from(constants))
         return f"({left} {function} {right})"
 
     def method() -> str:

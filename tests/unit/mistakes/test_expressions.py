@@ -64,6 +64,11 @@ HAS = "Its input has the columns auction: int64, price: double, url: string, at:
             "rows.select('price')",
             ("the step select works on columns, and source gives it rows. Columns come from sources that read",),
         ),
+        (
+            "bids.map(col('price') * 2)",
+            ("gets col('price') * 2, which is no function. An expression computes columns",),
+        ),
+        ("bids.filter(col('price') > 1, par=3)", ("the step filter has an expression and par=3. Leave out par",)),
         ("rows.filter(col('price') > 1)", ("the step filter works on columns, and source gives it rows.",)),
         ("bids.select(when(col('price') > 1))", ("<when(col('price') > 1), which needs .then(value)>",)),
     ],

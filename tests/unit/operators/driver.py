@@ -20,7 +20,7 @@ from clonos.core.model.watermark import Watermark, decode_watermark, encode_wate
 from clonos.core.ports.operator_chain import ChainContext, ChainSnapshot, NothingToRead
 from clonos.core.task.watermarks import InputWatermarks, advance, process
 from clonos.core.values import decode_rows, encode_columns, encode_rows, encode_timed_rows
-from clonos.core.values.column_groups import split_columns
+from clonos.core.values.column_keys import split_columns
 from clonos.core.values.elements import decode_elements
 from clonos.core.values.keys import Router
 from clonos.operators.chain import OperatorChain

@@ -19,7 +19,8 @@ from clonos.core.model.ids import CheckpointId, Incarnation
 from clonos.core.model.options import Options
 from clonos.core.model.watermark import IDLE, decode_watermark
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Delivered, Triggered
-from clonos.core.values import decode_rows, encode_rows
+from clonos.core.values import encode_rows
+from clonos.core.values.elements import decode_records
 from clonos_chaos.user.harness_life import HarnessContext, Life
 from tests.harnesses.task_harness import tags_of
 from tests.unit.operators.driver import START_NS, Given, Outbox
@@ -59,7 +60,7 @@ class Driven:
         for emission in self.life.emissions:
             for output in emission.outputs:
                 if output.kind is ElementKind.ROWS:
-                    found += [row[0] for row in decode_rows(output.payload)]
+                    found += decode_records(output.kind, output.payload)
                 elif output.kind is ElementKind.WATERMARK:
                     found.append(decode_watermark(output.payload))
         return found

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.values.column_groups import KeyGroups, split_columns
-from clonos.core.values.column_keys import ColumnKeys, keys_of
+from clonos.core.values.column_keys import ColumnKeys, KeyGroups, keys_of, split_columns
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.values.keys import Router
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
+from tests.harnesses.both_kernels import kernels
+
+__all__ = ["kernels"]
 
 COLLIDING = [1, True, 0, False, None, "a", "b", ("a", True), ("a", 1), (), b"a"]
 COLUMNS = [

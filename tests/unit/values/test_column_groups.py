@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.core.values import ValueBeyondLimit
-from clonos.core.values.column_groups import KeyGroups
+from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.values.keys import Router, key_group
 from clonos.core.values.value_limits import KEY_BYTES_MAX

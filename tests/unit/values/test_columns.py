@@ -36,6 +36,7 @@ BATCH = pyarrow.record_batch(
 DATA = encode_columns(BATCH)
 PLAIN = BATCH.drop_columns(["kind"])  # without dictionaries
 PLAIN_DATA = encode_columns(PLAIN)
+HEAD = PLAIN.schema.serialize().to_pybytes()
 
 
 class Forgetful(dict[bytes, Any]):
@@ -215,7 +216,7 @@ def test_characters_that_are_not_utf_8_are_malformed(there: bytes, instead: byte
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA, PLAIN_DATA + PLAIN_DATA, PLAIN_DATA + b"x"]
+    "data", [b"", b"\x00", encode_rows([1]), DATA[:100], DATA + DATA, PLAIN_DATA + PLAIN_DATA, PLAIN_DATA + b"x", HEAD]
 )
 def test_bytes_that_are_not_a_stream_of_one_batch_are_malformed(data: bytes) -> None:
     decode_columns(PLAIN_DATA)

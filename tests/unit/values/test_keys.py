@@ -273,10 +273,13 @@ def test_a_router_splits_like_a_naive_implementation(
     router = Router(parallelism, 128, cached_keys_max)
     for batch in batches:
         rows = list(range(len(batch)))
+        times = [number * 10 for number in rows]
         assert router.split(batch, rows) == dumb_split(batch, rows, parallelism)
+        timed, times_of = router.split_timed(batch, batch, times)
+        assert list(map(repr, timed)) == list(map(repr, dumb_split(batch, batch, parallelism)))
+        assert times_of == dumb_split(batch, times, parallelism)
         by_themselves = list(map(repr, itertools.chain.from_iterable(router.split(batch, batch))))
         assert by_themselves == list(map(repr, itertools.chain.from_iterable(dumb_split(batch, batch, parallelism))))
-        times = [number * 10 for number in rows]
         assert router.split_timed(batch, rows, times) == (
             dumb_split(batch, rows, parallelism),
             dumb_split(batch, times, parallelism),

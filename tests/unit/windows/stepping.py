@@ -47,7 +47,7 @@ class Counting:
 class Stepping:
     """One windowed step. ``results`` and ``late``: what it has emitted, with timestamps."""
 
-    def __init__(self, step: Step, has_times: bool) -> None:
+    def __init__(self, step: Step, has_times: bool, form: InputShape = InputShape.PAIRS) -> None:
         assert step.make is not None
         self.results: list[Any] = []
         self.late: list[Any] = []
@@ -58,7 +58,7 @@ class Stepping:
             Node("results", lambda: Outcome(self.results)),
             Node("late", lambda: Outcome(self.late)),
         )
-        self._image = VertexImage("windows", nodes, (Input(0, InputShape.PAIRS),))
+        self._image = VertexImage("windows", nodes, (Input(0, form),))
         self._has_times = has_times
         self._snapshots: list[bytes] = []
         self._open(None)
@@ -74,7 +74,8 @@ class Stepping:
         self.chain.open(context, image, None)
 
     def rows(self, rows: Sequence[Any]) -> None:
-        """Gives a batch: ((key, value), timestamp in ns), or (key, value) if the stream has no timestamps."""
+        """Gives a batch: ((key, value), timestamp in ns), or (key, value) if the stream has no timestamps; the key in
+        place of (key, value) for ``InputShape.KEYS``."""
         if self._has_times:
             self.chain.process_rows(0, [row for row, _ in rows], [time_ns for _, time_ns in rows])
         else:
@@ -120,9 +121,14 @@ class Stepping:
         return {name: entries for name, entries in image.tables.items() if entries}
 
 
-def stepping(build: Callable[[KeyedStream[Any, Any]], Stream[Any]], *, has_times: bool = True) -> Stepping:
-    """Runs the windowed step that ``build`` adds to a keyed stream of (key, value)."""
-    return Stepping(_step_of(build, has_times), has_times)
+def stepping(
+    build: Callable[[KeyedStream[Any, Any]], Stream[Any]],
+    *,
+    has_times: bool = True,
+    form: InputShape = InputShape.PAIRS,
+) -> Stepping:
+    """Runs the windowed step that ``build`` adds to a keyed stream of (key, value), or of keys."""
+    return Stepping(_step_of(build, has_times), has_times, form)
 
 
 def _step_of(build: Callable[[KeyedStream[Any, Any]], Stream[Any]], has_times: bool) -> Step:

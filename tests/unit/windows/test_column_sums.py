@@ -19,8 +19,11 @@ from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.user_errors import Guard
 from clonos.operators.windows.window_aggregates import window_aggregate
+from tests.harnesses.both_kernels import kernels
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.samples import ColumnsGiven
+
+__all__ = ["kernels"]
 
 INT_MAX = (1 << 63) - 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from clonos.agg import bottom_k
 from clonos.api.windows import Sliding, Tumbling, WindowKind
+from clonos.operators.chain import InputShape
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.tags import Tag
 from tests.unit.windows.stepping import Stepping, cut, stepping
@@ -135,6 +137,32 @@ def test_windows_equal_those_of_the_twin_whatever_is_late_and_wherever_batches_a
     assert step.late == [(value, time * MS) for value, time in twin.late]
     assert step.counting.late_records == len(twin.late)
     assert not [name for name in step.state() if "watermark" not in name], "state is left after the end"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), st.sampled_from([0, 3]), st.booleans(), entries, st.lists(st.integers(1, 5), max_size=3))
+def test_records_that_are_their_own_keys_are_counted_like_others(
+    lengths: tuple[int, int, int], lateness: int, accumulates: bool, given_entries: list[Any], widths: list[int]
+) -> None:
+    kind = kind_of(*lengths)
+    seconds = lateness / 1000 if lateness else None
+
+    def build(keyed: Any) -> Any:
+        return keyed.window(kind, lateness=seconds, late=LATE, accumulate=accumulates).count()
+
+    bare, paired = stepping(build, form=InputShape.KEYS), stepping(build)
+    for is_record, group in groupby(given_entries, key=lambda each: isinstance(each, tuple)):
+        if is_record:
+            for batch in cut(list(group), widths):
+                bare.rows([(key, time * MS) for key, time in batch])
+                paired.rows([((key, key), time * MS) for key, time in batch])
+            continue
+        for each in group:
+            for step in (bare, paired):
+                step.watermark(each * MS) if isinstance(each, int) else step.restore()
+    for step in (bare, paired):
+        step.end()
+    assert (bare.results, bare.late) == (paired.results, paired.late)
 
 
 behind = st.lists(

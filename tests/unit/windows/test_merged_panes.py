@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from clonos.agg import max_
+from clonos.agg import collect, last, max_
+from clonos.api.emission import at_end
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Sliding
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.state.keyed_state import Table
 from clonos.operators.windows.merged_panes import MergedPanes
 from tests.unit.operators.driver import START_NS, Given, Outbox, run
+from tests.unit.windows.stepping import stepping
 
 SECOND_NS = 1_000_000_000
 
@@ -68,3 +70,23 @@ def test_a_pane_that_cannot_be_merged_is_an_error_of_the_window_that_has_it() ->
     ]
     (error,) = written["errors"]
     assert (error.step, error.record) == ("largest", ["x"])
+
+
+AGGREGATES: dict[str, Any] = {
+    "collect": lambda windows: windows.aggregate(all=collect()),
+    "last": lambda windows: windows.aggregate(last=last()),
+    "reduce": lambda windows: windows.reduce(lambda a, b: a + b),
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("has_trigger", [False, True])
+def test_values_of_sliding_windows_come_by_pane_and_with_a_trigger_by_arrival(name: str, has_trigger: bool) -> None:
+    options: dict[str, Any] = {"trigger": at_end()} if has_trigger else {}
+    step = stepping(lambda keyed: AGGREGATES[name](keyed.window(Sliding("10s", every="5s"), **options)))
+    for second, value in ((7, "a"), (2, "b"), (8, "c"), (1, "d")):
+        step.rows([(("k", value), second * SECOND_NS)])
+    step.watermark(10 * SECOND_NS)
+    found = next(result.value for result, _ in step.results if result.end.timestamp() == 10)
+    order = "abcd" if has_trigger else "bdac"
+    assert found == {"collect": {"all": list(order)}, "last": {"last": order[-1]}, "reduce": order}[name]

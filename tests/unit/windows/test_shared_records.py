@@ -143,3 +143,21 @@ def test_a_running_result_that_changes_its_accumulator_in_place_changes_no_state
     job = Run(graph.compile(Options(), parallelism=1))
     job.finish(1)
     assert list(job.written.values()) == [[1, 11, 111]]
+
+
+def spoil(result: Any) -> list[int]:
+    """Returns the first item of each list of a result, and changes the lists."""
+    found = [item[0] for item in result[1]["own"]]
+    for item in result[1]["own"]:
+        item[0] = 99
+    return found
+
+
+@pytest.mark.parametrize("result", [sorted, list, lambda seen: seen])
+def test_a_step_that_changes_a_result_in_place_changes_no_state(result: Callable[[Any], Any]) -> None:
+    graph = JobGraph("job")
+    keyed = graph.source(Given([[1], [2], [3]])).key_by(lambda record: "k")
+    keyed.aggregate(own=aggregate(list, list.append, None, result)).map(spoil).sink(Outbox(), name="w")
+    job = Run(graph.compile(Options(), parallelism=1))
+    job.finish(1)
+    assert list(job.written.values()) == [[[1], [1, 2], [1, 2, 3]]]

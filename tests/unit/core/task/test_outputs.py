@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,3 +95,11 @@ def test_rows_with_timestamps_are_elements_of_the_kind_of_rows() -> None:
     port = port_of(Partitioning.FORWARD, 1)
     port.rows(["a"], None, [1])
     assert [output.kind for output in port.drain()] == [ElementKind.ROWS]
+
+
+@pytest.mark.parametrize("records", [1, 2, 7])
+def test_columns_are_spread_evenly_even_if_a_receiver_gets_no_row(records: int) -> None:
+    port = port_of(Partitioning.REBALANCE)
+    port.columns(pyarrow.RecordBatch.from_pydict({"n": list(range(records))}), None)
+    counts = {output.channel: output.count for output in port.drain()}
+    assert counts == {ChannelId(target): len(range(target, records, WIDTH)) for target in range(min(WIDTH, records))}

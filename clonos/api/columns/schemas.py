@@ -8,6 +8,7 @@ from typing import Any
 from clonos.api.graph import Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.errors import ClonosError
+from clonos.operators.column_contract import DescribedSource
 
 KEEPING = ("with_timestamps", "limit")
 """Kinds of steps whose results have the columns of their records."""
@@ -22,8 +23,7 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
     if not step.emits_columns or step_input.tag:
         return None
     if step.source is not None:
-        known = getattr(step.source, "column_schema", None)
-        return None if known is None else known()
+        return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
     if step.stage is None and step.kind not in KEEPING:
         return None
     schemas = [schema_of(steps, each) for each in step.inputs]

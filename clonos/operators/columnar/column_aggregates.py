@@ -1,0 +1,279 @@
+"""Aggregates over columns: which columns of state an aggregate has per key, and how batches and panes go into them.
+
+A ``ColumnAggregate`` is made for the types of the first batch. Its state columns begin with zeros; ``slots`` are places
+in them, several of which may be equal. Values that are null do not count. Only code for columns imports this module.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import numpy
+import pyarrow
+from pyarrow import types
+
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.numeric import Mean, Sum
+from clonos.operators.aggregates.values import First, Max, Min
+from clonos.operators.columnar.support import parts_of
+
+State = Mapping[str, Any]
+"""Columns of state by name, as numpy arrays."""
+
+Slots = Any
+"""Numpy array of places in the columns of state."""
+
+INT_MAX: Final = (1 << 63) - 1
+EXACT_FLOAT_MAX: Final = 1 << 53
+"""Bound of ints that a float represents exactly."""
+
+
+class ColumnAggregate(ABC):
+    """Base of the aggregates over columns. ``of`` is the column that it reads, None without one."""
+
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, name: str, of: str | None) -> None:
+        self.name, self.of = name, of
+        self._names = [f"{name}.{field}" for field in self.fields]
+
+    @abstractmethod
+    def dtypes(self) -> dict[str, Any]:
+        """Returns the numpy type of each column of state."""
+
+    def growth(self, cells: Any) -> int:
+        """Returns a bound of how much a number of the state may grow by these cells, 0 if it cannot be too large."""
+        return 0
+
+    def largest(self, state: State, count: int) -> int:
+        """Returns the largest absolute number of the first ``count`` slots, 0 if none can be too large."""
+        return 0
+
+    @abstractmethod
+    def add(self, state: State, slots: Slots, cells: Any) -> None:
+        """Adds the cells of an Arrow array, or one record for each slot if it reads no column."""
+
+    @abstractmethod
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
+
+    @abstractmethod
+    def results(self, state: State, slots: Slots) -> Any:
+        """Returns the results of some slots as an Arrow array."""
+
+    def accumulators(self, state: State, slots: Slots) -> list[Any]:
+        """Returns the accumulators that the aggregate over rows has for some slots."""
+        found: list[Any] = self.results(state, slots).to_pylist()
+        return found
+
+
+class CountColumn(ColumnAggregate):
+    """Number of records."""
+
+    fields: ClassVar[tuple[str, ...]] = ("n",)
+
+    def dtypes(self) -> dict[str, Any]:
+        return {self._names[0]: numpy.int64}
+
+    def add(self, state: State, slots: Slots, cells: Any) -> None:
+        numpy.add.at(state[self._names[0]], slots, 1)
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        state[self._names[0]][slots] += other[self._names[0]]
+
+    def results(self, state: State, slots: Slots) -> Any:
+        return pyarrow.array(state[self._names[0]][slots])
+
+
+class OfColumn(ColumnAggregate):
+    """Base of aggregates of a column of fixed width, which the state has as numbers of one numpy type."""
+
+    def __init__(self, name: str, of: str, type_: Any) -> None:
+        super().__init__(name, of)
+        self.type = type_
+        self._storage = _storage_of(type_)
+
+    def add(self, state: State, slots: Slots, cells: Any) -> None:
+        if cells.null_count:
+            slots, cells = slots[cells.is_valid().to_numpy(zero_copy_only=False)], cells.drop_null()
+        if len(slots):
+            self._add(state, slots, _numbers(cells, self._storage))
+
+    @abstractmethod
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None: ...
+
+
+class SumColumn(OfColumn):
+    """Sum of ints; 0 without a number."""
+
+    fields: ClassVar[tuple[str, ...]] = ("sum",)
+
+    def dtypes(self) -> dict[str, Any]:
+        return {self._names[0]: self._storage}
+
+    def growth(self, cells: Any) -> int:
+        return _largest(_numbers(cells.drop_null(), self._storage)) * len(cells)
+
+    def largest(self, state: State, count: int) -> int:
+        return _largest(state[self._names[0]][:count])
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        numpy.add.at(state[self._names[0]], slots, numbers)
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        state[self._names[0]][slots] += other[self._names[0]]
+
+    def results(self, state: State, slots: Slots) -> Any:
+        sums = state[self._names[0]][slots]
+        return pyarrow.array(sums)
+
+
+class MeanColumn(SumColumn):
+    """Arithmetic mean of ints; null without a number."""
+
+    fields: ClassVar[tuple[str, ...]] = ("sum", "n")
+
+    def dtypes(self) -> dict[str, Any]:
+        return {self._names[0]: self._storage, self._names[1]: numpy.int64}
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        super()._add(state, slots, numbers)
+        numpy.add.at(state[self._names[1]], slots, 1)
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        super().merge(state, slots, other)
+        state[self._names[1]][slots] += other[self._names[1]]
+
+    def results(self, state: State, slots: Slots) -> Any:
+        sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
+        is_empty = counts == 0
+        means = numpy.divide(sums, numpy.where(is_empty, 1, counts))
+        for place in numpy.flatnonzero((sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX)).tolist():
+            means[place] = int(sums[place]) / int(counts[place])
+        return pyarrow.array(means, mask=is_empty)
+
+    def accumulators(self, state: State, slots: Slots) -> list[Any]:
+        sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
+        return list(zip(sums.tolist(), counts.tolist(), strict=True))
+
+
+class ValueColumn(OfColumn):
+    """Base of aggregates that keep one of the values; null without one."""
+
+    fields: ClassVar[tuple[str, ...]] = ("value", "has")
+
+    def dtypes(self) -> dict[str, Any]:
+        return {self._names[0]: self._storage, self._names[1]: numpy.bool_}
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        has = other[self._names[1]]
+        if has.any():
+            self._add(state, slots[has], other[self._names[0]][has])
+
+    def results(self, state: State, slots: Slots) -> Any:
+        value, has = state[self._names[0]][slots], state[self._names[1]][slots]
+        return _as_type(value, ~has, self.type)
+
+
+class ExtremeColumn(ValueColumn):
+    """Smallest or largest value. A nan is the result only if there is nothing else."""
+
+    def __init__(self, name: str, of: str, type_: Any, *, is_largest: bool) -> None:
+        super().__init__(name, of, type_)
+        is_float = self._storage is numpy.float64
+        self._choose = (
+            (numpy.fmax if is_float else numpy.maximum) if is_largest else (numpy.fmin if is_float else numpy.minimum)
+        )
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        values, has = state[self._names[0]], state[self._names[1]]
+        is_new = ~has[slots]
+        if is_new.any():
+            values[slots[is_new]] = numbers[is_new]
+            has[slots[is_new]] = True
+        self._choose.at(values, slots, numbers)
+
+
+class FirstColumn(ValueColumn):
+    """First value by arrival."""
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        values, has = state[self._names[0]], state[self._names[1]]
+        is_new = ~has[slots]
+        places = slots[is_new]
+        values[places[::-1]] = numbers[is_new][::-1]  # of equal places the last one assigned stays
+        has[places] = True
+
+
+class LastColumn(ValueColumn):
+    """Last value by arrival."""
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        state[self._names[0]][slots] = numbers  # of equal places the last one assigned stays
+        state[self._names[1]][slots] = True
+
+
+def column_aggregates(aggregation: Aggregation[Any, Any], schema: Any) -> list[ColumnAggregate] | None:
+    """Makes the aggregates of an aggregation that ``columns_read`` accepts, for batches of a schema.
+
+    Returns None if one of them cannot be made for the type of its column, or the column is missing.
+    """
+    found: list[ColumnAggregate] = []
+    for name, each in parts_of(aggregation).items():
+        of = getattr(each, "of", None)
+        if of is None:
+            found.append(CountColumn(name, None))
+            continue
+        if of not in schema.names or not _is_supported(each, schema.field(of).type):
+            return None
+        found.append(_made(name, each, of, schema.field(of).type))
+    return found
+
+
+def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
+    if type(aggregation) in (Sum, Mean):
+        return (SumColumn if type(aggregation) is Sum else MeanColumn)(name, of, type_)
+    if type(aggregation) in (Min, Max):
+        return ExtremeColumn(name, of, type_, is_largest=type(aggregation) is Max)
+    return (FirstColumn if type(aggregation) is First else LastColumn)(name, of, type_)
+
+
+def _is_supported(aggregation: Any, type_: Any) -> bool:
+    if types.is_float16(type_) or types.is_uint64(type_):
+        return False
+    if type(aggregation) in (Sum, Mean):  # sums of floats are exact in rows, which a column of floats cannot be
+        return bool(types.is_integer(type_) or types.is_boolean(type_))
+    is_number = types.is_integer(type_) or types.is_floating(type_)
+    return bool(is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_))
+
+
+def _largest(numbers: Any) -> int:
+    return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
+
+
+def _storage_of(type_: Any) -> Any:
+    return numpy.float64 if types.is_floating(type_) else numpy.int64
+
+
+def _numbers(cells: Any, storage: Any) -> Any:
+    """Returns the cells of an Arrow array without nulls as numbers."""
+    if types.is_boolean(cells.type):
+        return cells.cast(pyarrow.uint8()).to_numpy().astype(storage)
+    if types.is_timestamp(cells.type):
+        cells = cells.view(pyarrow.int64())
+    elif types.is_date32(cells.type):
+        cells = cells.view(pyarrow.int32())
+    return cells.to_numpy().astype(storage, copy=False)
+
+
+def _as_type(numbers: Any, is_null: Any, type_: Any) -> Any:
+    """Returns numbers of the state as an Arrow array of the type of the column."""
+    if types.is_timestamp(type_):
+        return pyarrow.array(numbers, mask=is_null).view(type_)
+    if types.is_date32(type_):
+        return pyarrow.array(numbers.astype(numpy.int32), mask=is_null).view(type_)
+    if types.is_boolean(type_):
+        return pyarrow.array(numbers != 0, mask=is_null)
+    return pyarrow.array(numbers, mask=is_null).cast(type_)

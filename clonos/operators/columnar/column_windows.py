@@ -1,0 +1,148 @@
+"""Tumbling and sliding windows over keyed columns, in event time or processing time, that emit at their end.
+
+State: a table of columns per pane, ``step/pane/<number>``. A batch is added to the panes of its records in one pass per
+pane, and a window merges its panes when it ends. A pane is forgotten with its last window, and then records of it are
+late. Results are those of ``PaneWindows``, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy
+import pyarrow
+
+from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.merged_columns import MergedColumns
+from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
+from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+from clonos.operators.state.column_table import ColumnSpec, ColumnTable
+from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.paned import PANE_NAME, Paned
+from clonos.operators.windows.window_rules import WindowRules
+
+RESULTS_MAX: Final = 1 << 16
+"""Results that leave in one batch."""
+
+INSTANT: Final = pyarrow.timestamp("us", "UTC")
+
+
+class ColumnWindows(Paned[ColumnTable]):
+    """Operator of tumbling and sliding windows over columns."""
+
+    takes_columns = True
+
+    def __init__(
+        self,
+        step: str,
+        spans: Spans,
+        aggregates: Sequence[ColumnAggregate],
+        keys: Sequence[pyarrow.Field],
+        rules: WindowRules,
+    ) -> None:
+        """Creates the operator for batches in which ``keys`` are the columns of the key."""
+        super().__init__(step, spans, rules)
+        self._aggregates, self._keys = tuple(aggregates), tuple(keys)
+        self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
+        dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
+        self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
+        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
+
+    def _new_table(self, name: str) -> ColumnTable:
+        return self._state.column_table(name, self._spec)
+
+    def _restored_names(self, prefix: str) -> list[str]:
+        return self._state.restored_columns(prefix)
+
+    def hand_over(self) -> dict[int, dict[Any, dict[str, Any]]]:
+        """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
+        found: dict[int, dict[Any, dict[str, Any]]] = {}
+        for pane, table in self._panes.items():
+            slots = numpy.arange(len(table))
+            parts = [each.accumulators(table.values, slots) for each in self._aggregates]
+            names = [each.name for each in self._aggregates]
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+            found[pane] = dict(zip(_user_keys(table.keys(slots)), rows, strict=True))
+            self._state.drop(self._name(PANE_NAME, pane))
+        return found
+
+    # --- records
+
+    def has_room_for(self, batch: Any) -> bool:
+        """Returns whether no sum of ints can become too large for its column by this batch; call it for each batch."""
+        limit = INT_MAX // self._spans.panes
+        for place, each in enumerate(self._aggregates):
+            growth = 0 if each.of is None else each.growth(batch.column(each.of))
+            if growth and self._bounds[place] + growth > limit:
+                tables = self._panes.values()
+                self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
+            if growth and self._bounds[place] + growth > limit:
+                return False
+            self._bounds[place] += growth
+        return True
+
+    def keyed_columns(self, batch: Any, column: str) -> None:
+        if not self._rules.is_event_time:
+            self._add(self._pane_now(), batch)
+            return
+        times = self.time_array(batch)
+        assert times is not None, "windows in event time are on streams with timestamps"
+        panes = self._spans.grid.indexes_of(times)
+        found = numpy.unique(panes).tolist()
+        if len(found) == 1 and not self._is_late(found[0]):
+            self._add(found[0], batch)
+            return
+        late = [pane for pane in found if self._is_late(pane)]
+        needed = batch.select(list(dict.fromkeys((*(field.name for field in self._keys), *self._read))))
+        for pane in found[len(late) :]:  # late panes are the earliest ones
+            self._add(pane, needed.take(pyarrow.array(numpy.flatnonzero(panes == pane))))
+        if late:
+            places = numpy.flatnonzero(panes <= late[-1])
+            rows = batch.take(pyarrow.array(places)).to_pylist()
+            self._late_records.take(rows, times[places].tolist(), self._reached.entries[0])
+
+    def _add(self, pane: int, batch: Any) -> None:
+        table = self._pane_table(pane)
+        slots = table.slots([batch.column(field.name) for field in self._keys])
+        table.touch(slots)
+        self._merged.change(pane)
+        for each in self._aggregates:
+            each.add(table.values, slots, None if each.of is None else batch.column(each.of))
+
+    def _is_late(self, pane: int) -> bool:
+        reached_ns = self._reached_ns
+        return reached_ns is not None and self._spans.end_ns(self._spans.last_end_of(pane)) <= reached_ns
+
+    # --- results
+
+    def _emit(self, end: int) -> None:
+        """Emits the results of a window at its end."""
+        end_ns = self._spans.end_ns(end)
+        table = self._merged.window(end)
+        for first in range(0, len(table), RESULTS_MAX):
+            slots = numpy.arange(first, min(first + RESULTS_MAX, len(table)))
+            self.out.columns(self._results(table, slots, self._spans.start_ns(end), end_ns))
+
+    def _results(self, table: ColumnTable, slots: Any, start_ns: int, end_ns: int) -> Any:
+        columns = [
+            *table.keys(slots),
+            _repeated(start_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
+            _repeated(end_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
+            _repeated((end_ns - 1) // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
+            *(each.results(table.values, slots) for each in self._aggregates),
+        ]
+        names = [field.name for field in self._keys] + [START, END, TIME] + [each.name for each in self._aggregates]
+        form = WindowForm(tuple(field.name for field in self._keys), tuple(each.name for each in self._aggregates))
+        fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+        return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, metadata_of(form)))
+
+
+def _user_keys(columns: list[Any]) -> list[Any]:
+    keys: list[Any] = columns[0].to_pylist()
+    return keys if len(columns) == 1 else list(zip(keys, *(each.to_pylist() for each in columns[1:]), strict=True))
+
+
+def _repeated(value: int, type_: Any, count: int) -> Any:
+    return pyarrow.array(numpy.full(count, value, numpy.int64)).view(type_)

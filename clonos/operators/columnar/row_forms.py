@@ -1,0 +1,96 @@
+"""Form of the rows of a batch of columns: what a step that takes rows gets of each record.
+
+A record of columns is a dict by the names of the columns, unless the schema of the batch names another form: the
+results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are. The form travels in the
+metadata of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from clonos.core.model.errors import JobError
+from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
+from clonos.operators.windows.results import Window, WindowResult, result_of
+
+FORM_KEY: Final = b"clonos.rows"
+
+SINGLE: Final = "value"
+"""Column of the only value of a result, such as that of ``count()``: the value of other results is a dict by name."""
+
+START: Final = "start"
+END: Final = "end"
+TIME: Final = "window_time"
+"""Columns of a window: its start and end in UTC, and the timestamp of its result, a microsecond before the end."""
+
+
+class WindowForm(msgspec.Struct, frozen=True, array_like=True):
+    """Form of results of windows: the columns of the key, and those of the values by name."""
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+class ColumnsLost(JobError):
+    """A step that works on columns gets rows, because windows in front of it cannot have their state in columns."""
+
+    step: str
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} works on columns, and gets rows: an aggregate of the windows in front of it cannot"
+            " be made for the type of its column. Cast the column in front of the windows, or use map or filter with a"
+            " function here."
+        )
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(WindowForm)
+
+
+def metadata_of(form: WindowForm) -> dict[bytes, bytes]:
+    """Returns the metadata of a schema whose records have this form in rows."""
+    return {FORM_KEY: _encoder.encode(form)}
+
+
+def rows_of(batch: Any) -> list[Any]:
+    """Returns the rows of a batch of columns."""
+    metadata = batch.schema.metadata
+    if not metadata or FORM_KEY not in metadata:
+        return batch.to_pylist()  # type: ignore[no-any-return]
+    return _window_rows(batch, _decoder.decode(metadata[FORM_KEY]))
+
+
+def has_own_form(batch: Any) -> bool:
+    """Returns whether rows of a batch are not dicts by the names of its columns."""
+    metadata = batch.schema.metadata
+    return bool(metadata) and FORM_KEY in metadata
+
+
+def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
+    keys: list[Any] = batch.column(form.keys[0]).to_pylist()
+    if len(form.keys) > 1:
+        keys = list(zip(keys, *(batch.column(name).to_pylist() for name in form.keys[1:]), strict=True))
+    values: list[Any]
+    if form.values == (SINGLE,):
+        values = batch.column(SINGLE).to_pylist()
+    else:
+        values = batch.select(form.values).to_pylist()
+    starts, ends = (_nanoseconds(batch.column(name)) for name in (START, END))
+    windows: dict[tuple[int, int], Window] = {}
+    found = []
+    for key, span, value in zip(keys, zip(starts, ends, strict=True), values, strict=True):
+        window = windows.get(span)
+        if window is None:
+            window = windows[span] = Window(*map(from_timestamp_ns, span))
+        found.append(result_of(key, window, value))
+    return found
+
+
+def _nanoseconds(column: Any) -> list[int]:
+    import pyarrow
+
+    microseconds = column.view(pyarrow.int64()).to_numpy()
+    return (microseconds * NANOSECONDS_PER_MICROSECOND).tolist()  # type: ignore[no-any-return]

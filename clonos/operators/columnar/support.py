@@ -1,0 +1,28 @@
+"""Which aggregations can be made for columns. Nothing here imports numpy or pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.numeric import Mean, Sum
+from clonos.operators.aggregates.values import First, Last, Max, Min
+from clonos.operators.columnar.row_forms import SINGLE
+
+
+def parts_of(aggregation: Aggregation[Any, Any]) -> dict[str, Any]:
+    """Returns the aggregations of a step by the columns of their results."""
+    return dict(aggregation.aggregations) if isinstance(aggregation, Named) else {SINGLE: aggregation}
+
+
+def columns_read(aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
+    """Returns the columns that an aggregation reads; None if it cannot be made for columns, whatever their types."""
+    found: dict[str, None] = {}
+    for each in parts_of(aggregation).values():
+        if type(each) is Count and not each.functions:
+            continue
+        if type(each) not in (Sum, Mean, Min, Max, First, Last) or not isinstance(each.of, str):
+            return None
+        found[each.of] = None
+    return tuple(found)

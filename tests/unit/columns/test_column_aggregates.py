@@ -1,0 +1,162 @@
+"""Aggregates over columns against those over rows: any types, nulls, cuts into batches and panes."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.agg import count, first, last, max_, mean, min_, sum_
+from clonos.operators.aggregates.aggregate import Named
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
+from clonos.operators.columnar.support import columns_read
+
+SLOTS = 4
+INSTANTS = st.datetimes(datetime(2000, 1, 1), datetime(2030, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))
+SMALL_FLOATS = st.floats(-1e6, 1e6, width=32) | st.just(math.nan)
+
+NUMBERS = {
+    pa.int64(): st.integers(-(2**40), 2**40),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint32(): st.integers(0, 2**32 - 1),
+}
+VALUES = {
+    **NUMBERS,
+    pa.float64(): SMALL_FLOATS,
+    pa.float32(): SMALL_FLOATS,
+    pa.bool_(): st.booleans(),
+    pa.timestamp("us", "UTC"): INSTANTS,
+    pa.date32(): st.dates(date(1990, 1, 1), date(2030, 1, 1)),
+}
+
+KEPT = {"n": count(), "min": min_("x"), "max": max_("x"), "first": first("x"), "last": last("x")}
+ALL = {**KEPT, "sum": sum_("x"), "mean": mean("x")}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Named[Any], Any, list[list[tuple[int, Any]]]]:
+    """Draws an aggregation, the type of its column, and batches of (slot, value)."""
+    type_ = draw(st.sampled_from(list(VALUES)))
+    value = st.none() | VALUES[type_]
+    batches = draw(st.lists(st.lists(st.tuples(st.integers(0, SLOTS - 1), value), max_size=8), max_size=5))
+    return Named(ALL if type_ in NUMBERS else KEPT), type_, batches
+
+
+def made(aggregation: Named[Any], type_: Any) -> list[ColumnAggregate]:
+    found = column_aggregates(aggregation, pa.schema([("x", type_)]))
+    assert found is not None
+    return found
+
+
+def new_state(aggregates: list[ColumnAggregate]) -> dict[str, Any]:
+    return {name: numpy.zeros(SLOTS, dtype) for each in aggregates for name, dtype in each.dtypes().items()}
+
+
+def add(aggregates: list[ColumnAggregate], state: dict[str, Any], batch: list[tuple[int, Any]], type_: Any) -> None:
+    slots = numpy.array([slot for slot, _ in batch], numpy.int32)
+    cells = pa.array([None, *[value for _, value in batch]], type_).slice(1)
+    for each in aggregates:
+        each.add(state, slots, cells if each.of else None)
+
+
+def results(aggregates: list[ColumnAggregate], state: dict[str, Any], slots: list[int]) -> list[dict[str, Any]]:
+    columns = {each.name: each.results(state, numpy.array(slots, numpy.int32)).to_pylist() for each in aggregates}
+    return [{name: column[place] for name, column in columns.items()} for place in range(len(slots))]
+
+
+def in_rows(aggregation: Named[Any], batches: list[list[tuple[int, Any]]], type_: Any) -> dict[int, dict[str, Any]]:
+    found: dict[int, Any] = {}
+    for batch in batches:
+        values = pa.array([value for _, value in batch], type_).to_pylist()
+        for (slot, _), value in zip(batch, values, strict=True):
+            found[slot] = aggregation.add(found.get(slot, aggregation.create()), {"x": value})
+    return {slot: aggregation.result(accumulator) for slot, accumulator in found.items()}
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        if isinstance(value, float) and math.isfinite(value):
+            assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-6), name
+        elif isinstance(value, float) and math.isnan(value):
+            assert math.isnan(found[name]), name
+        else:
+            assert found[name] == value, name
+        assert type(found[name]) is type(value) or (name == "sum" and value == 0), name  # of no floats
+
+
+@given(cases())
+def test_aggregates_over_columns_give_what_those_over_rows_do(case: Any) -> None:
+    aggregation, type_, batches = case
+    aggregates = made(aggregation, type_)
+    state = new_state(aggregates)
+    for batch in batches:
+        add(aggregates, state, batch, type_)
+    expected = in_rows(aggregation, batches, type_)
+    slots = sorted(expected)
+    for found, slot in zip(results(aggregates, state, slots), slots, strict=True):
+        assert_same(found, expected[slot])
+
+
+@given(cases())
+def test_merged_panes_give_what_one_pane_does(case: Any) -> None:
+    aggregation, type_, batches = case
+    aggregates = made(aggregation, type_)
+    merged = new_state(aggregates)
+    for batch in batches:
+        pane = new_state(aggregates)
+        add(aggregates, pane, batch, type_)
+        slots = numpy.unique(numpy.array([slot for slot, _ in batch], numpy.int32))
+        for each in aggregates:
+            each.merge(merged, slots, {name: column[slots] for name, column in pane.items()})
+    expected = in_rows(aggregation, batches, type_)
+    slots_left = sorted(expected)
+    for found, slot in zip(results(aggregates, merged, slots_left), slots_left, strict=True):
+        assert_same(found, expected[slot])
+
+
+def test_sums_of_ints_say_how_much_they_may_grow() -> None:
+    total, mean_, least = made(Named({"sum": sum_("x"), "mean": mean("x"), "min": min_("x")}), pa.int64())
+    cells = pa.array([None, -7, 3], pa.int64())
+    assert [each.growth(cells) for each in (total, mean_, least)] == [21, 21, 0]
+    state = new_state([total])
+    add([total], state, [(0, 5), (1, -9)], pa.int64())
+    assert (total.largest(state, 2), total.largest(state, 1), total.largest(state, 0)) == (9, 5, 0)
+
+
+@given(cases())
+def test_windows_over_rows_can_go_on_with_the_accumulators(case: Any) -> None:
+    aggregation, type_, batches = case
+    aggregates = made(aggregation, type_)
+    state = new_state(aggregates)
+    for batch in batches:
+        add(aggregates, state, batch, type_)
+    expected = in_rows(aggregation, batches, type_)
+    slots = sorted(expected)
+    parts = {each.name: each.accumulators(state, numpy.array(slots, numpy.int32)) for each in aggregates}
+    for place, slot in enumerate(slots):
+        accumulator = aggregation.joined({name: part[place] for name, part in parts.items()})
+        assert_same(aggregation.result(accumulator), expected[slot])
+
+
+def test_the_mean_of_large_ints_is_the_nearest_float() -> None:
+    aggregates = made(Named({"mean": mean("x")}), pa.int64())
+    state = new_state(aggregates)
+    add(aggregates, state, [(0, 2**53 + 1), (0, 2**53 + 1), (0, 2**53 + 2)], pa.int64())
+    assert results(aggregates, state, [0]) == [{"mean": (3 * 2**53 + 4) / 3}]
+
+
+@pytest.mark.parametrize("of", ["x", None, lambda row: row["x"]])
+def test_only_aggregates_of_columns_are_made_for_columns(of: Any) -> None:
+    assert columns_read(sum_(of)) == (("x",) if of == "x" else None)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.decimal128(10, 2), pa.uint64(), pa.float64(), pa.list_(pa.int64())])
+def test_types_without_a_column_of_state_are_left_to_rows(type_: Any) -> None:
+    assert column_aggregates(sum_("x"), pa.schema([("x", type_)])) is None
+    assert column_aggregates(sum_("y"), pa.schema([("x", pa.int64())])) is None

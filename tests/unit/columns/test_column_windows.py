@@ -1,0 +1,263 @@
+"""Windows over columns give what those over rows do: same input, same results in the same order, at any restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos import col
+from clonos.agg import count, first, last, max_, mean, min_, sum_
+from clonos.api.event_time import Timestamps
+from clonos.api.graph import JobGraph
+from clonos.api.windows import Sliding, Tumbling
+from clonos.operators.columnar.column_windows import ColumnWindows
+from clonos.operators.columnar.row_forms import ColumnsLost
+from clonos.operators.tags import Tag
+from clonos.operators.windows.pane_windows import PaneWindows
+from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+START = START_NS // 1_000_000_000
+SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
+LATE = Tag[Any]("late")
+
+KINDS = (
+    Tumbling("5s"),
+    Tumbling("3s", offset="1s"),
+    Sliding("6s", every="2s"),
+    Sliding("7s", every="3s"),
+    Tumbling("1d", timezone="Europe/Berlin"),
+)
+
+records = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(["a", "b", "c", None]),
+            "at": st.integers(START, START + 30),
+            "x": st.none() | st.integers(-5, 5),
+            "y": st.none() | st.integers(-5, 5).map(float),
+        }
+    ),
+    max_size=40,
+)
+
+
+class ColumnsOf:
+    """Dicts, read as columns of one schema: task i of n has every n-th."""
+
+    is_columnar = True
+
+    def __init__(self, records: Iterable[dict[str, Any]], schema: Any = SCHEMA) -> None:
+        self.given, self.schema = Given(records), schema
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return self.given.splits(parallelism)
+
+    def reader(self) -> ColumnsReader:
+        return ColumnsReader(self.given.reader(), self.schema)
+
+
+class ColumnsReader:
+    """Reader of columns."""
+
+    def __init__(self, rows: Any, schema: Any) -> None:
+        self.rows, self.schema = rows, schema
+        self.open, self.mark, self.close = rows.open, rows.mark, rows.close
+
+    def read(self, records_max: int) -> Any:
+        rows = self.rows.read(records_max)
+        return None if rows is None else pa.RecordBatch.from_pylist(rows, self.schema)
+
+
+def aggregates() -> dict[str, Any]:
+    """One of each kind that columns have."""
+    return {
+        "n": count(),
+        "total": sum_("x"),
+        "mean": mean("x"),
+        "least": min_("x"),
+        "most": max_("y"),
+        "first": first("x"),
+        "last": last("y"),
+    }
+
+
+def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True) -> None:
+    """Adds the job: aggregates of each window, and the late records."""
+    timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None)
+    stream = graph.source(source, timestamps=timestamps if is_event_time else None)
+    windows = stream.key_by("key").window(kind, late=LATE if is_event_time else None)
+    results = windows.aggregate(**aggregates(), name="totals")
+    results.sink(Outbox(), name="out")
+    if is_event_time:
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+
+@settings(max_examples=40, deadline=None)
+@given(records, st.sampled_from(KINDS), st.integers(1, 2), st.integers(1, 9))
+def test_windows_over_columns_give_what_windows_over_rows_do(
+    rows: list[dict[str, Any]], kind: Any, parallelism: int, records_max: int
+) -> None:
+    found = []
+    for source in (Given(rows), ColumnsOf(rows)):
+        graph = JobGraph("job")
+        windowed(graph, source, kind)
+        found.append(run(graph, parallelism, records_max).written)
+    assert found[1] == found[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(records, st.sampled_from(KINDS), ACTIONS, st.integers(1, 2), st.integers(1, 5), st.booleans())
+def test_windows_over_columns_restored_at_any_barrier_give_the_same(
+    rows: list[dict[str, Any]], kind: Any, actions: list[str], parallelism: int, records_max: int, is_event_time: bool
+) -> None:
+    def build(graph: JobGraph) -> None:
+        windowed(graph, ColumnsOf(rows), kind, is_event_time=is_event_time)
+
+    steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert troubled == steady
+
+
+def played(build: Callable[[JobGraph], Any], records_max: int = 3) -> dict[str, list[Any]]:
+    graph = JobGraph("job")
+    build(graph)
+    return run(graph, 1, records_max).written
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+def test_windows_by_the_clock_over_columns_give_what_those_over_rows_do(is_column: bool) -> None:
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abacab"]
+    graph = JobGraph("job")
+    windowed(graph, ColumnsOf(rows) if is_column else Given(rows), Tumbling("5s"), is_event_time=False)
+    from clonos.core.model.options import Options
+
+    running = Run(graph.compile(Options(), parallelism=1))
+    while running.read(2):
+        running.drain()
+        running.pass_time(3)
+    running.finish()
+    (written,) = running.written.values()
+    assert [(row.key, row.value["n"], row.start.second % 5) for row in written] == [
+        ("a", 2, 0),
+        ("b", 1, 0),
+        ("c", 1, 0),
+        ("a", 1, 0),
+        ("b", 1, 0),
+    ]
+
+
+def classes_used(rows: list[dict[str, Any]], schema: Any, monkeypatch: pytest.MonkeyPatch, **named: Any) -> set[type]:
+    used: set[type] = set()
+
+    def tracking(emit: Any) -> Any:
+        def tracked(self: Any, end: int) -> None:
+            used.add(type(self))
+            emit(self, end)
+
+        return tracked
+
+    for cls in (ColumnWindows, PaneWindows):
+        monkeypatch.setattr(cls, "_emit", tracking(cls._emit))
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows, schema), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Tumbling("5s")).aggregate(**named).sink(Outbox())
+
+    assert played(build)
+    return used
+
+
+def test_types_that_have_no_column_of_state_are_aggregated_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"key": "a", "at": START, "name": "x"}]
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("name", pa.string())])
+    assert classes_used(rows, schema, monkeypatch, n=count()) == {ColumnWindows}
+    assert classes_used(rows, schema, monkeypatch, n=count(), least=min_("name")) == {PaneWindows}
+
+
+class Changing(ColumnsOf):
+    """Columns of which ``x`` is float from the third record on, and has no type where it is null."""
+
+    def reader(self) -> Any:
+        return ChangingReader(self.given.reader(), self.schema)
+
+
+class ChangingReader(ColumnsReader):
+    """Reader of one record at a time."""
+
+    def read(self, records_max: int) -> Any:
+        batch = super().read(1)
+        if batch is None:
+            return None
+        (value,) = batch.column("x").to_pylist()
+        if value is None:
+            return batch.set_column(2, "x", pa.nulls(1))
+        return batch.set_column(2, "x", pa.array([value], pa.float64() if int(self.mark()) > 2 else pa.int64()))
+
+
+@settings(max_examples=20, deadline=None)
+@given(records, st.sampled_from(KINDS), st.integers(1, 2))
+def test_windows_over_rows_take_over_when_a_column_changes_its_type(
+    rows: list[dict[str, Any]], kind: Any, parallelism: int
+) -> None:
+    found = []
+    for source in (Given(rows), Changing(rows)):
+        graph = JobGraph("job")
+        windowed(graph, source, kind)
+        found.append(run(graph, parallelism, 1).written)
+    assert found[1] == found[0]
+
+
+def test_windows_over_rows_take_over_before_a_sum_is_too_large() -> None:
+    rows = [{"key": key, "at": START, "x": 2**62, "y": 0.0} for key in "abaab"]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Tumbling("5s")).sum("x").sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [(row.key, row.value) for row in written] == [("a", 3 * 2**62), ("b", 2 * 2**62)]
+
+
+def test_columns_with_timestamps_may_be_keyed_by_a_function() -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.0} for at, key in enumerate("abab")]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        stream.key_by(lambda row: row["key"]).window(Tumbling(timedelta(seconds=100))).count().sink(Outbox())
+
+    (written,) = played(build).values()
+    assert [(row.key, row.value) for row in written] == [("a", 2), ("b", 2)]
+
+
+@pytest.mark.parametrize("is_batches", [True, False])
+def test_a_step_on_columns_behind_windows_in_rows_fails_with_one_sentence(is_batches: bool) -> None:
+    rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        sums = stream.key_by("key").window(Tumbling("5s")).aggregate(total=sum_("y"))
+        out = sums.map_batches(lambda batch: batch, name="next") if is_batches else sums.select("total", name="next")
+        out.sink(Outbox())
+
+    with pytest.raises(ColumnsLost, match="the step next works on columns, and gets rows"):
+        played(build)
+
+
+def test_windows_over_columns_stay_in_columns() -> None:
+    rows = [{"key": key, "at": START + at, "x": at, "y": 0.5} for at, key in enumerate("aabab")]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        sums = stream.key_by("key").window(Tumbling("100s")).aggregate(n=count(), total=sum_("x"))
+        sums.filter(col("n") > 2).select("key", "end", "window_time", mean=col("total") / col("n")).sink(Outbox())
+
+    (written,) = played(build).values()
+    (row,) = written
+    assert (row["key"], row["mean"]) == ("a", 4 / 3)
+    assert row["end"] - row["window_time"] < timedelta(microseconds=2)

@@ -1,0 +1,276 @@
+"""Programs: what several steps compute is computed once, over any types of Arrow, and what they refuse."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars
+import pyarrow
+import pyarrow.compute as compute
+import pytest
+
+from clonos import Expr, col, concat_str, lit, when
+from clonos.expressions.expression_errors import InvalidExpression, NotComputable
+from clonos.expressions.foreign import as_foreign
+from clonos.expressions.functions.binder import FilterCall
+from clonos.expressions.program import Program
+from clonos.expressions.stages import Stage
+
+
+def select(**columns: Expr) -> Stage:
+    """Returns a step that gives these columns."""
+    return Stage("select", "select", tuple(columns.items()))
+
+
+def where(condition: Expr) -> Stage:
+    """Returns a filter."""
+    return Stage("filter", "filter", (("condition", condition),))
+
+
+def add(**columns: Expr) -> Stage:
+    """Returns a step that adds these columns."""
+    return Stage("add", "with_columns", tuple(columns.items()))
+
+
+def computed(expression: Expr, *arrays: Any) -> Any:
+    """Returns a column that is computed from the columns a, b, c."""
+    batch = pyarrow.RecordBatch.from_arrays(list(arrays), names=list("abc"[: len(arrays)]))
+    result = Program([select(r=expression)], batch.schema).run(batch)
+    assert result is not None
+    return result.column(0)
+
+
+def refused(expression: Expr, *types: Any) -> str:
+    """Returns why an expression over columns of these types is refused."""
+    schema = pyarrow.schema(list(zip("abc", types, strict=False)))
+    with pytest.raises(InvalidExpression) as raised:
+        Program([select(r=expression)], schema)
+    return raised.value.problem
+
+
+NUMBERS = pyarrow.schema({"n": pyarrow.int64(), "x": pyarrow.float64(), "s": pyarrow.string()})
+
+
+def texts_of(program: Program) -> list[str]:
+    """Returns the expressions that a program computes, in order, with "filter" for filters."""
+    return ["filter" if isinstance(call, FilterCall) else call.text for call in program.calls]
+
+
+def test_what_several_steps_compute_is_computed_once() -> None:
+    double = col("n") * 2
+    program = Program(
+        [add(a=double + 1, b=double + 2), where(double > 6), add(c=double, d=(col("n") * 2 > 6))], NUMBERS
+    )
+    assert texts_of(program) == [
+        "col('n') * 2",
+        "col('n') * 2 + 1",
+        "col('n') * 2 + 2",
+        "col('n') * 2 > 6",
+        "filter",
+    ]
+    batch = pyarrow.RecordBatch.from_pydict({"n": [3, 4], "x": [0.5, 1.5], "s": ["a", "b"]}, schema=NUMBERS)
+    result = program.run(batch)
+    assert result is not None
+    assert result.to_pylist() == [{"n": 4, "x": 1.5, "s": "b", "a": 9, "b": 10, "c": 8, "d": True}]
+
+
+def test_a_filter_copies_only_columns_that_are_read_behind_it() -> None:
+    program = Program([where(col("n") > 1), select(r=col("x") + 1, t=lit("c")), where(col("r") > 2)], NUMBERS)
+    pairs = [len(call.pairs) for call in program.calls if isinstance(call, FilterCall)]
+    assert pairs == [1, 1]
+    batch = pyarrow.RecordBatch.from_pydict({"n": [1, 2, 3], "x": [5.0, 0.5, 1.5], "s": ["", "", ""]}, schema=NUMBERS)
+    result = program.run(batch)
+    assert result is not None
+    assert result.to_pylist() == [{"r": 2.5, "t": "c"}]
+
+
+def test_constants_are_computed_when_the_program_is_made() -> None:
+    program = Program([select(r=lit(2) * 3 + 1, t=when(lit(True)).then(lit("x")))], NUMBERS)
+    assert program.calls == []
+
+
+def test_a_filter_by_a_constant_leaves_all_records_or_none() -> None:
+    batch = pyarrow.RecordBatch.from_pydict({"n": [1, 2], "x": [5.0, 0.5], "s": ["", None]}, schema=NUMBERS)
+    assert Program([where(lit(True))], NUMBERS).run(batch) == batch
+    for condition in (lit(False), lit(None), col("s") == lit(None)):
+        assert Program([where(condition)], NUMBERS).run(batch) is None
+
+
+def test_dictionaries_views_and_structs_are_taken() -> None:
+    words = pyarrow.array(["a", "b", None, "a"]).dictionary_encode()
+    assert computed(col("a").str.to_uppercase(), words).to_pylist() == ["A", "B", None, "A"]
+    assert computed(col("a") == "a", words).to_pylist() == [True, False, None, True]
+    assert computed(col("a"), words).type == words.type
+    views = pyarrow.array(["a", "b"], pyarrow.string_view())
+    assert computed(col("a") + "x", views).to_pylist() == ["ax", "bx"]
+    bids = pyarrow.array([{"price": 3, "item": {"name": "x"}}, None])
+    assert computed(col("a").struct.field("price") + 1, bids).to_pylist() == [4, None]
+    assert computed(col("a").struct.field("item").struct.field("name"), bids).to_pylist() == ["x", None]
+    assert refused(col("a").struct.field("prize"), bids.type) == (
+        "the struct has no field 'prize'; it has price, item. Did you mean price?"
+    )
+
+
+def test_a_column_of_nulls_fits_every_function() -> None:
+    nothing = pyarrow.nulls(2)
+    assert computed(col("a") + 1, nothing).to_pylist() == [None, None]
+    assert computed(col("a").str.len_chars(), nothing).to_pylist() == [None, None]
+    assert computed(col("a") & True, nothing).to_pylist() == [None, None]
+    assert computed((col("a") > 1) | True, nothing).to_pylist() == [True, True]
+    assert computed(col("a").fill_null(3), nothing).to_pylist() == [3, 3]
+    assert computed(col("a").cast("int32"), nothing).type == pyarrow.int32()
+
+
+def test_decimals_keep_their_digits() -> None:
+    prices = pyarrow.array([Decimal("1.50"), None, Decimal("-2.25")])
+    assert computed(col("a") * Decimal("0.908"), prices).to_pylist() == [Decimal("1.36200"), None, Decimal("-2.04300")]
+    assert computed(col("a") + 1, prices).to_pylist() == [Decimal("2.50"), None, Decimal("-1.25")]
+    assert computed(col("a") * 0.5, prices).to_pylist() == [0.75, None, -1.125]
+    assert computed(col("a") > 1, prices).to_pylist() == [True, None, False]
+    assert computed(col("a").cast(int), prices).to_pylist() == [1, None, -2]
+    assert computed(col("a").round(1), prices).to_pylist() == [Decimal("1.50"), None, Decimal("-2.20")]
+    assert "more than 38 digits" in refused(col("a") * col("b"), pyarrow.decimal128(38, 2), pyarrow.decimal128(38, 2))
+    assert "// is not defined for decimals" in refused(col("a") // 2, prices.type)
+
+
+def test_unsigned_and_signed_integers_compare_and_have_no_sum() -> None:
+    unsigned, signed = pyarrow.array([1 << 63, 0], pyarrow.uint64()), pyarrow.array([-1, 0])
+    assert computed(col("a") > col("b"), unsigned, signed).to_pylist() == [True, False]
+    assert computed(col("a") > -1, unsigned).to_pylist() == [True, True]
+    assert computed(col("a") == (1 << 63), unsigned).to_pylist() == [True, False]
+    assert refused(col("a") + col("b"), unsigned.type, signed.type) == (
+        "uint64 and int64 have no common type: cast one of them"
+    )
+
+
+def test_times_of_zones_and_units_compare_as_instants() -> None:
+    instant = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    coarse = pyarrow.array([instant], pyarrow.timestamp("s", "Europe/Berlin"))
+    fine = pyarrow.array([instant + timedelta(milliseconds=1)], pyarrow.timestamp("ms", "UTC"))
+    assert computed(col("a") < col("b"), coarse, fine).to_pylist() == [True]
+    assert computed(col("a") == instant, coarse).to_pylist() == [True]
+    assert computed(col("a").is_in([instant]), coarse).to_pylist() == [True]
+    assert "one has a time zone" in refused(col("a") > datetime(2026, 1, 1), coarse.type)
+    assert "cast the text, or give a datetime" in refused(col("a") > "2026-01-01", coarse.type)
+    naive = pyarrow.array([datetime(2026, 1, 2)], pyarrow.timestamp("us"))
+    assert computed(col("a") > date(2026, 1, 1), naive).to_pylist() == [True]
+    assert computed(col("a") - date(2026, 1, 1), naive).to_pylist() == [timedelta(days=1)]
+
+
+@pytest.mark.parametrize("every", ["30m", "1h", "1d", "1mo"])
+def test_intervals_follow_the_clock_of_a_zone(every: str) -> None:
+    night = [datetime(2026, 10, 24, 20, tzinfo=UTC) + timedelta(minutes=15 * index) for index in range(40)]
+    times = pyarrow.array(night, pyarrow.timestamp("us", "Europe/Berlin"))
+    frame = polars.DataFrame({"a": times})
+    wanted = frame.select(polars.col("a").dt.truncate(every).dt.epoch("us"))["a"].to_list()
+    assert computed(col("a").dt.truncate(every).dt.epoch(), times).to_pylist() == wanted
+
+
+TEXTS = ["12", "+3", "-0", "007", " 3", "3 ", "1.5", "1e3", "", "x", "0x10", "1_0", "inf", "-NaN", "9" * 30, "٣", None]
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_text_becomes_a_number_or_null_as_in_polars(kind: type) -> None:
+    texts = pyarrow.array(TEXTS)
+    wanted = polars.DataFrame({"a": TEXTS}).select(polars.col("a").cast(kind, strict=False))["a"].to_list()
+    assert repr(computed(col("a").cast(kind, strict=False), texts).to_pylist()) == repr(wanted)
+    for text, number in zip(TEXTS, wanted, strict=True):
+        if text is not None and number is None:
+            with pytest.raises(NotComputable, match="is no "):
+                computed(col("a").cast(kind), pyarrow.array([text]))
+        else:
+            assert repr(computed(col("a").cast(kind), pyarrow.array([text], pyarrow.string()))[0].as_py()) == repr(
+                number
+            )
+
+
+def test_a_number_that_does_not_fit_fails_or_is_null() -> None:
+    for value, given, wanted in (
+        (300, "int64", "uint8"),
+        (-1, "int64", "uint64"),
+        (float("nan"), "double", "int64"),
+        (1e20, "double", "int64"),
+        (2.0**63, "double", "int64"),
+    ):
+        number = pyarrow.array([value, 7], given)
+        assert computed(col("a").cast(wanted, strict=False), number).to_pylist() == [None, 7]
+        with pytest.raises(NotComputable, match=rf"col\('a'\)\.cast\('?{'int' if wanted == 'int64' else wanted}'?\): "):
+            computed(col("a").cast(wanted), number)
+    assert computed(col("a").cast(int), pyarrow.array([1.9, -1.9])).to_pylist() == [1, -1]
+
+
+def test_texts_in_iso_8601_become_times() -> None:
+    texts = pyarrow.array(["2026-01-02T03:04:05Z", None])
+    assert computed(col("a").cast(datetime), texts).to_pylist() == [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), None]
+    assert computed(col("a").cast(date), pyarrow.array(["2026-01-02"])).to_pylist() == [date(2026, 1, 2)]
+    with pytest.raises(NotComputable, match=r"'yesterday' is no date32\[day\]"):
+        computed(col("a").cast(date), pyarrow.array(["yesterday"]))
+
+
+def test_text_and_numbers_are_not_mixed_silently() -> None:
+    text, number, flag = pyarrow.string(), pyarrow.int64(), pyarrow.bool_()
+    assert "join texts with concat_str" in refused(col("a") + col("b"), text, number)
+    assert "a bool is no number" in refused(col("a") + 1, flag)
+    assert "have no common type" in refused(when(col("a")).then(col("b")).otherwise(lit("x")), flag, number)
+    assert "have no common type" in refused(col("a").fill_null("x"), number)
+    assert "have no common type" in refused(col("a") > 1, flag)
+    assert "it needs a condition and gets int64" in refused(col("a") & True, number)
+    assert computed(concat_str("a", "b"), pyarrow.array([1]), pyarrow.array([True])).to_pylist() == ["1true"]
+
+
+def test_groups_of_patterns_are_found_behind_escapes_and_classes() -> None:
+    texts = pyarrow.array(["(a)[b]c-9"])
+    assert computed(col("a").str.extract(r"\((\w)\)[[(\]]+(?:b)(?P<rest>.*)", 2), texts).to_pylist() == ["]c-9"]
+    assert computed(col("a").str.replace(r"\((\w)\)", r"$1\$$${1}$9"), texts).to_pylist() == [r"a\$a[b]c-9"]
+    assert computed(col("a").str.replace(r"(?P<x>\w)", "<${x}>"), texts).to_pylist() == ["(<a>)[b]c-9"]
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    schema = pyarrow.schema([("a", pyarrow.int64()), ("a", pyarrow.int64())])
+    with pytest.raises(InvalidExpression, match="two columns have the name 'a'"):
+        Program([select(r=col("a"))], schema)
+
+
+def foreign(expression: Any) -> Expr:
+    """Returns an expression of another library as a part of a step."""
+    found = as_foreign(expression)
+    assert found is not None
+    return found
+
+
+def test_expressions_of_other_libraries_know_their_columns_and_names() -> None:
+    arrow = foreign((compute.field("x") > 1) & compute.field("p", "q").is_valid() & (compute.field("it's y") == 2))
+    assert arrow.columns() == {"x", "p", "it's y"}
+    assert foreign(compute.field("x")).output_name() == "x"
+    theirs = foreign((polars.col("a") + polars.col("b")).alias("c"))
+    assert (theirs.columns(), theirs.output_name()) == ({"a", "b"}, "c")
+    numbers = pyarrow.array([1, 2, None])
+    assert computed(foreign(polars.col("a") * 2), numbers).to_pylist() == [2, 4, None]
+    assert computed(foreign(compute.field("a") * 2), numbers).to_pylist() == [2, 4, None]
+    words = pyarrow.array(["x", None])
+    assert computed(foreign(polars.col("a").str.to_uppercase()), words).type == pyarrow.string()
+    assert "there is no column 'b'" in refused(foreign(polars.col("b") * 2), pyarrow.int64())
+    assert refused(foreign(compute.field("a").is_nan()), pyarrow.string())
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        (polars.col("a").sum(), "computes a record from other records too"),
+        (polars.col("a").cum_sum(), "computes a record from other records too"),
+        (polars.col("a").sort(), "computes a record from other records too"),
+        (polars.col("a", "b"), "gives several columns"),
+        (polars.lit(3), "reads no column"),
+    ],
+    ids=["sum", "cum_sum", "sort", "several", "constant"],
+)
+def test_an_expression_that_depends_on_cuts_of_batches_is_refused(expression: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        as_foreign(expression)
+
+
+def test_a_foreign_expression_that_fails_fails_for_its_record() -> None:
+    with pytest.raises(NotComputable):
+        computed(foreign(polars.col("a").cast(polars.Int64)), pyarrow.array(["x"]))
