@@ -102,7 +102,8 @@ def measure_query(measuring: Measuring, query: Query) -> None:
     if builder(query.name, measuring.shape) is None:
         session.leave_out(name, columns.NOT_YET[query.name])
         return
-    session.note(name, query.differs)
+    rows_behind = columns.ROWS_BEHIND.get(query.name, "") if measuring.shape == "columns" else ""
+    session.note(name, "; ".join(filter(None, (query.differs, rows_behind))))
     session.figure(f"{name}, load average before", os.getloadavg()[0], "")
     job = partial(measuring.run, query, measuring.shape, measuring.events, measuring.oracle)
     try:

@@ -60,7 +60,7 @@ def test_a_short_run_has_no_net_figure(measuring: Measuring) -> None:
     assert "q0 net" not in {figure.name for figure in measuring.session.figures}
 
 
-def test_what_has_no_columnar_form_and_what_is_not_installed_has_a_reason(
+def test_a_query_without_columns_and_a_missing_peer_are_not_run_for_a_reason(
     measuring: Measuring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> None:
@@ -83,7 +83,7 @@ def test_logging_is_compared_with_no_logging(measuring: Measuring) -> None:
     assert [(one.name, one.pairs) for one in measuring.session.comparisons] == [("q0, logged/not", 2)]
 
 
-def test_a_query_says_where_its_work_differs(measuring: Measuring) -> None:
+def test_a_note_names_where_the_work_of_a_query_differs(measuring: Measuring) -> None:
     measuring.run = Runs({"q12": 5.0})
     measure.measure_query(measuring, QUERIES["q12"])
     assert measuring.session.notes == {"q12": QUERIES["q12"].differs}
