@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from benchmarks.nexmark import bare_batches as batches
 from benchmarks.nexmark.generator import AUCTION, BID, DISORDER_S, PERSON
-from benchmarks.nexmark.jobs import columns as batches
+from benchmarks.nexmark.jobs.columns import PLAIN
 from benchmarks.nexmark.one_run import Cost
 from benchmarks.nexmark.queries import QUERIES, Check
 from benchmarks.nexmark.results import Results, added, sums_of_columns
@@ -191,8 +192,6 @@ def q12(folder: Path) -> Iterator[pa.RecordBatch]:
             ends_s += WINDOW_MS / 1000
     yield from emit()
 
-
-PLAIN: Final = batches.PLAIN
 
 LOOPS: Final[dict[str, Callable[[Path], Iterator[pa.RecordBatch]]]] = {
     "q0": _each(batches.bids_of, *PLAIN),

@@ -10,7 +10,7 @@ import os
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ EVENTS_CHECKED: Final = 50_000
 EVENTS_EMPTY: Final = 200
 """Events of a job whose cost is the fixed one of a job."""
 
+NO_SPARK: Final = "the queries have not been written for Spark: it would read both files in one micro-batch"
 WARM_RUNS: Final = 5
 FIXED_RUNS: Final = 3
 
@@ -65,11 +66,9 @@ class Measuring:
     count: int
     oracle: Oracle
     stack: ExitStack
-    empty: Path = field(init=False)
+    empty: Path
+    run: Callable[..., Cost] = clonos_side.run
     flink: Flink | None = None
-
-    def __post_init__(self) -> None:
-        self.empty = prepared(Events(EVENTS_EMPTY), BUILD)
 
     def label(self, query: Query) -> str:
         """Returns the name of a query in this shape: that in columns is the plain one."""
@@ -90,20 +89,23 @@ def run(session: Session) -> None:
         if name in session.queries or len(session.queries) == len(QUERIES):
             session.leave_out(name, reason)
     with ExitStack() as stack:
-        measuring = Measuring(session, shape, events, count, Oracle(events), stack)
+        empty = prepared(Events(EVENTS_EMPTY), BUILD)
+        measuring = Measuring(session, shape, events, count, Oracle(events), stack, empty)
         for query in QUERIES.values():
             if query.name in session.queries:
-                _measure(measuring, query)
+                measure_query(measuring, query)
 
 
-def _measure(measuring: Measuring, query: Query) -> None:
+def measure_query(measuring: Measuring, query: Query) -> None:
+    """Measures a query against each selected side."""
     session, name = measuring.session, measuring.label(query)
     if builder(query.name, measuring.shape) is None:
         session.leave_out(name, columns.NOT_YET[query.name])
         return
-    session.note(name, query.differs)
+    rows_behind = columns.ROWS_BEHIND.get(query.name, "") if measuring.shape == "columns" else ""
+    session.note(name, "; ".join(filter(None, (query.differs, rows_behind))))
     session.figure(f"{name}, load average before", os.getloadavg()[0], "")
-    job = partial(clonos_side.run, query, measuring.shape, measuring.events, measuring.oracle)
+    job = partial(measuring.run, query, measuring.shape, measuring.events, measuring.oracle)
     try:
         fixed_s = min(_empty_job(measuring, query).cpu_s for _ in range(FIXED_RUNS))
         session.figure(f"{name}, fixed cost of a job", fixed_s, "s")
@@ -114,6 +116,8 @@ def _measure(measuring: Measuring, query: Query) -> None:
             _against_bare(measuring, query, job, fixed_s)
         if "flink" in session.against:
             _against_flink(measuring, query, job, fixed_s)
+        if any(side.startswith("spark") for side in session.against):
+            session.leave_out(f"{name}/spark", NO_SPARK)
         if not {"bare", "flink"} & set(session.against):
             _record(measuring, name, "", [job() for _ in range(session.pairs)], fixed_s)
     except (clonos_side.RunFailed, WrongResult) as error:  # reported at the end; the other queries are still measured
@@ -122,7 +126,7 @@ def _measure(measuring: Measuring, query: Query) -> None:
 
 
 def _empty_job(measuring: Measuring, query: Query) -> Cost:
-    return clonos_side.run(query, measuring.shape, measuring.empty, Oracle(measuring.empty))
+    return measuring.run(query, measuring.shape, measuring.empty, Oracle(measuring.empty))
 
 
 def _record(measuring: Measuring, name: str, side: str, costs: list[Cost], fixed_s: float) -> None:

@@ -50,9 +50,8 @@ def narrowing_of(step: Step, steps: Sequence[Step]) -> Narrowing | None:
         return None
     used = _used(step, steps)
     columns = None if used is None else tuple(name for name in schema.names if name in used)
-    bounds = (
-        () if step.has_times else tuple(_bounds(step, steps, schema))
-    )  # records that are skipped move no event time
+    # Records that are skipped would not move event time.
+    bounds = () if step.has_times else tuple(_bounds(step, steps, schema))
     is_whole = columns is None or len(columns) == len(schema.names)
     return None if is_whole and not bounds else Narrowing(None if is_whole else columns, bounds)
 
@@ -63,10 +62,16 @@ def _readers(step: Step, steps: Sequence[Step]) -> list[tuple[Step, StepInput]]:
 
 def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     """Returns the columns of a step that others use, None for all."""
+    if step.assigner is not None and step.assigner.strategy.functions:
+        return None  # a strategy of the user gets the records
     found: set[str] = set() if step.timestamp_column is None else {step.timestamp_column.name}
     readers = _readers(step, steps)
     for reader, step_input in readers:
-        if reader.stage is None or step_input.key is not None or step_input.route is not None:
+        key = None if step_input.key is None else step_input.key.key
+        if reader.reads is not None and isinstance(key, str):
+            found |= {key, *reader.reads}
+            continue
+        if reader.stage is None or key is not None or step_input.route is not None:
             return None
         wanted = _used(reader, steps)
         if wanted is None and (schema := schema_of(steps, StepInput(reader.number))) is not None:

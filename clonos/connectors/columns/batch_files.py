@@ -234,10 +234,13 @@ class BatchReader:
     # --- reading
 
     def _names_of(self, names: Sequence[str]) -> list[str] | None:
-        """Returns the columns to read of those of a file; at least one, which has the number of rows. None for all."""
-        if self._used is None:
-            return self._columns
+        """Returns the columns to read of those of a file; at least one, which has the number of rows. None for all.
+
+        All are read if a step uses one that is not there, so that its error names those that are.
+        """
         given = names if self._columns is None else self._columns
+        if self._used is None or not self._used.issubset(given):
+            return self._columns
         return [name for name in given if name in self._used] or list(given[:1])
 
     def _runs_of(self, groups: Sequence[int]) -> Iterator[tuple[int, list[int]]]:

@@ -101,15 +101,19 @@ class CsvLines:
             raise InputMalformed(path, 0, reason, "Name the columns to read with columns= or schema=.")
         return tuple(names)
 
-    def parse(self, data: Any, schema: Any, names: tuple[str, ...]) -> Any:
-        """Parses a buffer of records to a ``pyarrow.RecordBatch``. Raises: pyarrow.ArrowException."""
-        if b'"' not in (text := data.to_pybytes()):
-            return one_batch(self._read(data, names, schema))
-        # A quote that does not end takes the row of empty cells behind the last record with it.
-        last = b'""' if len(names) == 1 else self._delimiter.encode() * (len(names) - 1)
-        guarded = pyarrow.py_buffer(b"".join([text, b"" if text.endswith(b"\n") else b"\n", last, b"\n"]))
-        batch = one_batch(self._read(guarded, names, schema))
-        return batch.slice(0, batch.num_rows - 1)
+    def parse(self, data: Any, last: bytes, schema: Any, names: tuple[str, ...]) -> Any:
+        """Parses a buffer of records to a ``pyarrow.RecordBatch``; ``last`` is the last one.
+
+        Raises: pyarrow.ArrowException.
+        """
+        batch = one_batch(self._read(data, names, schema))
+        if b'"' in last:
+            # A quote that does not end takes what follows with it: other records, or a row of empty cells.
+            empty = b'""' if len(names) == 1 else self._delimiter.encode() * (len(names) - 1)
+            guarded = pyarrow.py_buffer(b"".join([last, b"\n", empty, b"\n"]))
+            if self._read(guarded, names, schema).num_rows == 1:
+                raise pyarrow.ArrowInvalid("a quote does not end")
+        return batch
 
     def problem(self, line: str) -> str:
         """Says that a quote of a line does not end; "" if none is open."""

@@ -37,8 +37,10 @@ def _excludes(statistics: Any, kind: Any, bound: Bound) -> bool:
         return False
     try:
         low, high = statistics.min, statistics.max
-        if is_floating and (isnan(low) or isnan(high)):
-            return False
+        if is_floating:
+            if isnan(low) or isnan(high):
+                return False
+            bound = bound._replace(value=float(bound.value))  # an integer is rounded, as kernels do it
         return bool(_is_excluded(low, high, bound))
     except (TypeError, ValueError, OverflowError):  # a value of another type than the column's
         return False
@@ -59,7 +61,7 @@ def _is_excluded(low: Any, high: Any, bound: Bound) -> Any:
 
 _ORDERED: Final = (
     pyarrow.types.is_integer,
-    pyarrow.types.is_floating,
+    pyarrow.types.is_float64,
     pyarrow.types.is_string,
     pyarrow.types.is_large_string,
     pyarrow.types.is_boolean,

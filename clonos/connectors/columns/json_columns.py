@@ -57,7 +57,7 @@ class JsonLines:
         """Returns (): each line names its fields."""
         return ()
 
-    def parse(self, data: Any, schema: Any, names: tuple[str, ...]) -> Any:
+    def parse(self, data: Any, last: bytes, schema: Any, names: tuple[str, ...]) -> Any:
         """Parses a buffer of lines to a ``pyarrow.RecordBatch``. Raises: pyarrow.ArrowException."""
         options = pyarrow.json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="ignore" if self._ignores else "error"

@@ -87,8 +87,11 @@ class LineFormat(Protocol):
         Raises: InputMalformed: the header does not have the columns of the schema.
         """
 
-    def parse(self, data: Any, schema: Any, names: tuple[str, ...]) -> Any:
-        """Parses a buffer of records to a ``pyarrow.RecordBatch``. Raises: pyarrow.ArrowException."""
+    def parse(self, data: Any, last: bytes, schema: Any, names: tuple[str, ...]) -> Any:
+        """Parses a buffer of records, of which ``last`` is the last one, to a ``pyarrow.RecordBatch``.
+
+        Raises: pyarrow.ArrowException.
+        """
 
     def problem(self, line: str) -> str:
         """Says why a line is not of the format; "" if it is, and only its values do not fit the columns."""
@@ -172,7 +175,8 @@ class ColumnLineReader(LineBlocks):
             stop = int(lines.starts[end]) if end < len(lines.starts) else len(self._data)
             data = pyarrow.py_buffer(self._data).slice(int(lines.starts[first]), stop - int(lines.starts[first]))
             try:
-                batch = self._format.parse(data, self._schema, self._names)
+                last = self._data[lines.starts[end - 1] : lines.ends[end - 1]]
+                batch = self._format.parse(data, last, self._schema, self._names)
                 validate_columns(batch)
                 if batch.num_rows == end - first:
                     yield Piece(first, end, batch)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clonos import Job, Timestamps, collect
 from clonos.api.graph import JobGraph
 from clonos.connectors import files
 from clonos.connectors.columns.json_columns import JsonLines
@@ -23,9 +24,11 @@ from clonos.connectors.columns.line_columns import ColumnLineReader
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
 from clonos.connectors.filesystem.file_splits import decode_split, encode_split
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.testing import Outputs, crash_test
 from tests.unit.connectors.reading import read_all, read_piecewise, read_split
 from tests.unit.operators.driver import Outbox, run
 
+NOON = 1_767_268_800
 ROWS = [{"n": number, "word": f"w{number}", "x": number / 4} for number in range(60)]
 
 
@@ -373,3 +376,27 @@ def test_a_line_that_is_too_long_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(b'{"a": "' + b"x" * 3_000_000 + b'"}\n')
     with pytest.raises(InputMalformed, match="a line is longer than 1000 bytes"):
         read_all(files.jsonl(path, schema=pyarrow.schema({"a": pyarrow.string()}), line_bytes_max=1_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("watermarks", [False, True])
+def test_lines_as_columns_are_read_once_though_processes_die(tmp_path: Path, watermarks: bool) -> None:
+    path = tmp_path / "in.jsonl"
+    times_of = {7: "null", 33: NOON * 1_000}
+    lines = [f'{{"n": {number}, "at": {times_of.get(number, NOON + number)}}}\n' for number in range(60)]
+    path.write_text("".join(line if number % 5 else f"bad {number}\n" for number, line in enumerate(lines)))
+    bad_times = set(times_of) if watermarks else set()
+
+    def check(outputs: Outputs) -> None:
+        good = {number for number in range(60) if number % 5} - bad_times
+        assert sorted(row["n"] for row in outputs["sink"]) == sorted(good)
+        found = {str(error.record) for error in outputs["errors"]}
+        assert len(outputs["errors"]) == 12 + len(bad_times)
+        assert {f"bad {5 * number}" for number in range(12)} <= found
+
+    job = Job("lines", errors=collect())
+    times = Timestamps("at", out_of_order="1s", future_max=None) if watermarks else None
+    lines_read = job.source(files.jsonl(path, columns=True), name="read", timestamps=times)
+    lines_read.rebalance().map(lambda row: row).sink(collect())
+    report = crash_test(job, seeds=range(3), check=check)
+    assert report.injected["kill"] > 0
