@@ -50,8 +50,9 @@ def narrowing_of(step: Step, steps: Sequence[Step]) -> Narrowing | None:
         return None
     used = _used(step, steps)
     columns = None if used is None else tuple(name for name in schema.names if name in used)
-    # Records that are skipped would not move event time.
-    bounds = () if step.has_times else tuple(_bounds(step, steps, schema))
+    bounds = (
+        () if step.has_times else tuple(_bounds(step, steps, schema))
+    )  # records that are skipped move no event time
     is_whole = columns is None or len(columns) == len(schema.names)
     return None if is_whole and not bounds else Narrowing(None if is_whole else columns, bounds)
 
