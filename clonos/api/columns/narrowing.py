@@ -69,6 +69,9 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     for reader, step_input in readers:
         key = None if step_input.key is None else step_input.key.key
         if reader.reads is not None and isinstance(key, str):
+            schema = schema_of(steps, StepInput(step.number))
+            if schema is None or not {key, *reader.reads} <= {*schema.names}:
+                return None  # the step names what is missing, and what there is
             found |= {key, *reader.reads}
             continue
         if reader.stage is None or key is not None or step_input.route is not None:
