@@ -25,6 +25,7 @@ AT_NS: Final = 1_700_000_000_000_000_000
 
 GOALS: Final[Mapping[str, str]] = {
     "watermarks/without": ">= 0.99",
+    "timestamps/without": ">= 0.8",
     "timestamps, with/without watermarks": ">= 0.99",
 }
 

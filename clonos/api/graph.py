@@ -93,8 +93,8 @@ class Step:
     - ``key_field``: the field of its results that holds their key, by which they are partitioned; "" for the first
       field of a tuple, None if there is no such field.
     - ``functions``: functions of the user that it calls, or its process function.
-    - ``kind``: the method that added it. ``state``: None without state, else the properties on which the state depends,
-      such as ``("window", "5s")``.
+    - ``kind``: the method that added it. ``state``: what its state depends on, as ("window", "5s"); None without state.
+    - ``reads``: the columns of a record that it uses beside its key; None if it may use all.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
@@ -133,6 +133,7 @@ class Step:
     assigner: TimestampAssigner | None = None
     flush: Emission | None = None
     stage: Stage | None = None
+    reads: tuple[str, ...] | None = None
 
 
 class JobGraph:

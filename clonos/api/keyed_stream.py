@@ -98,7 +98,9 @@ class KeyedStream(
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
-        return Stream(self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True))
+        return Stream(
+            self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True, reads=())
+        )
 
     def process(
         self,

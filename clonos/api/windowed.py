@@ -243,6 +243,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         if keys and apply is None and (reads := settings.columns_read(aggregation)) is not None:
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
+            columns["reads"] = reads if settings.rules.late_tag is None else None
         return self._step(
             kind,
             make,

@@ -70,6 +70,18 @@ def texts_of(array: Any) -> Texts:
     return Texts(offsets, data)
 
 
+def is_view(kind: Any) -> bool:
+    """Returns whether texts or binaries are views, as Polars has them."""
+    return bool(pyarrow.types.is_string_view(kind) or pyarrow.types.is_binary_view(kind))
+
+
+def without_views(array: Any) -> Any:
+    """Returns texts or binaries that are views as ones with offsets, and any other array as it is."""
+    if not is_view(array.type):
+        return array
+    return array.cast(pyarrow.large_string() if pyarrow.types.is_string_view(array.type) else pyarrow.large_binary())
+
+
 def fixed_values(array: Any, word: numpy.dtype[Any]) -> NDArray[Any]:
     """Returns the values of an array of fixed width, without a copy; those of nulls are arbitrary."""
     buffer = array.buffers()[1]

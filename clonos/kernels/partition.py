@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 
 from clonos.kernels import choice
-from clonos.kernels.arrays import texts_of
+from clonos.kernels.arrays import is_view, texts_of, without_views
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,8 +38,6 @@ def gather(batch: Any, order: NDArray[numpy.int64]) -> Any:
     """
     native = choice.native
     order = numpy.ascontiguousarray(order, numpy.int64)
-    if native is None:
-        return batch.take(pyarrow.array(order))
     columns = [_gathered(native, column, order) for column in batch.columns]
     return pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -56,8 +54,12 @@ def _order(targets: NDArray[numpy.int32], width: int) -> tuple[NDArray[numpy.int
     return numpy.argsort(narrow, kind="stable"), numpy.cumsum(numpy.bincount(targets, minlength=width))
 
 
-def _gathered(native: ModuleType, column: Any, order: NDArray[numpy.int64]) -> Any:
+def _gathered(native: ModuleType | None, column: Any, order: NDArray[numpy.int64]) -> Any:
     kind, types = column.type, pyarrow.types
+    if is_view(kind):  # Arrow cannot take rows of it
+        return _gathered(native, without_views(column), order).cast(kind)
+    if native is None:
+        return column.take(pyarrow.array(order))
     if types.is_dictionary(kind):
         numbers = _gathered(native, column.indices, order)
         return pyarrow.DictionaryArray.from_arrays(numbers, column.dictionary, ordered=kind.ordered, safe=False)

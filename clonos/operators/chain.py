@@ -179,6 +179,10 @@ class OperatorChain:
         key stands out. Any thread may call this."""
         return self._key_sample.hottest()
 
+    def state_bytes(self) -> int:
+        """Returns the memory of the state in columns. Any thread may call this."""
+        return 0 if self._state is None else self._state.column_bytes
+
     # --- data
 
     def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:

@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from clonos import CallInDoubt, CallNeverHappened, Job, collect, files, http, sockets, sqlite, values
+from clonos import (
+    CallInDoubt,
+    CallNeverHappened,
+    Job,
+    Timestamps,
+    Tumbling,
+    collect,
+    files,
+    http,
+    sockets,
+    sqlite,
+    values,
+)
 from clonos.core.model.errors import JobError
 from clonos.testing import CrashTestFailed, Outputs, crash_test
 from clonos_chaos.swarm.world import WorldFailed
@@ -23,6 +35,8 @@ pytestmark = pytest.mark.controls
 
 SEEDS = range(10)
 
+TODAY = [{"key": "ab"[number % 2], "at": f"2026-03-02T00:00:{number:02}Z"} for number in range(30)]
+
 
 def failing(job: Any, **arguments: Any) -> CrashTestFailed:
     with pytest.raises(CrashTestFailed) as raised:
@@ -31,6 +45,22 @@ def failing(job: Any, **arguments: Any) -> CrashTestFailed:
 
 
 # ------------------------------------------------------------------ correct jobs
+
+
+@pytest.mark.parametrize("is_step", [False, True])
+def test_timestamps_of_today_are_not_ahead_of_the_clock_of_a_world(is_step: bool) -> None:
+    def job() -> Job:
+        made = Job("today")
+        timestamps = Timestamps("at")
+        records = made.source(values(TODAY), timestamps=None if is_step else timestamps, name="records")
+        timed = records.with_timestamps(timestamps) if is_step else records
+        timed.key_by("key").window(Tumbling("1h")).count(name="counted").sink(collect(), name="out")
+        return made
+
+    def check(outputs: Outputs) -> None:
+        assert sum(row.value for row in outputs["out"]) == len(TODAY)
+
+    crash_test(job, seeds=range(3), check=check)
 
 
 def test_a_job_that_uses_the_services_passes_the_crash_test() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from clonos.api.graph import AnySink, JobGraph, Step
@@ -14,6 +15,7 @@ from clonos.io.process.pickling import pack
 from clonos.job import Job
 from clonos.job.description import graph_of, options_of
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, keyed_sink
+from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.job_image import JobImage
 from clonos_chaos.user.user_sinks import RecordedExternal, RecordedRows, is_own
 
@@ -105,6 +107,8 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
         return recorded
 
     def changed(step: Step) -> Step:
+        if step.assigner is not None:
+            step = _at_any_time(step, step.assigner)
         if step.sink is not None:
             return replace(step, sink=watched(step.name, step.sink))
         if step.source is not None:
@@ -116,6 +120,15 @@ def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | 
     packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     is_known = len(inputs) == sum(step.source is not None for step in graph.steps)
     return Ready(image, packed, settings, sinks, sum(limits.values()) if is_known else None)
+
+
+def _at_any_time(step: Step, assigner: TimestampAssigner) -> Step:
+    """Returns a step whose timestamps may be ahead of the clock: that of a world stands in the past."""
+    free = replace(assigner, future_max_ns=None)
+    make: Any = step.make
+    if make is not None:
+        make = partial(make.func, *(free if each is assigner else each for each in make.args))
+    return replace(step, assigner=free, make=make)
 
 
 def _source(step: Step, records: Sequence[Any] | None, limits: Mapping[str, int]) -> Source[Any]:

@@ -18,9 +18,6 @@ from clonos.operators.column_contract import Bound, NarrowableSource
 
 FOREIGN: Final = ("arrow", "polars")
 
-COUNTING: Final = ("count", "window_count")
-"""Kinds of steps that use the key of a record alone."""
-
 
 class Narrowing(NamedTuple):
     """Columns of a source that are used, in their order, None for all; and bounds that each used record meets."""
@@ -53,7 +50,8 @@ def narrowing_of(step: Step, steps: Sequence[Step]) -> Narrowing | None:
         return None
     used = _used(step, steps)
     columns = None if used is None else tuple(name for name in schema.names if name in used)
-    bounds = () if step.has_times else tuple(_bounds(step, steps, schema))  # skipped records move no event time
+    # Records that are skipped would not move event time.
+    bounds = () if step.has_times else tuple(_bounds(step, steps, schema))
     is_whole = columns is None or len(columns) == len(schema.names)
     return None if is_whole and not bounds else Narrowing(None if is_whole else columns, bounds)
 
@@ -69,10 +67,11 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     found: set[str] = set() if step.timestamp_column is None else {step.timestamp_column.name}
     readers = _readers(step, steps)
     for reader, step_input in readers:
-        if (key := _counted_key(reader, step_input, steps)) is not None:
-            found.add(key)
+        key = None if step_input.key is None else step_input.key.key
+        if reader.reads is not None and isinstance(key, str):
+            found |= {key, *reader.reads}
             continue
-        if reader.stage is None or step_input.key is not None or step_input.route is not None:
+        if reader.stage is None or key is not None or step_input.route is not None:
             return None
         wanted = _used(reader, steps)
         if wanted is None and (schema := schema_of(steps, StepInput(reader.number))) is not None:
@@ -82,15 +81,6 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
             return None
         found |= needed
     return frozenset(found) if readers else None
-
-
-def _counted_key(reader: Step, step_input: StepInput, steps: Sequence[Step]) -> str | None:
-    """Returns the column of the key if a step counts records by it and uses nothing else of them, else None."""
-    key = None if step_input.key is None or step_input.tag else step_input.key.key
-    if reader.kind not in COUNTING or not isinstance(key, str):
-        return None
-    has_side = any(each.tag for _, each in _readers(reader, steps))  # late records go there as they are
-    return None if has_side else key
 
 
 def _bounds(step: Step, steps: Sequence[Step], schema: Any) -> Iterator[Bound]:

@@ -9,8 +9,8 @@ that names the part of the value and what to do. Decoding runs no code and impor
 from __future__ import annotations
 
 from clonos.core.values.columns import decode_columns, encode_columns, get_ready_for_columns
+from clonos.core.values.elements import TimedRows, decode_timed_rows, encode_timed_rows
 from clonos.core.values.rows import Column, column_of, decode_rows, encode_rows, rows_of
-from clonos.core.values.timed_rows import TimedRows, decode_timed_rows, encode_timed_rows
 from clonos.core.values.type_registry import register, registered
 from clonos.core.values.value import decode_value, encode_value
 from clonos.core.values.value_errors import RegistrationRefused, ValueBeyondLimit, ValueMalformed, ValueUnsupported

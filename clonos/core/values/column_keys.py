@@ -101,8 +101,10 @@ class KeyGroups:
         """
         import numpy
 
+        from clonos.kernels.arrays import without_views
         from clonos.kernels.key_groups import key_groups
 
+        columns = [without_views(column) for column in columns]
         groups = key_groups(columns, self._max_parallelism)
         if groups is not None:
             long = numpy.flatnonzero(groups < 0)

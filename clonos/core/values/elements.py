@@ -1,14 +1,90 @@
-"""Decoding of a batch's payload, by the kind of its elements."""
+"""Payloads of batches, by the kind of their elements; rows with timestamps have these as one column beside them.
+
+The column is packed, eight bytes a timestamp. Timestamps beyond 64 bits, which only a timer can have, travel as a
+column of ints. A decoded column stays packed: its ints are made where they are read.
+"""
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple, assert_never
+
+import msgspec
 
 from clonos.core.model.element_kind import ElementKind
+from clonos.core.values import value_limits
 from clonos.core.values.columns import decode_columns
-from clonos.core.values.rows import decode_rows
-from clonos.core.values.timed_rows import TimedRows, are_timed, decode_timed_rows, joined
-from clonos.core.values.value_errors import ValueMalformed
+from clonos.core.values.rows import Column, column_of, decode_rows, rows_of
+from clonos.core.values.tree import ENCODER
+from clonos.core.values.value import reason
+from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
+
+TIMED_ROWS_FORMAT: Final = 2
+"""First byte of encoded rows with timestamps."""
+
+INT64: Final = "q"
+TIMESTAMP_BYTES: Final = 8
+
+
+class TimedRows(NamedTuple):
+    """Rows, and for each its timestamp in nanoseconds since the Unix epoch."""
+
+    rows: list[Any]
+    times: Sequence[int]
+
+
+class _Encoded(msgspec.Struct, frozen=True, array_like=True):
+    """Encoded batch. ``times``: signed, little-endian, of 64 bits each; or a column."""
+
+    times: bytes | Column
+    rows: Column
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_Encoded)
+
+
+def encode_timed_rows(rows: list[Any], times: Sequence[int], *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> bytes:
+    """Returns the bytes of a batch of rows with a timestamp each.
+
+    Raises: ValueUnsupported, if a part of a row has no encoding; ValueBeyondLimit, if the batch is too large.
+    """
+    assert len(rows) == len(times), "each row has a timestamp"
+    encoded = ENCODER.encode(_Encoded(_packed(times), column_of(rows)))
+    data = b"".join((TIMED_ROWS_FORMAT.to_bytes(1, "big"), encoded))
+    if len(data) > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded batch", len(data), bytes_max)
+    return data
+
+
+def decode_timed_rows(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH_BYTES_MAX) -> TimedRows:
+    """Returns exact copies of the encoded rows, and their timestamps.
+
+    Raises: ValueMalformed, if the bytes are no valid batch.
+    """
+    if len(data) > bytes_max:
+        raise ValueMalformed("batch", f"{len(data)} bytes, and the limit is {bytes_max}")
+    if not are_timed(data):
+        wanted = f"rows with timestamps begin with the byte {TIMED_ROWS_FORMAT}"
+        raise ValueMalformed("batch", f"{wanted}, these with {bytes(data[:1])!r}")
+    try:
+        encoded = _decoder.decode(memoryview(data)[1:])
+        times = _unpacked(encoded.times)
+    # Wrong bytes may raise anything in the libraries below.
+    except Exception as error:
+        raise ValueMalformed("batch", reason(error)) from error
+    rows = rows_of(encoded.rows)
+    if len(rows) != len(times):
+        raise ValueMalformed("batch", f"{len(times)} timestamps for {len(rows)} rows")
+    return TimedRows(rows, times)
+
+
+def are_timed(data: bytes | memoryview) -> bool:
+    """Returns whether encoded rows have timestamps."""
+    return len(data) > 0 and data[0] == TIMED_ROWS_FORMAT
 
 
 def decode_elements(kind: ElementKind, payload: bytes | memoryview) -> Any:
@@ -60,7 +136,7 @@ def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
             if timed:
                 if len(timed) < len(parts):
                     raise ValueMalformed("batch", "rows with timestamps and without on one channel")
-                return joined(timed)
+                return _joined(timed)
             rows: list[Any] = []
             for part in parts:
                 rows += part
@@ -73,3 +149,36 @@ def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
             raise AssertionError(kind)
         case _:
             assert_never(kind)
+
+
+def _joined(parts: Sequence[TimedRows]) -> TimedRows:
+    """Returns several batches as one."""
+    rows = list(chain.from_iterable([part.rows for part in parts]))
+    times = [part.times for part in parts]
+    packed = [each for each in times if isinstance(each, array)]
+    if len(packed) == len(times):
+        return TimedRows(rows, array(INT64, b"".join(packed)))
+    return TimedRows(rows, list(chain.from_iterable(times)))
+
+
+def _packed(times: Sequence[int]) -> bytes | Column:
+    if isinstance(times, array) and sys.byteorder == "little":
+        return times.tobytes()
+    try:
+        return struct.pack(f"<{len(times)}{INT64}", *times)
+    except struct.error:  # beyond 64 bits
+        return column_of(list(times))
+
+
+def _unpacked(times: bytes | Column) -> Sequence[int]:
+    if isinstance(times, Column):
+        found = rows_of(times)
+        if not all(type(each) is int for each in found):
+            raise ValueError("a timestamp that is no int")
+        return found
+    if len(times) % TIMESTAMP_BYTES:
+        raise ValueError(f"{len(times)} bytes of timestamps, which have {TIMESTAMP_BYTES} each")
+    found_packed = array(INT64, times)
+    if sys.byteorder == "big":
+        found_packed.byteswap()
+    return found_packed

@@ -26,6 +26,9 @@ from clonos.io.process.struct_classes import reduce_struct
 
 UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError, OSError, RecursionError)
 LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
+MSGSPEC_CACHE: Final = "__msgspec_cache__"
+"""Attribute that msgspec sets on a class that it has converted to."""
+
 FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
 
 
@@ -62,8 +65,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is unt
 
     def reducer_override(self, thing: Any) -> Any:
         """Reduces a msgspec class by value; called by pickle for each object that is no plain value."""
-        if isinstance(thing, type) and issubclass(thing, msgspec.Struct) and _travels_by_value(thing):
-            return reduce_struct(thing)
+        if isinstance(thing, type) and _travels_by_value(thing):
+            if issubclass(thing, msgspec.Struct):
+                return reduce_struct(thing)
+            if MSGSPEC_CACHE in vars(thing):  # msgspec makes it anew; it cannot be pickled
+                delattr(thing, MSGSPEC_CACHE)
         if thing is dataclasses.MISSING:
             return "MISSING"
         return super().reducer_override(thing)

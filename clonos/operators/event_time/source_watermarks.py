@@ -53,6 +53,7 @@ class SourceWatermarks:
         self._check_ns = CHECK_AT_ONCE_NS
         self._flush_ns = 0  # time from which on a watermark that rose by less than ``every_ns`` may be sent
         self._found_empty: set[int] = set()  # splits that had no record when they were last polled; not in the state
+        self._has_looked = False  # for further splits, in this incarnation; not in the state
 
     def restore(self, state: bytes) -> None:
         """Restores the state of a snapshot. Raises what msgspec raises for other bytes."""
@@ -126,6 +127,10 @@ class SourceWatermarks:
         """Notes that a poll has found no record in a split."""
         self._found_empty.add(split)
 
+    def look(self) -> None:
+        """Notes that the task has looked for further splits: only then is it idle without any."""
+        self._has_looked = True
+
     def hold_back(self) -> None:
         """Notes that splits are not polled although they may have records, so that none is taken for idle."""
         self._found_empty.clear()
@@ -142,13 +147,15 @@ class SourceWatermarks:
     def _next_idle_check_ns(self) -> int | None:
         """Returns when idleness is checked next."""
         if self._is_without_splits and not self._is_idle:
-            return CHECK_AT_ONCE_NS
+            return None if self.holds_checks else CHECK_AT_ONCE_NS
         return self._check_ns if self._idle_after_ns and not self.holds_checks else None
 
     @property
     def holds_checks(self) -> bool:
         """Whether a check could take a split for idle that has records: it was neither read nor found empty, because
-        the task was held back."""
+        the task was held back; or the task has not looked for splits yet."""
+        if self._is_without_splits:
+            return not self._has_looked
         if not self._idle_after_ns or self._check_ns == CHECK_AT_ONCE_NS:
             return False
         quiet = {number for number, time in self._splits.items() if not time.was_read and not time.is_idle}

@@ -70,6 +70,12 @@ class TimedHead(SourceHead):
     def prepare(self, checkpoint: int) -> None:
         self._table.set(0, self._times.state())
 
+    def discover_splits(self, now_ns: int) -> bytes:
+        """See ``operator_chain.WatchingChain.discover_splits``."""
+        splits = super().discover_splits(now_ns)
+        self._times.look()
+        return splits
+
     def _add(self, split: bytes) -> int:
         number = super()._add(split)
         self._times.add(number)

@@ -171,7 +171,7 @@ class SlotColumns:
     @property
     def size_bytes(self) -> int:
         """Memory of keys and values, with the room for more."""
-        return self.keys.size_bytes + sum(array.nbytes for array in self.columns.values())
+        return self.keys.size_bytes + sum(array.nbytes for array in list(self.columns.values()))
 
 
 def grown(array: NDArray[Any], count: int, count_needed: int) -> NDArray[Any]:

@@ -57,15 +57,17 @@ class ColumnState:
         return sorted(name for name in names if name.startswith(prefix))
 
     def drop(self, name: str) -> None:
-        """Deletes a table or store."""
-        for place in (self.tables, self.stores):
-            place.pop(name, None)
+        """Deletes a table or store that a step has opened."""
+        if name in self.tables:
+            del self.tables[name]
+        else:
+            del self.stores[name]
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all tables and stores that steps have opened."""
-        tables_bytes = sum(table.size_bytes for table in self.tables.values())
-        return tables_bytes + sum(store.size_bytes for store in self.stores.values())
+        """Memory of all tables and stores that steps have opened; any thread may read this."""
+        tables_bytes = sum(table.size_bytes for table in list(self.tables.values()))
+        return tables_bytes + sum(store.size_bytes for store in list(self.stores.values()))
 
     # --- snapshots
 

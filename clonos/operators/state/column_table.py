@@ -134,7 +134,8 @@ class ColumnTable:
     @property
     def size_bytes(self) -> int:
         """Memory of the table and its index."""
-        index_bytes = 0 if self._index is None else self._index.nbytes
+        index = self._index
+        index_bytes = 0 if index is None else index.nbytes
         return self.store.size_bytes + self._is_changed.nbytes + index_bytes
 
     # --- keys

@@ -209,14 +209,18 @@ class StateBackend:
 
     def drop(self, name: str) -> None:
         """Deletes a whole table or row store."""
-        if self._tables.pop(name, None) is None and self._columns is not None:
+        if name in self._tables:
+            del self._tables[name]
+        else:
+            assert self._columns is not None, f"no step has opened {name}"
             self._columns.drop(name)
         self._dropped[name] = None
 
     @property
     def column_bytes(self) -> int:
-        """Memory of the state in columns."""
-        return 0 if self._columns is None else self._columns.size_bytes
+        """Memory of the state in columns; any thread may read this."""
+        columns = self._columns
+        return 0 if columns is None else columns.size_bytes
 
     def _open_columns(self, name: str) -> ColumnState:
         if self._tables.get(name) or self._restored.get(name):

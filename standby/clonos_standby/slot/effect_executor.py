@@ -128,7 +128,7 @@ class EffectExecutor:
         self._transport.send(asked.slot, message, asked.payload)
 
     def _with_figures(self, status: TaskStatus) -> TaskStatus:
-        """Adds what the task's thread has measured: its busy time and its hottest key."""
+        """Adds what the task's thread has measured: its busy time, its state in columns and its hottest key."""
         found = [
             t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
         ]
@@ -136,6 +136,8 @@ class EffectExecutor:
             return status
         thread = found[-1]
         counters = *status.counters, (TaskCounter.BUSY_US, thread.busy_us())
+        if state_bytes := thread.state_bytes():
+            counters = *counters, (TaskCounter.STATE_BYTES, state_bytes)
         return replace(status, counters=counters, hot_key=thread.hot_key())
 
     def _warn(self, asked: effect.Warn) -> None:

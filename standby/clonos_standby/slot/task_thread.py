@@ -118,6 +118,10 @@ class TaskThread:
         found = None if self._chain is None else self._chain.hottest_key()
         return None if found is None else HotKey(*found)
 
+    def state_bytes(self) -> int:
+        """Returns the memory of the task's state in columns."""
+        return 0 if self._chain is None else self._chain.state_bytes()
+
     def busy_us(self) -> int:
         """Returns the time in which the task did not wait for input, in microseconds."""
         now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns

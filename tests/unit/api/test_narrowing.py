@@ -11,7 +11,8 @@ import pyarrow.compute as compute
 import pyarrow.parquet
 import pytest
 
-from clonos import Tag, Tumbling, WatermarkStrategy, col, files
+from clonos import Sliding, Tag, Tumbling, WatermarkStrategy, col, files
+from clonos.agg import count, max_
 from clonos.api.columns.narrowing import Narrowing, narrowing_of
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
@@ -20,8 +21,9 @@ from clonos.api.stream import Stream
 from clonos.core.model.options import Options
 from clonos.operators.column_contract import Bound
 from tests.unit.operators.driver import Outbox, run
+from tests.unit.operators.samples import ColumnsGiven
 
-RECORDS = [
+RECORDS: list[dict[str, Any]] = [
     {"n": number, "text": str(number), "share": number / 4, "at": 1_700_000_000 + number} for number in range(100)
 ]
 LATE: Tag[Any] = Tag("late")
@@ -105,6 +107,25 @@ def test_a_source_reads_the_column_of_its_timestamps(folder: str) -> None:
     assert narrowing(folder, lambda s: s.select("n"), Timestamps("at")) == Narrowing(("n", "at"), ())
 
 
+@pytest.mark.parametrize(
+    ("build", "columns"),
+    [
+        (lambda s: s.key_by("text").count(), ("text", "at")),
+        (lambda s: s.key_by("text").window(Tumbling("10s")).count(), ("text", "at")),
+        (lambda s: s.key_by("text").window(Tumbling("10s")).aggregate(n=count(), most=max_("n")), ("n", "text", "at")),
+        (lambda s: s.filter(col("n") > 3).key_by("text").window(Tumbling("10s")).count(), ("n", "text", "at")),
+        (lambda s: s.key_by("text").window(Tumbling("10s"), late=Tag("late")).count(), None),
+        (lambda s: s.key_by("text").window(Tumbling("10s")).reduce(max), None),
+        (lambda s: s.key_by(lambda row: row["text"]).count(), None),
+        (lambda s: s.key_by("text").top_k(3, by="n"), None),
+    ],
+    ids=["count", "window", "aggregates", "filter", "late", "reduce", "function", "top_k"],
+)
+def test_a_source_reads_what_columnar_aggregates_use(folder: str, build: Build, columns: Any) -> None:
+    found = narrowing(folder, build, Timestamps("at"))
+    assert (None if found is None else found.columns) == columns
+
+
 def test_a_narrowed_job_has_the_same_results_and_its_plan_shows_what_it_reads(folder: str) -> None:
     graph = JobGraph("job")
     stream = graph.source(files.parquet(folder)).filter((col("n") > 71) & (col("n") % 2 == 0), name="large")
@@ -125,6 +146,23 @@ def test_a_column_that_is_dropped_is_not_read(folder: str) -> None:
 
 def test_files_that_do_not_exist_yet_are_read_whole(tmp_path: Path) -> None:
     assert narrowing(str(tmp_path / "later"), lambda s: s.filter(col("n") > 7).select("n")) is None
+
+
+def test_windows_over_a_narrowed_source_give_what_they_give_over_all_columns(folder: str) -> None:
+    def results(source: Any) -> list[Any]:
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", out_of_order="1s"))
+        windows = stream.filter(col("n") > 40).key_by("half").window(Sliding("10s", every="5s"))
+        windows.aggregate(n=count(), most=max_("n")).map(lambda each: each).sink(Outbox())
+        (rows,) = run(graph, 1).written.values()
+        return rows
+
+    path = f"{folder}-halves"
+    halves = [{**record, "half": record["n"] % 2} for record in RECORDS]
+    Path(path).mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(halves), f"{path}/a.parquet", row_group_size=10)
+    assert results(files.parquet(path)) == results(ColumnsGiven(halves))
+    assert len(results(files.parquet(path))) > 20
 
 
 def test_a_source_with_timestamps_skips_no_records_because_they_move_event_time(folder: str) -> None:

@@ -35,8 +35,8 @@ VALUES = {
     pa.date32(): st.dates(date(1990, 1, 1), date(2030, 1, 1)),
 }
 
-KEPT = {"n": count(), "min": min_("x"), "max": max_("x"), "first": first("x"), "last": last("x")}
-ALL = {**KEPT, "sum": sum_("x"), "mean": mean("x")}
+EXTREMES = {"n": count(), "min": min_("x"), "max": max_("x"), "first": first("x"), "last": last("x")}
+ALL = {**EXTREMES, "sum": sum_("x"), "mean": mean("x")}
 
 
 @st.composite
@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[Named[Any], Any, list[list[tuple[int, Any]]]
     type_ = draw(st.sampled_from(list(VALUES)))
     value = st.none() | VALUES[type_]
     batches = draw(st.lists(st.lists(st.tuples(st.integers(0, SLOTS - 1), value), max_size=8), max_size=5))
-    return Named(ALL if type_ in NUMBERS else KEPT), type_, batches
+    return Named(ALL if type_ in NUMBERS else EXTREMES), type_, batches
 
 
 def made(aggregation: Named[Any], type_: Any) -> list[ColumnAggregate]:
@@ -120,7 +120,7 @@ def test_merged_panes_give_what_one_pane_does(case: Any) -> None:
         assert_same(found, expected[slot])
 
 
-def test_sums_of_ints_say_how_much_they_may_grow() -> None:
+def test_sums_of_ints_return_how_much_they_may_grow() -> None:
     total, mean_, least = made(Named({"sum": sum_("x"), "mean": mean("x"), "min": min_("x")}), pa.int64())
     cells = pa.array([None, -7, 3], pa.int64())
     assert [each.growth(cells) for each in (total, mean_, least)] == [21, 21, 0]

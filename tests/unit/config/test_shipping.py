@@ -1,5 +1,6 @@
 """Shipping of code to slots: the job's own modules by value, installed ones by name."""
 
+import dataclasses
 import json
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clonos.core.model.errors import JobError
@@ -105,3 +107,14 @@ def test_a_struct_of_the_jobs_own_module_stays_one_class_after_several_pickles(
         " Wide(far_field=1, near='q', rest=[], before=Wide(far_field=0, near='q', rest=[], before=None, width=1),"
         " width=2)\n"
     )
+
+
+def test_a_dataclass_that_msgspec_has_converted_to_is_sent() -> None:
+    @dataclasses.dataclass
+    class Rule:
+        name: str
+
+    rule = msgspec.convert({"name": "a"}, Rule)
+    packed = pack([rule])
+    assert pickle.loads(packed) == [rule]  # noqa: S301 it was made here
+    assert msgspec.convert({"name": "a"}, Rule) == rule

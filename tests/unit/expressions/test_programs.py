@@ -58,7 +58,7 @@ def texts_of(program: Program) -> list[str]:
     return ["filter" if isinstance(call, FilterCall) else call.text for call in program.calls]
 
 
-def test_what_several_steps_compute_is_computed_once() -> None:
+def test_an_expression_of_several_steps_is_computed_once() -> None:
     double = col("n") * 2
     program = Program(
         [add(a=double + 1, b=double + 2), where(double > 6), add(c=double, d=(col("n") * 2 > 6))], NUMBERS

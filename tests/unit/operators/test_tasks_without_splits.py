@@ -28,8 +28,10 @@ def watched(*splits: list[list[int]], idle_after_ns: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("idle_after_ns", [0, SECOND_NS])
-def test_a_task_without_splits_is_idle_from_its_start_until_it_reads_one(idle_after_ns: int) -> None:
+def test_a_task_without_splits_is_idle_from_its_first_look_until_it_reads_one(idle_after_ns: int) -> None:
     made, sent, state = head(watched([[7]], [[9]], idle_after_ns=idle_after_ns))
+    assert made.next_timer_ns() is None  # it may find one at once
+    made.discover_splits(0)
     assert made.poll(1) is NothingToRead.NOW
     fire(made, SECOND_NS)
     assert sent.elements == ["IDLE"]
@@ -45,6 +47,7 @@ def test_a_task_without_splits_is_idle_from_its_start_until_it_reads_one(idle_af
 
 def test_a_task_whose_splits_have_all_ended_is_idle_until_it_finds_one() -> None:
     made, sent, _ = head(watched([[7]], [[9]]))
+    made.discover_splits(0)
     made.add_splits(msgspec.msgpack.encode([b"0"]))
     read_all(made)
     fire(made, SECOND_NS)

@@ -30,6 +30,7 @@ VALUES_OF: dict[Any, st.SearchStrategy[Any]] = {
     pyarrow.string(): TEXTS,
     pyarrow.large_string(): TEXTS,
     pyarrow.binary(): TEXTS.map(str.encode),
+    pyarrow.string_view(): TEXTS,
     pyarrow.large_binary(): st.binary(max_size=200),
     pyarrow.bool_(): st.booleans(),
     pyarrow.date32(): st.dates(),
