@@ -20,6 +20,7 @@ FILES: Final = (
     "of_stores",
     "of_resuming",
     "of_files",
+    "of_column_files",
     "of_texts",
     "of_network",
     "of_kernels",

@@ -236,7 +236,7 @@ class BatchReader:
     def _names_of(self, names: Sequence[str]) -> list[str] | None:
         """Returns the columns to read of those of a file; at least one, which has the number of rows. None for all.
 
-        All are read if a step uses one that is not there, so that its error names those that are.
+        All are read if a step uses a column that is missing, so that its error names those that exist.
         """
         given = names if self._columns is None else self._columns
         if self._used is None or not self._used.issubset(given):

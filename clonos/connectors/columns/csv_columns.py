@@ -73,7 +73,7 @@ class CsvLines:
 
     def infer(self, data: bytes, names: tuple[str, ...]) -> Any:
         """Infers the schema from a block. Raises: pyarrow.ArrowException."""
-        found = self._read(pyarrow.py_buffer(data), names, skips_invalid=True).schema
+        found = self._read(pyarrow.py_buffer(data), names).schema
         text = [pyarrow.string() if pyarrow.types.is_null(field.type) else field.type for field in found]
         return pyarrow.schema(list(zip(found.names, text, strict=True)))
 
@@ -119,14 +119,13 @@ class CsvLines:
         """Says that a quote of a line does not end; "" if none is open."""
         return OPEN_QUOTE if line.count('"') % 2 and not self._newlines_in_values else ""
 
-    def _read(self, data: Any, names: tuple[str, ...], schema: Any = None, skips_invalid: bool = False) -> Any:
+    def _read(self, data: Any, names: tuple[str, ...], schema: Any = None) -> Any:
         return pyarrow.csv.read_csv(
             pyarrow.BufferReader(data),
             pyarrow.csv.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=list(names)),
             pyarrow.csv.ParseOptions(
                 delimiter=self._delimiter,
                 newlines_in_values=self._newlines_in_values,
-                invalid_row_handler=_skip if skips_invalid else None,
             ),
             pyarrow.csv.ConvertOptions(
                 column_types=schema,
@@ -135,7 +134,3 @@ class CsvLines:
                 strings_can_be_null=False,
             ),
         )
-
-
-def _skip(row: Any) -> str:
-    return "skip"

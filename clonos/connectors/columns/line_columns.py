@@ -257,7 +257,7 @@ def column_splits(
     splits = block_splits(paths, parallelism, block_bytes, is_whole)
     if not splits or text_format.schema is not None:
         return splits
-    schema = _decode(known[0]).schema if known else inferred(text_format, decode_split(splits[0]))
+    schema = _decode(known[0]).schema if known else _inferred(text_format, [decode_split(split) for split in splits])
     return [encode_split(_with_schema(decode_split(split), schema)) for split in splits]
 
 
@@ -265,11 +265,24 @@ def _with_schema(part: FileSplit, schema: bytes) -> ColumnSplit:
     return ColumnSplit(part.format, part.path, part.size_bytes, part.mtime_ns, part.begin, part.end, schema)
 
 
-def inferred(text_format: LineFormat, part: FileSplit) -> bytes:
-    """Infers the types of the columns from the first lines of a file.
+def _inferred(text_format: LineFormat, parts: Sequence[FileSplit]) -> bytes:
+    """Infers the types of the columns from the first lines of the first file that has records.
 
-    Raises: InvalidConnector: it has no line of the format, or lacks a column.
+    Raises: InvalidConnector: no file has a line of the format, or it lacks a column.
     """
+    firsts = {part.path: part for part in reversed(parts)}
+    for part in reversed(firsts.values()):
+        schema: Any = None
+        for found in _schemas_of_first_lines(text_format, part):
+            schema = found if schema is None else _common(schema, found)
+        if schema is not None:
+            serialized: bytes = selected(text_format, schema, text_format.columns).serialize().to_pybytes()
+            return serialized
+    problem = f"the types of the columns of {parts[0].path} cannot be inferred: no line at its begin is of the format"
+    raise InvalidConnector(text_format.connector, problem, "Correct the file, or give them with schema=.")
+
+
+def _schemas_of_first_lines(text_format: LineFormat, part: FileSplit) -> Iterator[Any]:
     whole = encode_split(msgspec.structs.replace(part, begin=0, end=part.size_bytes))
     header = header_of(part, text_format.has_header)
     names = text_format.names_of(part.path, header, None)
@@ -278,19 +291,9 @@ def inferred(text_format: LineFormat, part: FileSplit) -> bytes:
         data = block.first(whole, len(header))
     finally:
         block.close()
-    lines = text_format.lines(data)
-    fit = [data[start:end] for start, end, unfit in zip(*lines, strict=True) if not unfit]
-    schema: Any = None
-    for found in _schemas(text_format, fit, names):
-        schema = found if schema is None else _common(schema, found)
-    if schema is None:
-        problem = (
-            f"the types of the columns of {part.path} cannot be inferred: none of its first lines is of the format"
-        )
-        raise InvalidConnector(text_format.connector, problem, "Correct the file, or give them with schema=.")
-    schema = selected(text_format, schema, text_format.columns)
-    serialized: bytes = schema.serialize().to_pybytes()
-    return serialized
+    if data:
+        lines = zip(*text_format.lines(data), strict=True)
+        yield from _schemas(text_format, [data[start:end] for start, end, unfit in lines if not unfit], names)
 
 
 def _schemas(text_format: LineFormat, lines: list[bytes], names: tuple[str, ...]) -> Iterator[Any]:

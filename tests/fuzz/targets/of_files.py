@@ -72,7 +72,7 @@ def targets() -> list[Target]:
     return [*_texts(), *_compressed(), _parquet(), *_splits(), *_outputs()]
 
 
-class _Reading:
+class Reading:
     """Writes an input to a file and reads it as a source does, in pieces, from a mark too."""
 
     def __init__(self, name: str, reader: Any, begin: int = 0) -> None:
@@ -114,11 +114,11 @@ def _texts() -> list[Target]:
     ]
     words = of_bytes(lines, WORDS)
     return [
-        Target("lines", words, _Reading("a.txt", files.lines("x").reader), READ_ERRORS, share=10),
+        Target("lines", words, Reading("a.txt", files.lines("x").reader), READ_ERRORS, share=10),
         Target(
             "lines with positions",
             words,
-            _Reading(
+            Reading(
                 "b.txt", files.lines("x", encoding="utf-8-sig", with_position=True, line_bytes_max=500).reader, begin=3
             ),
             READ_ERRORS,
@@ -127,14 +127,14 @@ def _texts() -> list[Target]:
         Target(
             "lines in a multibyte encoding",
             words,
-            _Reading("c.txt", files.lines("x", encoding="shift_jis", errors="replace").reader),
+            Reading("c.txt", files.lines("x", encoding="shift_jis", errors="replace").reader),
             READ_ERRORS,
             share=3,
         ),
         Target(
             "json lines",
             of_bytes([*texts, b"".join(texts)], WORDS),
-            _Reading("d.jsonl", files.jsonl("x").reader),
+            Reading("d.jsonl", files.jsonl("x").reader),
             READ_ERRORS,
             share=10,
         ),
@@ -151,7 +151,7 @@ def _compressed() -> list[Target]:
     }
     reader = files.lines("x").reader
     return [
-        Target(f"lines in {suffix}", of_bytes([sample]), _Reading(f"e.txt.{suffix}", reader), READ_ERRORS, share=2)
+        Target(f"lines in {suffix}", of_bytes([sample]), Reading(f"e.txt.{suffix}", reader), READ_ERRORS, share=2)
         for suffix, sample in samples.items()
     ]
 

@@ -21,11 +21,10 @@ from clonos.api.graph import JobGraph
 from clonos.connectors import files
 from clonos.connectors.columns.json_columns import JsonLines
 from clonos.connectors.columns.line_columns import ColumnLineReader
-from clonos.connectors.connector_errors import InputMalformed, InvalidConnector, SplitMalformed
-from clonos.connectors.filesystem.file_splits import decode_split, encode_split
+from clonos.connectors.connector_errors import InputMalformed
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.testing import Outputs, crash_test
-from tests.unit.connectors.reading import read_all, read_piecewise, read_split
+from tests.unit.connectors.reading import read_all, read_piecewise
 from tests.unit.operators.driver import Outbox, run
 
 NOON = 1_767_268_800
@@ -189,14 +188,6 @@ def test_a_malformed_line_goes_to_the_error_output_with_its_place(tmp_path: Path
     assert "give the types of all columns with schema=" in errors[1].error
 
 
-def test_a_field_that_the_first_lines_lack_is_an_error_and_with_columns_left_out(tmp_path: Path) -> None:
-    (tmp_path / "1.jsonl").write_bytes(b'{"a": 1}\n')
-    (tmp_path / "2.jsonl").write_bytes(b'{"a": 2, "b": 1}\n')
-    with pytest.raises(InputMalformed, match="does not fit the columns: JSON parse error: unexpected field"):
-        read_all(files.jsonl(tmp_path, columns=True))
-    assert read_all(files.jsonl(tmp_path, columns=["a"])) == [{"a": 1}, {"a": 2}]
-
-
 def test_without_an_error_output_a_malformed_line_fails_the_job_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("a,b\n1,2\n3,x\n")
@@ -206,52 +197,6 @@ def test_without_an_error_output_a_malformed_line_fails_the_job_with_its_place(t
     assert failed.value.reason == (
         "the line '3,x' does not fit the columns: CSV conversion error to int64: invalid value 'x'"
     )
-
-
-def test_types_are_those_of_the_first_lines_in_every_task_and_after_a_resume(tmp_path: Path) -> None:
-    (tmp_path / "1.jsonl").write_bytes(b'{"n": 1, "at": "2026-01-01 00:00:00", "s": {"t": "2026-01-01"}}\n')
-    (tmp_path / "2.jsonl").write_bytes(b'{"n": 2}\n{"n": 2.5}\n')
-    source = files.jsonl(tmp_path / "*.jsonl", columns=True)
-    first, second = source.splits(1)
-    kind = pyarrow.schema({"n": pyarrow.int64(), "at": pyarrow.string(), "s": pyarrow.struct({"t": pyarrow.string()})})
-    reader = source.reader()
-    reader.open(second, None)
-    some: Any = reader.read(10)
-    assert some.schema == kind
-    malformed_lines: Any = reader.read(10)
-    (malformed,) = malformed_lines
-    assert malformed.record == '{"n": 2.5}'
-    (tmp_path / "1.jsonl").unlink()
-    assert files.jsonl(tmp_path / "*.jsonl", columns=True).discover([first], 0, 1) != []
-    resumed = source.reader()
-    resumed.open(second, reader.mark())
-    assert resumed.read(10) is None
-    reader.close()
-    resumed.close()
-
-
-def test_only_what_schema_and_columns_name_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path, "jsonl", ROWS)
-    schema = pyarrow.schema({"x": pyarrow.float32(), "n": pyarrow.int8()})
-    batch = read_batch(files.jsonl(path, schema=schema))
-    assert batch.schema == schema
-    assert read_batch(files.jsonl(path, schema=schema, columns=["n"])).schema.names == ["n"]
-    assert read_batch(files.jsonl(path, columns=["word", "n"])).schema.names == ["word", "n"]
-    path = written(tmp_path, "csv", ROWS)
-    assert read_batch(files.csv(path, schema=schema)).schema == schema
-    assert read_batch(files.csv(path, columns=["word"])).schema.names == ["word"]
-    with pytest.raises(InvalidConnector, match=r"there is no column 'm'. There are n, word, x"):
-        files.csv(path, columns=["m"]).splits(1)
-    with pytest.raises(InvalidConnector, match=r"there is no column 'm'. There are x, n"):
-        files.jsonl(path, schema=schema, columns=["m"])
-
-
-def read_batch(source: Any) -> Any:
-    reader = source.reader()
-    reader.open(source.splits(1)[0], None)
-    batch = reader.read(1_000)
-    reader.close()
-    return batch
 
 
 def test_csv_without_a_header_and_with_another_delimiter(tmp_path: Path) -> None:
@@ -337,38 +282,6 @@ def test_compressed_files_are_read_in_one_piece(tmp_path: Path, kind: str) -> No
     source = of_format(kind, path)
     (split,) = source.splits(8)
     assert [row for piece in read_piecewise(source, split, [7]) for row in piece] == ROWS
-
-
-def test_files_without_a_record_have_no_types(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(b"")
-    assert files.jsonl(path, columns=True).splits(1) == []
-    path.write_bytes(b"\n \n")
-    with pytest.raises(InvalidConnector, match=r"cannot be inferred: none of its first lines is of the format"):
-        files.jsonl(path, columns=True).splits(1)
-
-
-def test_types_are_inferred_from_the_lines_that_are_of_the_format(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(b'broken\n{"a": 1}\n')
-    source = files.jsonl(path, columns=True)
-    (split,) = source.splits(1)
-    with pytest.raises(InputMalformed, match="the line 'broken' is not JSON"):
-        read_split(source.reader(), split)
-    assert read_split(source.reader(), split, (7).to_bytes(8, "big")) == [{"a": 1}]
-
-
-@pytest.mark.parametrize("schema", [b"", b"\x00", b"\xff" * 40])
-def test_a_split_whose_schema_is_damaged_is_refused(tmp_path: Path, schema: bytes) -> None:
-    source = files.jsonl(written(tmp_path, "jsonl", ROWS), columns=True)
-    part = decode_split(source.splits(1)[0])
-    from clonos.connectors.columns.line_columns import ColumnSplit
-
-    damaged = encode_split(
-        ColumnSplit(part.format, part.path, part.size_bytes, part.mtime_ns, part.begin, part.end, schema)
-    )
-    with pytest.raises(SplitMalformed, match="its schema is not one"):
-        source.reader().open(damaged, None)
 
 
 def test_a_line_that_is_too_long_is_an_error(tmp_path: Path) -> None:
