@@ -69,6 +69,14 @@ def has_own_form(batch: Any) -> bool:
     return bool(metadata) and FORM_KEY in metadata
 
 
+def without_form(batch: Any) -> Any:
+    """Returns the batch with rows that are dicts by the names of its columns."""
+    if not has_own_form(batch):
+        return batch
+    metadata = {name: value for name, value in batch.schema.metadata.items() if name != FORM_KEY}
+    return batch.replace_schema_metadata(metadata or None)
+
+
 def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
     keys: list[Any] = batch.column(form.keys[0]).to_pylist()
     if len(form.keys) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from clonos.operators.columnar.row_forms import ColumnsLost
+from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import spread
 from clonos.operators.operator import Operator, Times, without
@@ -153,7 +153,7 @@ class MapBatches(Operator):
         results, _ = self.guard.each(self._one, [batch])
         for result in results:
             if result.num_rows:
-                self.out.columns(result)
+                self.out.columns(without_form(result))
 
     def _one(self, batch: RecordBatch) -> Any:
         if self._wanted != BATCH:

@@ -261,3 +261,15 @@ def test_windows_over_columns_stay_in_columns() -> None:
     (row,) = written
     assert (row["key"], row["mean"]) == ("a", 4 / 3)
     assert row["end"] - row["window_time"] < timedelta(microseconds=2)
+
+
+def test_rows_of_a_batch_that_a_function_returns_are_dicts() -> None:
+    rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        counts = stream.key_by("key").window(Tumbling("5s")).count()
+        counts.map_batches(lambda batch: batch.select(["key", "value", "window_time"])).map(dict).sink(Outbox())
+
+    (written,) = played(build).values()
+    assert [(row["key"], row["value"]) for row in written] == [("a", 1)]

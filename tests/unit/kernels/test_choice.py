@@ -27,7 +27,7 @@ def test_a_job_with_columns_logs_one_line_where_the_native_kernels_are_not_in_us
     graph = JobGraph("job")
     graph.source(ColumnsGiven([{"word": "a"}])).key_by("word").count(name="n").sink(Outbox())
     image = graph.compile(Options(), parallelism=1)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="clonos.run")
     if is_forced:
         monkeypatch.setenv(choice.VARIABLE, choice.FORCED)
     else:
