@@ -35,6 +35,7 @@ def test_every_step_on_columns_is_drawn() -> None:
         "select",
         "drop",
         "map_batches",
+        "window_aggregate",
     }
     assert failing > JOBS // 4
 
@@ -42,7 +43,7 @@ def test_every_step_on_columns_is_drawn() -> None:
 def test_the_twin_sees_a_record_that_is_missing_repeated_or_strange() -> None:
     for seed in range(20):
         job = ColumnJob("columns", Random(seed), 40, None)
-        rows: list[Any] = [(dict(values)["n"], (), values) for values in job.wanted.elements()]
+        rows: list[Any] = [(0, (), values) for values in job.wanted.elements()]
         assert job.complaints_of_rows(rows) == []
         if rows:
             assert job.complaints_of_rows(rows[1:])

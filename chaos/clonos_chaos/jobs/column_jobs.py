@@ -1,7 +1,7 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's.
+doubled or computed from another one differs from the twin's. Some jobs end in windows over columns.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
+from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
+from clonos.api.windows import Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
@@ -26,6 +28,9 @@ Columns = Stream[Record]
 
 START_S: Final = 1_700_000_000
 STEPS_MAX: Final = 6
+WINDOWED_SHARE: Final = 0.6
+"""Share of the jobs with timestamps that have windows."""
+
 INT64: Final = 1 << 64
 
 
@@ -174,6 +179,50 @@ class Steps:
         return stream.map_batches(_same)
 
 
+class WindowedColumns:
+    """Windows over columns by key, with or without a step on columns behind them.
+
+    No record is late: each split has its records in the order of their timestamps.
+    """
+
+    def __init__(self, rng: Random) -> None:
+        self._keys = rng.choice((1, 3, 10))
+        self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
+        self._is_selected = rng.random() < 0.5
+        self._parallelism = rng.choice((1, 2))
+
+    def add(self, stream: Columns) -> Columns:
+        """Adds the windows to a stream."""
+        kind = Sliding(self._size_s, every=self._every_s) if self._every_s < self._size_s else Tumbling(self._size_s)
+        results: Any = (
+            stream.with_columns(key=col("n") % self._keys)
+            .key_by("key")
+            .window(kind)
+            .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
+        )
+        if self._is_selected:
+            results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
+        return cast(Columns, results)
+
+    def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
+        """Returns the row of a result, which is a dict behind a step on columns."""
+        if self._is_selected:
+            key, start, values = result["key"], result["start"], {**result, "n": result["n"] // 2}
+        else:
+            key, start, values = result.key, result.start, result.value
+        start_s = int(start.timestamp())
+        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high")))
+
+    def twin(self, records: Iterable[Record]) -> Counter[Any]:
+        """Returns the rows of all windows."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for record in records:
+            last_s = record["at"] - record["at"] % self._every_s
+            for start_s in range(last_s, record["at"] - self._size_s, -self._every_s):
+                found.setdefault((record["n"] % self._keys, start_s), []).append(record["n"])
+        return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+
+
 class ColumnJob(ApiJob):
     """Job of random steps on columns."""
 
@@ -187,11 +236,16 @@ class ColumnJob(ApiJob):
         steps = Steps(rng)
         for _ in range(rng.randint(1, STEPS_MAX)):
             stream = steps.add(stream)
-        found = filter(None, map(steps.twin, map(record_of, range(self.records))))
-        self.wanted = Counter(map(_values, found))
+        found = [each for each in map(steps.twin, map(record_of, range(self.records))) if each is not None]
+        output: Any = partial(_output, rng)
+        if timestamps is not None and rng.random() < WINDOWED_SHARE:
+            windows = WindowedColumns(rng)
+            stream, output = windows.add(stream), windows.output
+            self.wanted = windows.twin(found)
+        else:
+            self.wanted = Counter(map(_values, found))
         self.kinds = {step.kind for step in graph.steps}
-        rows = stream.map(partial(_output, rng), parallelism=rng.choice((1, 2)))
-        rows.sink(Parts())
+        stream.map(output, parallelism=rng.choice((1, 2))).sink(Parts())
 
     def complaints_of_rows(self, rows: Iterable[Any]) -> list[str]:
         """Returns how the rows at the sink differ from those of the twin."""
