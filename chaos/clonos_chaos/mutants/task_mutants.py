@@ -286,9 +286,8 @@ def routing_begins_anew_in_each_life(mutation: Mutation) -> None:
     """Routing is a function of the output positions alone."""
     turns: dict[OutputPort, int] = {}
 
-    def rebalanced(self: OutputPort, rows: list[Any]) -> Any:
-        width = len(self.channels)
-        start = turns[self] = turns.get(self, 0) + len(rows)
-        return [rows[(target - start) % width :: width] for target in range(width)]
+    def next_target(self: OutputPort) -> int:
+        turns[self] = turns.get(self, 0) + 1
+        return turns[self] % len(self.channels)
 
-    mutation.swap(OutputPort, "_rebalanced", rebalanced)
+    mutation.swap(OutputPort, "_next_target", next_target)
