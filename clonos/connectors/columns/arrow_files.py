@@ -17,7 +17,7 @@ from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
 from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
 from clonos.connectors.filesystem.output_parts import RowsFormat
-from clonos.core.values.columns import validate_columns
+from clonos.core.values.columns import decode_names, validate_columns
 
 CONNECTOR = "files.arrow"
 KIND = "Arrow IPC"
@@ -67,6 +67,7 @@ class ArrowFile:
             with reading():
                 self._reader = pyarrow.ipc.open_file(self._file)
                 self.schema = self._reader.schema
+                decode_names(self.schema)
                 self.count: int = self._reader.num_record_batches
         except BaseException:
             self._file.close()

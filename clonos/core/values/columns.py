@@ -101,7 +101,7 @@ def validate_columns(batch: pyarrow.RecordBatch) -> None:
     Raises: ValueError, if any of them is invalid.
     """
     _validate_values(batch)
-    _decode_names(batch.schema)
+    decode_names(batch.schema)
 
 
 def _validate_values(batch: pyarrow.RecordBatch) -> None:
@@ -181,12 +181,12 @@ def _is_ascii(column: pyarrow.Array) -> bool:
     return first == end or bool(numpy.frombuffer(characters, numpy.int8, end - first, first).min() >= 0)
 
 
-def _decode_names(fields: Iterable[pyarrow.Field]) -> None:
+def decode_names(fields: Iterable[pyarrow.Field]) -> None:
     """Reads every name, because Arrow decodes a name only when it is read."""
     for field in fields:
         str(field.name)
         if count := field.type.num_fields:
-            _decode_names(map(field.type.field, range(count)))
+            decode_names(map(field.type.field, range(count)))
 
 
 def _aligned(data: bytes | memoryview) -> Any:

@@ -98,3 +98,13 @@ def test_dictionaries_that_differ_are_decoded(tmp_path: Path) -> None:
     assert part is not None
     sink.commit(JOB, 1, [part])
     assert list(files.read_committed(tmp_path / "out")) == [{"word": "a"}, {"word": "b"}]
+
+
+def test_a_file_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.arrow"
+    batch = pyarrow.record_batch({"name": [1]})
+    with pyarrow.ipc.new_file(path, batch.schema) as writer:
+        writer.write_batch(batch)
+    path.write_bytes(path.read_bytes().replace(b"name", b"\xff\xff\xff\xff"))
+    with pytest.raises(InputMalformed, match="it is not a readable Arrow IPC file"):
+        files.arrow(path).splits(1)
