@@ -213,6 +213,15 @@ def test_windows_over_rows_take_over_when_a_column_changes_its_type(
     assert found[1] == found[0]
 
 
+@settings(max_examples=20, deadline=None)
+@given(records, st.sampled_from(KINDS), ACTIONS)
+def test_windows_over_rows_that_have_taken_over_are_restored_at_any_barrier(
+    rows: list[dict[str, Any]], kind: Any, actions: list[str]
+) -> None:
+    steady, troubled = steady_and_troubled(lambda graph: windowed(graph, Changing(rows), kind), actions, 1, 1)
+    assert troubled == steady
+
+
 def test_windows_over_rows_take_over_before_a_sum_is_too_large() -> None:
     rows = [{"key": key, "at": START, "x": 2**62, "y": 0.0} for key in "abaab"]
 
