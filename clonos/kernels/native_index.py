@@ -19,11 +19,11 @@ SEED: Final = hash("clonos.kernels")
 depends on it."""
 
 
-class NativeInt64Index:
-    """Index of int64 keys."""
+class NativeIndex:
+    """Base: an index of the extension."""
 
-    def __init__(self, native: ModuleType, slots_max: int) -> None:
-        self._index = native.Int64Index(slots_max, SEED)
+    def __init__(self, index: Any) -> None:
+        self._index = index
 
     def __len__(self) -> int:
         return len(self._index)
@@ -32,6 +32,13 @@ class NativeInt64Index:
     def nbytes(self) -> int:
         """Memory of the index in bytes."""
         return self._index.nbytes  # type: ignore[no-any-return]
+
+
+class NativeInt64Index(NativeIndex):
+    """Index of int64 keys."""
+
+    def __init__(self, native: ModuleType, slots_max: int) -> None:
+        super().__init__(native.Int64Index(slots_max, SEED))
 
     def find(self, keys: Any) -> NDArray[numpy.int32]:
         """Returns the slot of each key, -1 for an unknown one."""
@@ -61,19 +68,11 @@ class NativeInt64Index:
         return keys
 
 
-class NativeBytesIndex:
+class NativeBytesIndex(NativeIndex):
     """Index of texts and binaries."""
 
     def __init__(self, native: ModuleType, slots_max: int) -> None:
-        self._index = native.BytesIndex(slots_max, SEED)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the index in bytes."""
-        return self._index.nbytes  # type: ignore[no-any-return]
+        super().__init__(native.BytesIndex(slots_max, SEED))
 
     def find(self, keys: Any) -> NDArray[numpy.int32]:
         """Returns the slot of each key, -1 for an unknown one."""
