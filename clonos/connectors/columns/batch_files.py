@@ -7,6 +7,7 @@ the split that were read or skipped.
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
@@ -39,7 +40,7 @@ JOINED_ROWS: Final = 8_192
 """Rows below which batches that follow each other are joined: steps on columns have a fixed cost per batch."""
 
 
-class BatchFiles(OrderedFiles, FileSink):
+class BatchFiles(OrderedFiles, FileSink, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
@@ -97,23 +98,23 @@ class BatchFiles(OrderedFiles, FileSink):
             return None
         return schema if self.columns is None else schema_of_columns(schema, self.columns)
 
+    @abstractmethod
     def schema_of(self, path: str) -> Any:
         """Returns the schema of a file.
 
         Raises: InputMalformed, InputUnreadable: the file is unusable.
         """
-        raise NotImplementedError
 
     def can_cut(self, split: FileSplit) -> bool:
         """Returns whether the file has more than one group."""
         return split.end - split.begin > 1
 
+    @abstractmethod
     def groups_of(self, path: str) -> tuple[list[str], list[int]]:
         """Returns the names of the columns of a file, and the numbers of its groups that have rows.
 
         Raises: InputMalformed, InputUnreadable: the file is unusable.
         """
-        raise NotImplementedError
 
     def _paths(self) -> list[str]:
         return find_files(self.connector, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
@@ -144,7 +145,7 @@ class BatchFiles(OrderedFiles, FileSink):
             raise InvalidConnector(self.connector, "a sink takes no columns=", "Name columns and types with schema=.")
 
 
-class BatchReader:
+class BatchReader(ABC):
     """Base of readers of the groups of a split, batch by batch. A subclass opens files and reads runs of groups."""
 
     kind = ""
@@ -213,23 +214,25 @@ class BatchReader:
 
     # --- what a kind of files defines
 
+    @abstractmethod
     def _open(self, path: str) -> Any:
-        raise NotImplementedError
+        """Opens a file."""
 
+    @abstractmethod
     def _count(self) -> int:
-        raise NotImplementedError
+        """Returns the number of groups of the open file."""
 
+    @abstractmethod
     def _size(self, group: int) -> int:
         """Returns the number of rows of a group."""
-        raise NotImplementedError
 
     def _skips(self, group: int) -> bool:
         """Returns whether no row of a group is wanted."""
         return False
 
+    @abstractmethod
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
         """Yields the batches of groups, with validated values."""
-        raise NotImplementedError
 
     # --- reading
 
