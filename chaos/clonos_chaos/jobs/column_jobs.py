@@ -190,13 +190,14 @@ class WindowedColumns:
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        self._has_two_keys = rng.random() < 0.4
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
         kind = Sliding(self._size_s, every=self._every_s) if self._every_s < self._size_s else Tumbling(self._size_s)
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys)
-            .key_by("key")
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind)
             .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
         )
@@ -207,7 +208,8 @@ class WindowedColumns:
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
         """Returns the row of a result, which is a dict behind a step on columns."""
         if self._is_selected:
-            key, start, values = result["key"], result["start"], {**result, "n": result["n"] // 2}
+            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
+            start, values = result["start"], {**result, "n": result["n"] // 2}
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
@@ -215,12 +217,16 @@ class WindowedColumns:
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
-        found: dict[tuple[int, int], list[int]] = {}
+        found: dict[tuple[Any, int], list[int]] = {}
         for record in records:
             last_s = record["at"] - record["at"] % self._every_s
             for start_s in range(last_s, record["at"] - self._size_s, -self._every_s):
-                found.setdefault((record["n"] % self._keys, start_s), []).append(record["n"])
+                found.setdefault((self._key(record["n"]), start_s), []).append(record["n"])
         return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+
+    def _key(self, number: int) -> Any:
+        key = number % self._keys
+        return (key, number % 2 == 1) if self._has_two_keys else key
 
 
 class ColumnJob(ApiJob):
