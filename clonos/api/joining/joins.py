@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import Exchange, KeyBy, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.column_joins import in_columns, left_timestamps
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Duration, Tumbling, duration_ns
+from clonos.operators.columnar.joins.join_by_type import column_lookup
 from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
-from clonos.operators.joins.lookup import Lookup
+from clonos.operators.joins.lookup import TABLE_NAME, Lookup
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
 from clonos.operators.operator import Operator
@@ -184,8 +186,15 @@ def lookup_step(
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
     has_times = all(each._graph.have_same_times(step, each._inputs) for each in (left, table))
-    make = partial(partial, Lookup, is_inner=kind is How.INNER, select=select, has_times=has_times)
-    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=())
+    is_inner = kind is How.INNER
+    make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
+    make: Any = partial(partial, make_rows)
+    columns: dict[str, Any] = {}
+    if select is None:
+        found = in_columns(left, table, make_rows, partial(column_lookup, is_inner=is_inner), (TABLE_NAME,))
+        if found is not None:
+            make, columns = found, left_timestamps(left, has_times)
+    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=(), **columns)
 
 
 def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options: StepOptions) -> tuple[StepInput, ...]:
