@@ -10,6 +10,7 @@ from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.schemas import schema_of
 from clonos.api.steps import GraphBuilder
 from clonos.operators.columnar.joins.join_by_type import JoinByType
+from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator, TwoInputOperator
 
@@ -44,6 +45,11 @@ def left_timestamps(left: GraphBuilder, has_times: bool) -> dict[str, Any]:
     """Returns what the step of a join over columns has whose results have the timestamps of the left side."""
     column: TimestampColumn | None = left._graph.steps[left._inputs[0].step].timestamp_column if has_times else None
     return {"emits_columns": True, "timestamp_column": column}
+
+
+def pair_timestamps(has_times: bool) -> dict[str, Any]:
+    """Returns what the step of a join over columns has whose results have the later timestamp of both sides."""
+    return {"emits_columns": True, "timestamp_column": TimestampColumn(JOIN_TIME) if has_times else None}
 
 
 def _known_schema(stream: GraphBuilder) -> bytes:

@@ -25,7 +25,7 @@ class ColumnJoin(TwoInputOperator):
         """Types to which the keys of both sides are cast."""
 
     def know(self, schemas: Sequence[Any]) -> None:
-        """Takes the schemas of both sides, None for one that is not known yet."""
+        """Takes the schemas of both sides; None: it is not known yet."""
         self.schemas = list(schemas)
         place = 0 if schemas[0] is not None else 1
         self.kinds = key_kinds(schemas[place], self.keys_of[place])

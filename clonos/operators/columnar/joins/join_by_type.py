@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.watermark import Watermark
+from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope, Times, TwoInputOperator
 
 if TYPE_CHECKING:
@@ -136,6 +137,20 @@ def column_lookup(step: str, keys: Keys, is_inner: bool) -> ColumnJoin:
     from clonos.operators.columnar.joins.column_lookup import ColumnLookup
 
     return ColumnLookup(step, keys, is_inner)
+
+
+def event_columns(step: str, keys: Keys, rule: MatchRule, how: How, late: str | None) -> ColumnJoin:
+    """Returns a join over columns by timestamps."""
+    from clonos.operators.columnar.joins.timed_columns import EventColumns
+
+    return EventColumns(step, keys, rule, how, late)
+
+
+def clock_columns(step: str, keys: Keys, rule: MatchRule, how: How) -> ColumnJoin:
+    """Returns a join over columns by the clock."""
+    from clonos.operators.columnar.joins.timed_columns import ClockColumns
+
+    return ClockColumns(step, keys, rule, how)
 
 
 def _schemas(encoded: Sequence[bytes]) -> list[Any]:

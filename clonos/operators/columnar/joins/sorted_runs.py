@@ -36,10 +36,9 @@ class Run(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Pairs of a record that is looked for and one that is found, by the former, then by timestamp and arrival.
+    """Records of a side that match those of a batch, by place in the batch, then by timestamp and arrival.
 
-    They are those of the records from ``first`` to ``end``; ``probes`` are their places, ``numbers`` and ``times``
-    those of the records found.
+    They match the records from the place ``first`` to ``end``; ``probes`` are the places in the batch.
     """
 
     first: int
@@ -64,6 +63,11 @@ class SortedRuns:
     def earliest_ns(self) -> int | None:
         """Returns the earliest timestamp, None without records."""
         return min((int(run.distinct[0]) for run in self._runs), default=None)
+
+    @property
+    def least_number(self) -> int | None:
+        """Returns the least number of a record, None without records."""
+        return min((int(run.numbers.min()) for run in self._runs), default=None)
 
     def add(self, slots: Ints, times: Ints, numbers: Ints) -> None:
         """Adds records, whose numbers ascend and are above all others."""
