@@ -1,7 +1,7 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's. Some jobs end in windows over columns.
+doubled or computed from another one differs from the twin's. Some jobs end in windows over columns or in a join.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
+from clonos_chaos.jobs.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
 Record = dict[str, Any]
@@ -29,7 +30,9 @@ Columns = Stream[Record]
 START_S: Final = 1_700_000_000
 STEPS_MAX: Final = 6
 WINDOWED_SHARE: Final = 0.6
-"""Share of the jobs with timestamps that have windows."""
+"""Share of the jobs with timestamps and without joins that have windows."""
+JOINED_SHARE: Final = 0.25
+"""Share of the jobs that have a join."""
 
 INT64: Final = 1 << 64
 
@@ -244,10 +247,14 @@ class ColumnJob(ApiJob):
             stream = steps.add(stream)
         found = [each for each in map(steps.twin, map(record_of, range(self.records))) if each is not None]
         output: Any = partial(_output, rng)
-        if timestamps is not None and rng.random() < WINDOWED_SHARE:
-            windows = WindowedColumns(rng)
-            stream, output = windows.add(stream), windows.output
-            self.wanted = windows.twin(found)
+        end: WindowedColumns | JoinedColumns | None = None
+        if rng.random() < JOINED_SHARE:
+            end = JoinedColumns(rng, timestamps is not None)
+        elif timestamps is not None and rng.random() < WINDOWED_SHARE:
+            end = WindowedColumns(rng)
+        if end is not None:
+            stream, output = end.add(stream), end.output
+            self.wanted = end.twin(found)
         else:
             self.wanted = Counter(map(_values, found))
         self.kinds = {step.kind for step in graph.steps}
