@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, overload
 
-from clonos.api.aggregating import named_of
+from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -168,6 +168,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregation: Aggregation[Any, Any]
+        if isinstance(create, Aggregation):
+            raise InvalidJob(name or "aggregate", f"gets {create!r:.80} without a name", NAME_THEM)
         if create is None and add is None and result is None and merge is None:
             aggregation = named_of(name, aggregates)
         elif aggregates:
@@ -262,7 +264,6 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
 
 
 def _key_columns(graph: JobGraph, inputs: tuple[StepInput, ...]) -> tuple[str, ...]:
-    """Returns the columns of the key of inputs that all give columns and have the same one; else ()."""
-    keys = {each.key.key if each.key is not None and graph.gives_columns(each) else None for each in inputs}
-    (key,) = keys if len(keys) == 1 else (None,)
-    return (key,) if isinstance(key, str) else ()
+    """Returns the columns of the key of inputs that all give columns and have the same key; else ()."""
+    keys = {each.key.fields if each.key is not None and graph.gives_columns(each) else () for each in inputs}
+    return keys.pop() if len(keys) == 1 else ()

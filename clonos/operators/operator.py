@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import copied_rows
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.connector_contract import RecordBatch
@@ -100,9 +101,9 @@ class Operator:
         """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
         self.rows(rows_of(batch), self.times_of(batch))
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
-        """Processes a batch of a keyed input as columns, one of which is the key."""
-        self.rows(list(zip(batch.column(column).to_pylist(), rows_of(batch), strict=True)), self.times_of(batch))
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
+        self.rows(list(zip(python_keys(batch, key), rows_of(batch), strict=True)), self.times_of(batch))
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""

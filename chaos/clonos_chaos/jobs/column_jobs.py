@@ -191,6 +191,7 @@ class WindowedColumns:
         self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        self._has_two_keys = rng.random() < 0.4
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -201,8 +202,8 @@ class WindowedColumns:
             is_sliding = self._every_s < self._size_s
             kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys)
-            .key_by("key")
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind)
             .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
         )
@@ -213,7 +214,8 @@ class WindowedColumns:
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
         """Returns the row of a result, which is a dict behind a step on columns."""
         if self._is_selected:
-            key, start, values = result["key"], result["start"], {**result, "n": result["n"] // 2}
+            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
+            start, values = result["start"], {**result, "n": result["n"] // 2}
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
@@ -221,20 +223,24 @@ class WindowedColumns:
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
-        found: dict[tuple[int, int], list[int]] = {}
-        begun: dict[int, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
+        found: dict[tuple[Any, int], list[int]] = {}
+        begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
         for record in records:
-            key, at_s = record["n"] % self._keys, record["at"]
+            key, at_s = self._key(record["n"]), record["at"]
             if self._gap_s is not None:
                 start_s, last_s = begun.get(key, (at_s, at_s))
                 start_s = start_s if at_s < last_s + self._gap_s else at_s
                 begun[key] = start_s, at_s
                 found.setdefault((key, start_s), []).append(record["n"])
                 continue
-            last_s = record["at"] - record["at"] % self._every_s
-            for start_s in range(last_s, record["at"] - self._size_s, -self._every_s):
-                found.setdefault((record["n"] % self._keys, start_s), []).append(record["n"])
+            last_s = at_s - at_s % self._every_s
+            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
+                found.setdefault((key, start_s), []).append(record["n"])
         return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+
+    def _key(self, number: int) -> Any:
+        key = number % self._keys
+        return (key, number % 2 == 1) if self._has_two_keys else key
 
 
 class ColumnJob(ApiJob):

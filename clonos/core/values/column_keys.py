@@ -109,16 +109,16 @@ class KeyGroups:
         if groups is not None:
             long = numpy.flatnonzero(groups < 0)
             if len(long):
-                groups[long] = self._computed(_keys([column.take(long) for column in columns]))
+                groups[long] = self._computed(values_of([column.take(long) for column in columns]))
             return groups
         index = self._index_for([_value_type(column) for column in columns])
         if index is None:
-            return numpy.array(self._computed(_keys(columns)), numpy.int32)
+            return numpy.array(self._computed(values_of(columns)), numpy.int32)
         before = len(index)
         slots = index.add(columns)
         if len(index) > before:
             try:
-                new = self._computed(_keys(index.columns(before)))
+                new = self._computed(values_of(index.columns(before)))
             except BaseException:
                 self._index = None  # it has keys without a group
                 raise
@@ -154,8 +154,13 @@ def split_columns(router: Router, batch: Any, groups: Any) -> list[Any]:
     return partition(batch, router.tasks_of(groups), router.parallelism)
 
 
-def _keys(columns: list[Any]) -> list[Any]:
-    """Returns the key of each row as a Python object."""
+def python_keys(batch: Any, key: str | tuple[str, ...]) -> list[Any]:
+    """Returns the key of each row of a batch: the value of a column, or a tuple of those of several."""
+    return values_of([batch.column(name) for name in ([key] if isinstance(key, str) else key)])
+
+
+def values_of(columns: list[Any]) -> list[Any]:
+    """Returns the value of each row of one column, or a tuple of those of several."""
     if len(columns) == 1:
         return columns[0].to_pylist()  # type: ignore[no-any-return]
     return list(zip(*[column.to_pylist() for column in columns], strict=True))

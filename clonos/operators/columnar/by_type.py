@@ -117,14 +117,14 @@ class ByType(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         (self._in_rows or self._take_over()).rows(rows, times)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         if self._operator is None:
             self._choose(batch.schema)
         columns = self._in_columns
         if columns is not None and self._has_known_types(batch.schema) and columns.has_room_for(batch):
-            columns.keyed_columns(batch, column)
+            columns.keyed_columns(batch, key)
         else:
-            (self._in_rows or self._take_over()).keyed_columns(batch, column)
+            (self._in_rows or self._take_over()).keyed_columns(batch, key)
 
     def _choose(self, schema: Any) -> None:
         import pyarrow

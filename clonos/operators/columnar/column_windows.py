@@ -76,7 +76,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         if not self._rules.is_event_time:
             self._add(self._pane_now(), batch)
             return

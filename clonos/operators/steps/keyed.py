@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
-from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
+from clonos.core.values.column_keys import ColumnKeys, keys_of, python_keys, running_counts
 from clonos.core.values.copying import IMMUTABLE, copied, immutability_check
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope, Times, without
@@ -163,8 +163,12 @@ class RunningCount(Keyed):
         stored = state_keys(keys)
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)), times)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         """Counts with Python work per distinct key only. Emits columns if the next step prefers them, else tuples."""
+        if not isinstance(key, str):
+            self.keys(python_keys(batch, key), self.times_of(batch))
+            return
+        column = key
         keys = keys_of(batch.column(column))
         if not isinstance(keys, ColumnKeys):
             self.keys(keys, self.times_of(batch))

@@ -196,6 +196,35 @@ def _tracking(opening: Any, used: set[type]) -> Any:
     return tracked
 
 
+def test_sessions_by_two_columns_give_what_those_over_rows_do() -> None:
+    rows = [{"key": "ab"[at % 2], "at": START + at * (at % 3), "x": at % 4, "y": 0.5} for at in range(20)]
+    found = []
+    for source in (Wide(rows), WideColumns(rows)):
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", out_of_order="60s", future_max=None))
+        stream.key_by("key", "x").window(Session("6s")).count().sink(Outbox())
+        found.append(run(graph, 1, 7).written)
+    assert found[1] == found[0]
+    assert len({row.key for row in [*found[0].values()][0]}) == 4
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+@pytest.mark.parametrize(("before", "is_torn"), [([4], True), ([2], True), ([2, 5], False)])
+def test_a_session_that_begins_behind_the_watermark_gets_a_warning(
+    is_column: bool, before: list[int], is_torn: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rows(times: list[int]) -> list[dict[str, Any]]:
+        return [{"key": "a", "at": START + at, "x": 1, "y": 0.5} for at in times]
+
+    def build(graph: JobGraph) -> None:
+        given = rows(before) + [{"key": "b", "at": START + 7, "x": 1, "y": 0.5}] + rows([3])
+        stream = graph.source((ColumnsOf if is_column else Given)(given), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Session("5s")).count(name="visits").sink(Outbox())
+
+    assert played(build, records_max=1)
+    assert ("the step visits began a session at 2023-11-14T22:13:23+00:00" in caplog.text) == is_torn
+
+
 def test_sessions_over_columns_stay_in_columns() -> None:
     rows = [{"key": key, "at": START + at, "x": at, "y": 0.5} for at, key in enumerate("aabab")]
 

@@ -74,7 +74,7 @@ def test_columns_are_sampled_as_rows_are() -> None:
     for start in range(0, len(keys), 700):
         batch = pa.RecordBatch.from_pydict({"key": keys[start : start + 700]})
         assert len(keys_of(batch.column("key"))) == batch.num_rows
-        columns.see_columns(batch, "key")
+        columns.see_columns(batch, ("key",))
     assert rows.hottest() == columns.hottest()
 
 

@@ -28,8 +28,9 @@ from clonos.operators.columnar.window_columns import WindowColumns, user_keys
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
+from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.key_windows import ARRIVALS_NAME
-from clonos.operators.windows.late_text import late_text
+from clonos.operators.windows.late_text import late_text, torn_session_text
 from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ColumnSessions(ColumnOperator):
     def open(self, scope: Scope) -> None:
         self._state = scope.state
         self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
+        self._torn_session = WarnOnce(self._step, scope.context.recorder)
         self._table = scope.state.column_table(f"{self._step}/{SESSIONS_NAME}", self._spec)
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)
@@ -114,7 +116,7 @@ class ColumnSessions(ColumnOperator):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         times = self.time_array(batch)
         assert times is not None, "sessions over columns are on streams with timestamps"
         if self._layout != self._table.layout or self._chains.is_full(len(self._table)):
@@ -150,6 +152,7 @@ class ColumnSessions(ColumnOperator):
         slots = self._table.slots([*keys, pyarrow.array(numbers)]).astype(numpy.int64)
         values = self._table.values
         values[START][slots], values[END][slots], values[NUMBER][slots] = found.starts[new], found.ends[new], numbers
+        self._look_at_starts(found.starts[new])
         self._chains.add(found.keys[new], slots)
         next_end = int(found.ends[new].min())
         self._next_end = next_end if self._next_end is None else min(self._next_end, next_end)
@@ -167,6 +170,7 @@ class ColumnSessions(ColumnOperator):
         starts, ends = values[START][heads[one]], values[END][heads[one]]
         overlaps = (found.starts[one] < ends) & (starts < found.ends[one])
         joining = one[overlaps]
+        self._look_at_starts(found.starts[joining], starts[overlaps])
         slots[joining] = heads[joining]
         self._table.touch(slots[joining])
         values[START][slots[joining]] = numpy.minimum(starts[overlaps], found.starts[joining])
@@ -185,6 +189,7 @@ class ColumnSessions(ColumnOperator):
         spans = OpenSpans(owners, values[START][slots], values[END][slots], slots)
         joined = joined_spans(spans, found.keys[sessions], found.starts[sessions], found.ends[sessions])
         self._table.touch(numpy.concatenate((joined.targets, joined.extras)))
+        self._look_at_starts(joined.starts, values[START][joined.targets])
         values[START][joined.targets], values[END][joined.targets] = joined.starts, joined.ends
         if len(joined.extras):
             self._merge(joined.extra_targets, joined.extras)
@@ -202,6 +207,16 @@ class ColumnSessions(ColumnOperator):
                 each.merge(values, left[first], one)
             left, others = numpy.delete(left, first), numpy.delete(others, first)
         self._remove(extras)
+
+    def _look_at_starts(self, starts: Numbers, before: Numbers | None = None) -> None:
+        """Warns of a session that begins earlier with a record behind the watermark: what came before it is gone."""
+        reached_ns: int | None = self._reached.entries.get(0)
+        if reached_ns is None:
+            return
+        torn = starts[(starts < reached_ns) if before is None else (starts < reached_ns) & (starts < before)]
+        if len(torn):
+            start_ns = int(torn[0])
+            self._torn_session.warn(lambda: torn_session_text(self._step, start_ns, reached_ns))
 
     def _remove(self, slots: Numbers) -> None:
         self._table.remove(slots)
