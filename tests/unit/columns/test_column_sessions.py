@@ -205,7 +205,7 @@ def test_sessions_by_two_columns_give_what_those_over_rows_do() -> None:
         stream.key_by("key", "x").window(Session("6s")).count().sink(Outbox())
         found.append(run(graph, 1, 7).written)
     assert found[1] == found[0]
-    assert len({row.key for row in [*found[0].values()][0]}) == 4
+    assert len({row.key for row in next(iter(found[0].values()))}) == 4
 
 
 @pytest.mark.parametrize("is_column", [True, False])
@@ -217,7 +217,7 @@ def test_a_session_that_begins_behind_the_watermark_gets_a_warning(
         return [{"key": "a", "at": START + at, "x": 1, "y": 0.5} for at in times]
 
     def build(graph: JobGraph) -> None:
-        given = rows(before) + [{"key": "b", "at": START + 7, "x": 1, "y": 0.5}] + rows([3])
+        given = [*rows(before), {"key": "b", "at": START + 7, "x": 1, "y": 0.5}, *rows([3])]
         stream = graph.source((ColumnsOf if is_column else Given)(given), timestamps=Timestamps("at", future_max=None))
         stream.key_by("key").window(Session("5s")).count(name="visits").sink(Outbox())
 
