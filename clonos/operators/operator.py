@@ -59,6 +59,12 @@ class Operator:
     holds_watermarks: ClassVar[bool] = False
     """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
     ``pass_watermark`` itself, at once or later."""
+
+    @property
+    def fires_in_spans(self) -> bool:
+        """Whether it fires the event-time timers of several instants at once as it does one after the other."""
+        return False
+
     takes_columns: bool = False
     """True if a step before it that can give rows or columns should give columns."""
 

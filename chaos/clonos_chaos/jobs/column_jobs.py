@@ -16,7 +16,7 @@ from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
@@ -183,7 +183,7 @@ class Steps:
 
 
 class WindowedColumns:
-    """Windows over columns by key, with or without a step on columns behind them.
+    """Windows or sessions over columns by key, with or without a step on columns behind them.
 
     No record is late: each split has its records in the order of their timestamps.
     """
@@ -191,13 +191,19 @@ class WindowedColumns:
     def __init__(self, rng: Random) -> None:
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
+        self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
-        kind = Sliding(self._size_s, every=self._every_s) if self._every_s < self._size_s else Tumbling(self._size_s)
+        kind: Sliding | Tumbling | Session
+        if self._gap_s is not None:
+            kind = Session(self._gap_s)
+        else:
+            is_sliding = self._every_s < self._size_s
+            kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
@@ -221,10 +227,18 @@ class WindowedColumns:
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
         found: dict[tuple[Any, int], list[int]] = {}
+        begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
         for record in records:
-            last_s = record["at"] - record["at"] % self._every_s
-            for start_s in range(last_s, record["at"] - self._size_s, -self._every_s):
-                found.setdefault((self._key(record["n"]), start_s), []).append(record["n"])
+            key, at_s = self._key(record["n"]), record["at"]
+            if self._gap_s is not None:
+                start_s, last_s = begun.get(key, (at_s, at_s))
+                start_s = start_s if at_s < last_s + self._gap_s else at_s
+                begun[key] = start_s, at_s
+                found.setdefault((key, start_s), []).append(record["n"])
+                continue
+            last_s = at_s - at_s % self._every_s
+            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
+                found.setdefault((key, start_s), []).append(record["n"])
         return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
 
     def _key(self, number: int) -> Any:
