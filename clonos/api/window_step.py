@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from clonos.api.emission import Emission
+from clonos.api.emission import Emission, check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
@@ -243,6 +243,7 @@ def _check_count_sliding(kind: CountSliding, accumulate: bool, evictor: Any) -> 
 
 def _trigger_of(given: Any, has_times: bool) -> Trigger:
     if isinstance(given, Emission):
+        check_emission("window", given, "trigger")
         if given.count is not None:
             return OnCount(given.count)
         return Trigger() if given.interval_ns is None else ByClock(given.interval_ns)
