@@ -157,7 +157,9 @@ def window_settings(
     """
     if not isinstance(kind, WindowKind):
         raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-    has_times = stream._graph.have_times(stream._inputs)
+    follows_clock = isinstance(kind, ENDING) and kind.time == "processing"
+    graph, inputs = stream._graph, stream._inputs
+    has_times = graph.have_times(inputs) if follows_clock else graph.have_same_times("window", inputs)
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
