@@ -79,6 +79,9 @@ class WindowSettings:
             text.append(("time", "event"))
         if self._is_aligned and not self._has_panes:
             text.append(("windows", "of each key, for a trigger or an evictor"))
+        if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
+            whole = self.rules.accumulates
+            text.append(("content of further results", "all records" if whole else "the records since the last one"))
         if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
             text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
         return text
