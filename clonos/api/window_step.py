@@ -80,6 +80,9 @@ class WindowSettings:
             text.append(("time", "event"))
         if self._is_aligned and not self._has_panes:
             text.append(("windows", "of each key, for a trigger or an evictor"))
+        if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
+            whole = self.rules.accumulates
+            text.append(("content of further results", "all records" if whole else "the records since the last one"))
         if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
             text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
         return text
@@ -167,7 +170,9 @@ def window_settings(
     """
     if not isinstance(kind, WindowKind):
         raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-    has_times = stream._graph.have_times(stream._inputs)
+    follows_clock = isinstance(kind, ENDING) and kind.time == "processing"
+    graph, inputs = stream._graph, stream._inputs
+    has_times = graph.have_times(inputs) if follows_clock else graph.have_same_times("window", inputs)
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
