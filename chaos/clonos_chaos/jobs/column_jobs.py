@@ -1,7 +1,8 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins.
+doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins, or choose
+among the records of a key.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
+from clonos_chaos.jobs.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.column_totals import TotalsOfColumns
 from clonos_chaos.jobs.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
@@ -35,8 +37,11 @@ WINDOWED_SHARE: Final = 0.6
 JOINED_SHARE: Final = 0.25
 """Share of the jobs that have a join."""
 
-TOTALS_SHARE: Final = 0.5
-"""Share of the jobs without windows that have aggregates of each key."""
+CHOSEN_SHARE: Final = 0.4
+"""Share of the jobs without windows that choose among the records of each key."""
+
+TOTALS_SHARE: Final = 0.6
+"""Share of the others that have aggregates of each key."""
 
 INT64: Final = 1 << 64
 
@@ -255,7 +260,7 @@ class ColumnJob(ApiJob):
 
     counts_rows: ClassVar[bool] = False
 
-    totals_complaints: Callable[[Iterable[Any]], list[str]] | None = None
+    end_complaints: Callable[[Iterable[Any]], list[str]] | None = None
     """What is wrong with the rows of a job that ends in aggregates of each key."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
@@ -274,10 +279,14 @@ class ColumnJob(ApiJob):
             end = JoinedColumns(rng, timestamps is not None)
         elif timestamps is not None and rng.random() < WINDOWED_SHARE:
             end = WindowedColumns(rng)
+        elif rng.random() < CHOSEN_SHARE:
+            chosen = ChosenColumns(rng, has_times=timestamps is not None)
+            stream, output = chosen.add(stream), chosen.output
+            self.end_complaints = partial(chosen.complaints, found)
         elif rng.random() < TOTALS_SHARE:
             totals = TotalsOfColumns(rng)
             stream, output = totals.add(stream), totals.output
-            self.totals_complaints = partial(totals.complaints, found)
+            self.end_complaints = partial(totals.complaints, found)
         if end is not None:
             stream, output = end.add(stream), end.output
             self.wanted = end.twin(found)
@@ -286,8 +295,8 @@ class ColumnJob(ApiJob):
 
     def complaints_of_rows(self, rows: Iterable[Any]) -> list[str]:
         """Returns how the rows at the sink differ from those of the twin."""
-        if self.totals_complaints is not None:
-            return self.totals_complaints(values for _, _, values in rows)
+        if self.end_complaints is not None:
+            return self.end_complaints(values for _, _, values in rows)
         found = Counter(values for _, _, values in rows)
         missing, strange = self.wanted - found, found - self.wanted
         return [f"missing {dict(missing)}, strange {dict(strange)}"] if missing or strange else []
