@@ -214,10 +214,17 @@ class WindowedColumns:
             is_sliding = self._every_s < self._size_s
             kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind)
-            .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
+            .aggregate(
+                n=count(),
+                total=sum_("n"),
+                low=min_("n"),
+                high=max_("n"),
+                parts=sum_("part"),
+                parallelism=self._parallelism,
+            )
         )
         if self._is_selected:
             results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
@@ -231,7 +238,7 @@ class WindowedColumns:
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
-        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high")))
+        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high", "parts")))
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
@@ -248,7 +255,9 @@ class WindowedColumns:
             last_s = at_s - at_s % self._every_s
             for start_s in range(last_s, at_s - self._size_s, -self._every_s):
                 found.setdefault((key, start_s), []).append(record["n"])
-        return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+        return Counter(
+            (*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()
+        )
 
     def _key(self, number: int) -> Any:
         key = number % self._keys

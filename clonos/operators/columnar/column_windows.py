@@ -14,7 +14,7 @@ import numpy
 import pyarrow
 
 from clonos.operators.columnar.by_type import ColumnOperator
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import MergedColumns
 from clonos.operators.columnar.window_columns import WindowColumns, user_keys
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -41,7 +41,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
         self._results = WindowColumns(keys, aggregates)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
 
     def _new_table(self, name: str) -> ColumnTable:
@@ -65,8 +65,8 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     # --- records
 
     def has_room_for(self, batch: Any) -> bool:
-        limit = INT_MAX // self._spans.panes
         for place, each in enumerate(self._aggregates):
+            limit = each.limit // self._spans.panes
             growth = 0 if each.of is None else each.growth(batch.column(each.of))
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
