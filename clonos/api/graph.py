@@ -55,10 +55,7 @@ class Exchange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyBy:
-    """Key of a partitioned stream: a function of the record, or the name of a column.
-
-    ``name`` is the name of the step.
-    """
+    """Key of a partitioned stream: a function of the record, or the name of a column. ``name``: that of the step."""
 
     name: str
     key: Callable[[Any], Any] | str
@@ -100,6 +97,7 @@ class Step:
     - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
+    - ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -134,14 +132,14 @@ class Step:
     flush: Emission | None = None
     stage: Stage | None = None
     reads: tuple[str, ...] | None = None
+    partial: Callable[[str], Callable[[], Operator]] | None = None
 
 
 class JobGraph:
     """Description of a job.
 
-    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
-    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
-    the job; "" if it is in no file.
+    ``limit``: records of each source without a limit of its own; None: all. ``errors``: sink of records whose user code
+    raised; None: such a record fails the job. ``file``: path of the code that describes the job; "" if there is none.
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:

@@ -23,6 +23,8 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
 from clonos.operators.operator import Operator
@@ -128,6 +130,16 @@ class WindowSettings:
         assert isinstance(self.kind, Tumbling | Sliding), self.kind
         spans, rules = _spans_of(self.kind), self.rules
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
+
+    def partial_operators(
+        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
+    ) -> Callable[[str], Callable[[], Operator]] | None:
+        """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
+        assert isinstance(self.kind, Tumbling | Sliding), self.kind
+        spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
+        if not can_be_partial(aggregation):
+            return None
+        return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
 from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph
+from clonos.api.graph import JobGraph, Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
@@ -179,6 +182,25 @@ class Steps:
         return stream.map_batches(_same)
 
 
+class EagerPartials(PartialAggregates):
+    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
+
+    rows_min: ClassVar[int] = 1
+    gain_min: ClassVar[float] = 0
+
+
+def _eager(step: Step) -> Step:
+    """Returns a step of windows with partial aggregates of all batches in front of its exchange."""
+    given = step.partial
+    assert given is not None, "these aggregates ignore order"
+
+    def eager(name: str) -> Callable[[], Operator]:
+        make: Any = given(name)
+        return partial(EagerPartials, *make.args)
+
+    return replace(step, partial=eager)
+
+
 class WindowedColumns:
     """Windows over columns by key, with or without a step on columns behind them.
 
@@ -190,8 +212,9 @@ class WindowedColumns:
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        self._is_eager = rng.random() < 0.7
 
-    def add(self, stream: Columns) -> Columns:
+    def add(self, graph: JobGraph, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
         kind = Sliding(self._size_s, every=self._every_s) if self._every_s < self._size_s else Tumbling(self._size_s)
         results: Any = (
@@ -200,6 +223,8 @@ class WindowedColumns:
             .window(kind)
             .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
         )
+        if self._is_eager:
+            graph._steps[-1] = _eager(graph.steps[-1])
         if self._is_selected:
             results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
         return cast(Columns, results)
@@ -240,7 +265,7 @@ class ColumnJob(ApiJob):
         output: Any = partial(_output, rng)
         if timestamps is not None and rng.random() < WINDOWED_SHARE:
             windows = WindowedColumns(rng)
-            stream, output = windows.add(stream), windows.output
+            stream, output = windows.add(graph, stream), windows.output
             self.wanted = windows.twin(found)
         else:
             self.wanted = Counter(map(_values, found))

@@ -59,6 +59,14 @@ class ColumnAggregate(ABC):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
 
+    def growth_by(self, other: State) -> int:
+        """Returns a bound of how much a number of the state may grow by other states, 0 if it cannot be too large."""
+        return 0
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        """Adds other states, one per slot, as ``merge`` does; a slot may be there several times."""
+        self.merge(state, slots, other)
+
     @abstractmethod
     def results(self, state: State, slots: Slots) -> Any:
         """Returns the results of some slots as an Arrow array."""
@@ -82,6 +90,9 @@ class CountColumn(ColumnAggregate):
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
         return pyarrow.array(state[self._names[0]][slots])
@@ -125,6 +136,13 @@ class SumColumn(OfColumn):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
 
+    def growth_by(self, other: State) -> int:
+        sums = other[self._names[0]]
+        return _largest(sums) * len(sums)
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
+
     def results(self, state: State, slots: Slots) -> Any:
         sums = state[self._names[0]][slots]
         return pyarrow.array(sums)
@@ -145,6 +163,10 @@ class MeanColumn(SumColumn):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         super().merge(state, slots, other)
         state[self._names[1]][slots] += other[self._names[1]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        super().add_states(state, slots, other)
+        numpy.add.at(state[self._names[1]], slots, other[self._names[1]])
 
     def results(self, state: State, slots: Slots) -> Any:
         sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
-from clonos.operators.columnar.merged_columns import MergedColumns
+from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate, State
+from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
+from clonos.operators.columnar.partial_form import runs_of, states_of
 from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -60,11 +61,8 @@ class ColumnWindows(Paned[ColumnTable]):
         """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
         found: dict[int, dict[Any, dict[str, Any]]] = {}
         for pane, table in self._panes.items():
-            slots = numpy.arange(len(table))
-            parts = [each.accumulators(table.values, slots) for each in self._aggregates]
-            names = [each.name for each in self._aggregates]
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-            found[pane] = dict(zip(_user_keys(table.keys(slots)), rows, strict=True))
+            rows = accumulators_of(self._aggregates, table.values, len(table))
+            found[pane] = dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
             self._state.drop(self._name(PANE_NAME, pane))
         return found
 
@@ -72,9 +70,18 @@ class ColumnWindows(Paned[ColumnTable]):
 
     def has_room_for(self, batch: Any) -> bool:
         """Returns whether no sum of ints can become too large for its column by this batch; call it for each batch."""
+        return self._has_room(
+            [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
+        )
+
+    def has_room_for_partials(self, batch: Any) -> bool:
+        """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
+        states = states_of(batch)
+        return self._has_room([each.growth_by(states) for each in self._aggregates])
+
+    def _has_room(self, growths: Sequence[int]) -> bool:
         limit = INT_MAX // self._spans.panes
-        for place, each in enumerate(self._aggregates):
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
+        for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
                 self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
@@ -111,6 +118,18 @@ class ColumnWindows(Paned[ColumnTable]):
         for each in self._aggregates:
             each.add(table.values, slots, None if each.of is None else batch.column(each.of))
 
+    def add_partials(self, batch: Any) -> None:
+        """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
+        for pane, part in runs_of(batch):
+            number = self._pane_now() if pane is None else pane
+            table = self._pane_table(number)
+            slots = table.slots([part.column(field.name) for field in self._keys])
+            table.touch(slots)
+            self._merged.change(number)
+            states = states_of(part)
+            for each in self._aggregates:
+                each.add_states(table.values, slots, states)
+
     def _is_late(self, pane: int) -> bool:
         reached_ns = self._reached_ns
         return reached_ns is not None and self._spans.end_ns(self._spans.last_end_of(pane)) <= reached_ns
@@ -125,7 +144,7 @@ class ColumnWindows(Paned[ColumnTable]):
             slots = numpy.arange(first, min(first + RESULTS_MAX, len(table)))
             self.out.columns(self._results(table, slots, self._spans.start_ns(end), end_ns))
 
-    def _results(self, table: ColumnTable, slots: Any, start_ns: int, end_ns: int) -> Any:
+    def _results(self, table: AnyTable, slots: Any, start_ns: int, end_ns: int) -> Any:
         columns = [
             *table.keys(slots),
             _repeated(start_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
@@ -139,7 +158,15 @@ class ColumnWindows(Paned[ColumnTable]):
         return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, metadata_of(form)))
 
 
-def _user_keys(columns: list[Any]) -> list[Any]:
+def accumulators_of(aggregates: Sequence[ColumnAggregate], state: State, count: int) -> list[dict[str, Any]]:
+    """Returns the accumulators that aggregates over rows have for the first slots of a state, by name."""
+    parts = [each.accumulators(state, numpy.arange(count)) for each in aggregates]
+    names = [each.name for each in aggregates]
+    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def user_keys(columns: list[Any]) -> list[Any]:
+    """Returns the keys in the columns of a key, as steps over rows have them."""
     keys: list[Any] = columns[0].to_pylist()
     return keys if len(columns) == 1 else list(zip(keys, *(each.to_pylist() for each in columns[1:]), strict=True))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation, Named
+from clonos.operators.columnar.partial_form import runs_of, schema_bytes_of, states_of
 from clonos.operators.columnar.row_forms import SINGLE
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.windows.grid import Spans
@@ -74,13 +75,16 @@ class WindowsByType(Operator):
     def _open_columns(self, form: bytes) -> ColumnWindows:
         import pyarrow
 
+        from clonos.kernels.key_columns import key_types
         from clonos.operators.columnar.column_aggregates import column_aggregates
         from clonos.operators.columnar.column_windows import ColumnWindows
 
         self._schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(form))
         aggregates = column_aggregates(self._aggregation, self._schema)
         assert aggregates is not None, "the state says that these types are columns"
-        fields = [self._schema.field(name) for name in self._keys]
+        types = key_types([self._schema.field(name).type for name in self._keys])
+        assert types is not None, "the state says that these types are keys"
+        fields = list(map(pyarrow.field, self._keys, types))
         self._columns = ColumnWindows(self._step, self._spans, aggregates, fields, self._rules)
         self._open(self._columns)
         return self._columns
@@ -100,6 +104,10 @@ class WindowsByType(Operator):
         (self._rows or self._take_over()).rows(rows, times)
 
     def keyed_columns(self, batch: Any, column: str) -> None:
+        records = schema_bytes_of(batch)
+        if records is not None:
+            self._add_partials(batch, records)
+            return
         if self._windows is None:
             self._choose(batch.schema)
         columns = self._columns
@@ -108,12 +116,38 @@ class WindowsByType(Operator):
         else:
             (self._rows or self._take_over()).keyed_columns(batch, column)
 
+    def _add_partials(self, batch: Any, records: bytes) -> None:
+        """Adds partial aggregates; ``records`` is the schema of the records that they are of."""
+        import pyarrow
+
+        schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(records))
+        if self._windows is None:
+            self._choose(schema)
+        columns = self._columns
+        if columns is not None and self._has_known_types(schema) and columns.has_room_for_partials(batch):
+            columns.add_partials(batch)
+        else:
+            self._add_partials_to(self._rows or self._take_over(), batch, schema)
+
+    def _add_partials_to(self, rows: PaneWindows, batch: Any, schema: Any) -> None:
+        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.column_windows import accumulators_of, user_keys
+
+        aggregates = column_aggregates(self._aggregation, schema)
+        assert aggregates is not None, "there are partial aggregates of these types"
+        for pane, part in runs_of(batch):
+            keys = state_keys(user_keys([part.column(name) for name in self._keys]))
+            parts = accumulators_of(aggregates, states_of(part), part.num_rows)
+            rows.merge(pane, list(zip(keys, map(self._accumulator, parts), strict=True)))
+
     def _choose(self, schema: Any) -> None:
         import pyarrow
 
+        from clonos.kernels.key_columns import key_types
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
-        if column_aggregates(self._aggregation, schema) is None:
+        types = key_types([schema.field(name).type for name in self._keys])
+        if types is None or column_aggregates(self._aggregation, schema) is None:
             self._take_over()
             return
         form = pyarrow.schema([schema.field(name) for name in self._names]).serialize().to_pybytes()
