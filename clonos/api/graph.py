@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.keys import KeyBy as KeyBy
 from clonos.core.model.options import Options
 from clonos.expressions.stages import Stage
 from clonos.operators.column_contract import gives_columns
@@ -51,15 +52,6 @@ class Exchange(StrEnum):
     SHUFFLE = "shuffle"
     GLOBAL = "global"
     CUSTOM = "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBy:
-    """Key of a partitioned stream: a function of the record, or the name of a column. ``name``: that of the step."""
-
-    name: str
-    key: Callable[[Any], Any] | str
-    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +130,9 @@ class Step:
 class JobGraph:
     """Description of a job.
 
-    ``limit``: records of each source without a limit of its own; None: all. ``errors``: sink of records whose user code
-    raised; None: such a record fails the job. ``file``: path of the code that describes the job; "" if there is none.
+    ``limit`` is the number of records of each source without a limit of its own; None: all. ``errors`` is the sink of
+    records whose user code raised; None: such a record fails the job. ``file`` is the path of the code that describes
+    the job; "" if it is in no file.
     """
 
     def __init__(self, name: str, *, errors: AnySink | None = None, file: str = "", limit: int | None = None) -> None:

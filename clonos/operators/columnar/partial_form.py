@@ -6,7 +6,7 @@ the records of one key in one pane. The metadata of its schema has the schema of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clonos.operators.aggregates.aggregate import Aggregation
@@ -45,6 +45,15 @@ def runs_of(batch: Any) -> Iterator[tuple[int | None, Any]]:
     begins = [0, *(numpy.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
     for begin, end in zip(begins, [*begins[1:], len(panes)], strict=True):
         yield int(panes[begin]), batch.slice(begin, end - begin)
+
+
+def accumulators_of(aggregates: Sequence[Any], state: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Returns the accumulators that aggregates over rows have for the first ``count`` slots of a state, by name."""
+    import numpy
+
+    parts = [each.accumulators(state, numpy.arange(count)) for each in aggregates]
+    names = [each.name for each in aggregates]
+    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
 def states_of(batch: Any) -> dict[str, Any]:
