@@ -89,6 +89,7 @@ class Step:
     - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
+    - ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -123,6 +124,7 @@ class Step:
     flush: Emission | None = None
     stage: Stage | None = None
     reads: tuple[str, ...] | None = None
+    partial: Callable[[str], Callable[[], Operator]] | None = None
 
 
 class JobGraph:

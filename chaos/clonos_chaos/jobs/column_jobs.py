@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
 from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph
+from clonos.api.graph import JobGraph, Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
 from clonos_chaos.jobs.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.column_totals import TotalsOfColumns
@@ -191,19 +194,41 @@ class Steps:
         return stream.map_batches(_same)
 
 
+class EagerPartials(PartialAggregates):
+    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
+
+    rows_min: ClassVar[int] = 1
+    gain_min: ClassVar[float] = 0
+
+
+def _eager(step: Step) -> Step:
+    """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
+    given = step.partial
+    if given is None:
+        return step
+
+    def eager(name: str) -> Callable[[], Operator]:
+        make: Any = given(name)
+        return partial(EagerPartials, *make.args)
+
+    return replace(step, partial=eager)
+
+
 class WindowedColumns:
     """Windows or sessions over columns by key, with or without a step on columns behind them.
 
     No record is late: each split has its records in the order of their timestamps.
     """
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, graph: JobGraph) -> None:
+        self._graph = graph
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
+        self._is_eager = rng.random() < 0.7
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -226,6 +251,8 @@ class WindowedColumns:
                 parallelism=self._parallelism,
             )
         )
+        if self._is_eager:
+            self._graph._steps[-1] = _eager(self._graph.steps[-1])
         if self._is_selected:
             results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
         return cast(Columns, results)
@@ -287,7 +314,7 @@ class ColumnJob(ApiJob):
         if rng.random() < JOINED_SHARE:
             end = JoinedColumns(rng, timestamps is not None)
         elif timestamps is not None and rng.random() < WINDOWED_SHARE:
-            end = WindowedColumns(rng)
+            end = WindowedColumns(rng, graph)
         elif rng.random() < CHOSEN_SHARE:
             chosen = ChosenColumns(rng, has_times=timestamps is not None)
             stream, output = chosen.add(stream), chosen.output
