@@ -33,7 +33,7 @@ class KeyIndex:
     def __init__(self, types: Sequence[Any], room: int = 0) -> None:
         """Takes the Arrow types of the columns; a dictionary column has the type of its values.
 
-        ``room`` is the number of rows that are expected, so that an index of so many never grows.
+        ``room``: the number of rows that are expected, up to which the index does not grow.
 
         Raises: TypeError, if a type cannot be a key.
         """
