@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from clonos.api.checks.hot_standby_rules import check_standby
 from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.keys import KeyBy as KeyBy
 from clonos.core.model.options import Options
 from clonos.expressions.stages import Stage
 from clonos.operators.column_contract import gives_columns
@@ -51,18 +52,6 @@ class Exchange(StrEnum):
     SHUFFLE = "shuffle"
     GLOBAL = "global"
     CUSTOM = "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBy:
-    """Key of a partitioned stream: a function of the record, or the name of a column.
-
-    ``name`` is the name of the step.
-    """
-
-    name: str
-    key: Callable[[Any], Any] | str
-    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)

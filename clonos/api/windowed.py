@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, overload
 
-from clonos.api.aggregating import named_of
+from clonos.api.aggregating import NAME_THEM, named_of
+from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -168,6 +169,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregation: Aggregation[Any, Any]
+        if isinstance(create, Aggregation):
+            raise InvalidJob(name or "aggregate", f"gets {create!r:.80} without a name", NAME_THEM)
         if create is None and add is None and result is None and merge is None:
             aggregation = named_of(name, aggregates)
         elif aggregates:
@@ -239,7 +242,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             state.append(("field", repr(aggregation.of)))
         make = settings.operators(aggregation, apply)
         columns: dict[str, Any] = {}
-        keys = _key_columns(self._graph, self._inputs)
+        keys = key_columns(self._graph, self._inputs)
         if keys and apply is None and (reads := settings.columns_read(aggregation)) is not None:
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
@@ -259,10 +262,3 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
             **columns,
         )
-
-
-def _key_columns(graph: JobGraph, inputs: tuple[StepInput, ...]) -> tuple[str, ...]:
-    """Returns the columns of the key of inputs that all give columns and have the same one; else ()."""
-    keys = {each.key.key if each.key is not None and graph.gives_columns(each) else None for each in inputs}
-    (key,) = keys if len(keys) == 1 else (None,)
-    return (key,) if isinstance(key, str) else ()

@@ -18,8 +18,9 @@ from clonos.api.checks.hot_standby_rules import is_hot
 from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
 from clonos.api.columns.narrowing import narrowed_sources
 from clonos.api.columns.schemas import check_timestamps_remain
-from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, KeyBy, Step, StepInput
+from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.keys import KeyBy, fields_text
 from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
@@ -268,8 +269,8 @@ class _Compiler:
 
     # --- edges
 
-    def _connect(self, step_input: StepInput, target: PlannedVertex) -> tuple[InputShape, str]:
-        """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key column."""
+    def _connect(self, step_input: StepInput, target: PlannedVertex) -> tuple[InputShape, tuple[str, ...]]:
+        """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key columns."""
         vertex = self._vertex_of[step_input.step]
         port = vertex.allocate_port()
         partitioning = PARTITIONINGS[step_input.exchange]
@@ -287,23 +288,23 @@ class _Compiler:
             name = step_input.route.name
         node = PlannedNode(name, output, False, self._timestamp_column(step_input))
         vertex.add(node, self._node_of[step_input.step], step_input.tag)
-        return InputShape.PLAIN, ""
+        return InputShape.PLAIN, ()
 
     def _timestamp_column(self, step_input: StepInput) -> TimestampColumn | None:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
 
     def _connect_by_key(
         self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int
-    ) -> tuple[InputShape, str]:
-        key = key_by.key
-        by_column = isinstance(key, str) and self._graph.gives_columns(step_input)
-        rows_are_keys = not isinstance(key, str) and is_identity(key)
+    ) -> tuple[InputShape, tuple[str, ...]]:
+        key, columns = key_by.key, key_by.fields
+        by_column = bool(columns) and self._graph.gives_columns(step_input)
+        rows_are_keys = callable(key) and is_identity(key)
         key_output = self._key_outputs.get((step_input.step, step_input.tag, id(key_by)))
         if key_output is not None:
             key_output[1].append(port)
         else:
             ports = [port]  # grows with each further edge that has the same key
-            make = partial(ToColumnKeys, ports, str(key)) if by_column else partial(ToKeys, ports, key, rows_are_keys)
+            make = partial(ToColumnKeys, ports, columns) if by_column else partial(ToKeys, ports, key, rows_are_keys)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
             number = vertex.add(node, self._node_of[step_input.step], step_input.tag)
@@ -311,8 +312,8 @@ class _Compiler:
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
-            return InputShape.COLUMNS, str(key)
-        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ""
+            return InputShape.COLUMNS, columns
+        return (InputShape.KEYS if rows_are_keys else InputShape.PAIRS), ()
 
     def _add_errors(self) -> None:
         """Adds the vertex of the job's error output, with an edge from every vertex that runs user code."""
@@ -371,7 +372,7 @@ def _stateful(step: Step) -> StatefulStep:
 
 
 def _key_text(key_by: KeyBy) -> str:
-    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else "a function"
+    return fields_text(key_by.fields) if key_by.fields else "a function"
 
 
 def _vertex_image(name: str, vertex: PlannedVertex) -> VertexImage:

@@ -13,8 +13,9 @@ from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.columns.narrowing import narrowing_of
 from clonos.api.columns.schemas import column_texts
-from clonos.api.graph import JobGraph, KeyBy, Step, StepInput
+from clonos.api.graph import JobGraph, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.keys import KeyBy
 from clonos.api.plan import step_texts
 from clonos.api.plan.compiling import Compilation, compile_to_explain
 from clonos.api.plan.explain_mermaid import explanation_mermaid

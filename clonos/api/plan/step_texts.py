@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from clonos.api.graph import KeyBy, Step, StepInput
+from clonos.api.graph import Step, StepInput
+from clonos.api.keys import KeyBy, fields_text
 from clonos.api.windows import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
@@ -29,8 +30,8 @@ def function_text(function: Any) -> str:
 
 
 def key_text(key_by: KeyBy) -> str:
-    """Returns what gives the key: a field, or a function and its place."""
-    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else function_text(key_by.key)
+    """Returns what gives the key: fields, or a function and its place."""
+    return fields_text(key_by.fields) if key_by.fields else function_text(key_by.key)
 
 
 def connector_text(connector: object) -> str:
@@ -66,7 +67,7 @@ def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_
     if not takes_columns or step.emits_columns:
         return ""
     for each in keys:
-        if each.key is not None and not isinstance(each.key.key, str):
+        if each.key is not None and not each.key.fields:
             return f'{each.key.name} calls {key_text(each.key)} with each row; name a column instead: key_by("...")'
     if is_immediate:
         return "its sink writes rows"

@@ -80,17 +80,17 @@ class PaneWindows(Paned[Table]):
         else:
             super().keys(keys, times)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         if not self._rules.is_event_time:
-            self._aggregate.add_columns(self._table_now(), batch, column, self.guard)
+            self._aggregate.add_columns(self._table_now(), batch, key, self.guard)
             return
         times = self.time_array(batch)
         assert times is not None, "windows in event time are on streams with timestamps"
         pane = self._sole_pane_between(int(times.min()), int(times.max()))
         if pane is not None:
-            self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
+            self._aggregate.add_columns(self._pane_table(pane), batch, key, self.guard)
         else:
-            super().keyed_columns(batch, column)
+            super().keyed_columns(batch, key)
 
     def _sole_pane(self, times: Times) -> int | None:
         """Returns the pane that has all timestamps of a batch, unless one of its windows has ended."""

@@ -90,9 +90,14 @@ def aggregates() -> dict[str, Any]:
 
 def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True) -> None:
     """Adds the job: aggregates of each window, and the late records."""
+    windowed_by(graph, source, kind, ("key",), is_event_time=is_event_time)
+
+
+def windowed_by(graph: JobGraph, source: Any, kind: Any, keys: tuple[str, ...], *, is_event_time: bool = True) -> None:
+    """Adds the job, keyed by these fields."""
     timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps if is_event_time else None)
-    windows = stream.key_by("key").window(kind, late=LATE if is_event_time else None)
+    windows = stream.key_by(*keys).window(kind, late=LATE if is_event_time else None)
     results = windows.aggregate(**aggregates(), name="totals")
     results.sink(Outbox(), name="out")
     if is_event_time:
