@@ -155,7 +155,6 @@ NOT_YET: Final = {
     "q4": JOIN,
     "q9": JOIN,
     "q16": RUNNING,
-    "q17": RUNNING,
     "q18": "there is no columnar form of the last record of a key yet",
     "q19": "there is no columnar top_k yet",
     "q20": JOIN,
