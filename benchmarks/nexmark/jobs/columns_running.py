@@ -19,7 +19,7 @@ def q17(house: House) -> Result:
     priced = bids(house, "auction", "price", "date_time").select(
         "auction",
         "price",
-        day=col("date_time").dt.date(),
+        day=col("date_time").dt.epoch("d").cast("int32"),
         low=price < LOW,
         middle=price.is_between(LOW, HIGH, closed="left"),
         high=price >= HIGH,
@@ -35,7 +35,5 @@ def q17(house: House) -> Result:
         emit=changes(),
         name="totals",
     )
-    average = (col("total") // col("n")).alias("average")
-    return totals.select(
-        "auction", col("day").cast(str), "n", "low", "middle", "high", "least", "most", average, "total"
-    )
+    day, average = col("day").cast("date32").cast(str), (col("total") // col("n")).alias("average")
+    return totals.select("auction", day, "n", "low", "middle", "high", "least", "most", average, "total")
