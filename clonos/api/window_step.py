@@ -23,6 +23,7 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
 from clonos.operators.operator import Operator
@@ -79,6 +80,9 @@ class WindowSettings:
             text.append(("time", "event"))
         if self._is_aligned and not self._has_panes:
             text.append(("windows", "of each key, for a trigger or an evictor"))
+        if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
+            whole = self.rules.accumulates
+            text.append(("content of further results", "all records" if whole else "the records since the last one"))
         if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
             text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
         return text
@@ -119,14 +123,23 @@ class WindowSettings:
 
     def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
         """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
-        return columns_read(aggregation) if self._has_panes and not self.rules.lateness_ns else None
+        if self.trigger is not None or self.evictor is not None or self.rules.lateness_ns:
+            return None
+        if isinstance(self.kind, Session):
+            has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None and self.rules.is_event_time
+            return columns_read(aggregation, merges=True) if has_gap else None
+        return columns_read(aggregation) if self._is_aligned else None
 
     def column_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
     ) -> Callable[[str], Callable[[], Operator]]:
         """Returns the same as ``operators`` for an aggregation that ``columns_read`` accepts."""
-        assert isinstance(self.kind, Tumbling | Sliding), self.kind
-        spans, rules = _spans_of(self.kind), self.rules
+        kind, rules = self.kind, self.rules
+        if isinstance(kind, Session):
+            gap_ns = duration_ns(kind.gap)
+            return lambda step: partial(SessionsByType, step, gap_ns, aggregation, keys, reads, rules)
+        assert isinstance(kind, Tumbling | Sliding), kind
+        spans = _spans_of(kind)
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
@@ -157,7 +170,9 @@ def window_settings(
     """
     if not isinstance(kind, WindowKind):
         raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-    has_times = stream._graph.have_times(stream._inputs)
+    follows_clock = isinstance(kind, ENDING) and kind.time == "processing"
+    graph, inputs = stream._graph, stream._inputs
+    has_times = graph.have_times(inputs) if follows_clock else graph.have_same_times("window", inputs)
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, overload
 
-from clonos.api.aggregating import named_of
+from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
@@ -169,6 +169,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             stream.window(Tumbling("1min")).aggregate(list, list.append)  # all values of each window
         """
         aggregation: Aggregation[Any, Any]
+        if isinstance(create, Aggregation):
+            raise InvalidJob(name or "aggregate", f"gets {create!r:.80} without a name", NAME_THEM)
         if create is None and add is None and result is None and merge is None:
             aggregation = named_of(name, aggregates)
         elif aggregates:

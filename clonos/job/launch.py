@@ -99,7 +99,14 @@ def launch(
             slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
         )
         plan = DriverPlan(
-            image, begin, store, launch_spec, deployment.driver_binding, deployment.provider, listener, rewriter
+            image,
+            begin,
+            store,
+            launch_spec,
+            deployment.driver_binding,
+            lambda listener: deployment.provider(listener, image.has_columns),
+            listener,
+            rewriter,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:

@@ -1,7 +1,7 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's. Some jobs end in windows or aggregates over columns.
+doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
 from clonos_chaos.jobs.column_totals import TotalsOfColumns
+from clonos_chaos.jobs.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
 Record = dict[str, Any]
@@ -30,7 +31,9 @@ Columns = Stream[Record]
 START_S: Final = 1_700_000_000
 STEPS_MAX: Final = 6
 WINDOWED_SHARE: Final = 0.6
-"""Share of the jobs with timestamps that have windows."""
+"""Share of the jobs with timestamps and without joins that have windows."""
+JOINED_SHARE: Final = 0.25
+"""Share of the jobs that have a join."""
 
 TOTALS_SHARE: Final = 0.5
 """Share of the jobs without windows that have aggregates of each key."""
@@ -184,7 +187,7 @@ class Steps:
 
 
 class WindowedColumns:
-    """Windows over columns by key, with or without a step on columns behind them.
+    """Windows or sessions over columns by key, with or without a step on columns behind them.
 
     No record is late: each split has its records in the order of their timestamps.
     """
@@ -192,13 +195,19 @@ class WindowedColumns:
     def __init__(self, rng: Random) -> None:
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
+        self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
-        kind = Sliding(self._size_s, every=self._every_s) if self._every_s < self._size_s else Tumbling(self._size_s)
+        kind: Sliding | Tumbling | Session
+        if self._gap_s is not None:
+            kind = Session(self._gap_s)
+        else:
+            is_sliding = self._every_s < self._size_s
+            kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
@@ -222,10 +231,18 @@ class WindowedColumns:
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
         found: dict[tuple[Any, int], list[int]] = {}
+        begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
         for record in records:
-            last_s = record["at"] - record["at"] % self._every_s
-            for start_s in range(last_s, record["at"] - self._size_s, -self._every_s):
-                found.setdefault((self._key(record["n"]), start_s), []).append(record["n"])
+            key, at_s = self._key(record["n"]), record["at"]
+            if self._gap_s is not None:
+                start_s, last_s = begun.get(key, (at_s, at_s))
+                start_s = start_s if at_s < last_s + self._gap_s else at_s
+                begun[key] = start_s, at_s
+                found.setdefault((key, start_s), []).append(record["n"])
+                continue
+            last_s = at_s - at_s % self._every_s
+            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
+                found.setdefault((key, start_s), []).append(record["n"])
         return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
 
     def _key(self, number: int) -> Any:
@@ -251,15 +268,19 @@ class ColumnJob(ApiJob):
             stream = steps.add(stream)
         found = [each for each in map(steps.twin, map(record_of, range(self.records))) if each is not None]
         output: Any = partial(_output, rng)
+        end: WindowedColumns | JoinedColumns | None = None
         self.wanted = Counter(map(_values, found))
-        if timestamps is not None and rng.random() < WINDOWED_SHARE:
-            windows = WindowedColumns(rng)
-            stream, output = windows.add(stream), windows.output
-            self.wanted = windows.twin(found)
+        if rng.random() < JOINED_SHARE:
+            end = JoinedColumns(rng, timestamps is not None)
+        elif timestamps is not None and rng.random() < WINDOWED_SHARE:
+            end = WindowedColumns(rng)
         elif rng.random() < TOTALS_SHARE:
             totals = TotalsOfColumns(rng)
             stream, output = totals.add(stream), totals.output
             self.totals_complaints = partial(totals.complaints, found)
+        if end is not None:
+            stream, output = end.add(stream), end.output
+            self.wanted = end.twin(found)
         self.kinds = {step.kind for step in graph.steps}
         stream.map(output, parallelism=rng.choice((1, 2))).sink(Parts())
 

@@ -39,7 +39,7 @@ class Choosing(GraphBuilder, Generic[T]):
         ``key`` is a function of the record or the name of a field; None for the record itself. Use
         ``deduplicate(within=...)`` to forget keys again.
         """
-        keyed = self._stream(self._inputs).key_by(_itself if key is None else key)
+        keyed = self._stream(self._inputs).key_by(_WholeRecord("distinct", "key") if key is None else key)
         return keyed._deduplicated("distinct", None, name, parallelism, standby)
 
     def deduplicate(
@@ -71,7 +71,7 @@ class Choosing(GraphBuilder, Generic[T]):
 
             orders.deduplicate("order_id", within="10min")
         """
-        keyed = self._stream(self._inputs).key_by(_itself if by is None else by)
+        keyed = self._stream(self._inputs).key_by(_WholeRecord("deduplicate", "by") if by is None else by)
         return keyed.deduplicate(keep=keep, within=within, name=name, parallelism=parallelism, standby=standby)
 
     def sample(
@@ -238,5 +238,16 @@ def _is_fraction(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _itself(record: Any) -> Any:
-    return record
+class _WholeRecord:
+    """The record itself as its key. ``option``: the argument of ``method`` that names another key."""
+
+    def __init__(self, method: str, option: str) -> None:
+        self._method, self._option = method, option
+
+    def __call__(self, record: Any) -> Any:
+        if type(record) in (dict, list, set):
+            raise TypeError(
+                f"{self._method} compares whole records, and a {type(record).__name__} cannot be a key: give"
+                f' {self._option}=, such as {self._option}="id"'
+            )
+        return record

@@ -1,9 +1,9 @@
 """Form of the rows of a batch of columns: what a step that takes rows gets of each record.
 
 A record of columns is a dict by the names of the columns, unless the schema of the batch names another form: the
-results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are, and those of running
-aggregates are pairs of a key and its results. The form travels in the
-metadata of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
+results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are, those of running
+aggregates are pairs of a key and its results, and those of joins are pairs of records. The form travels in the metadata
+of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,36 @@ TIME: Final = "window_time"
 """Columns of a window: its start and end in UTC, and the timestamp of its result, a microsecond before the end."""
 
 
+JOIN_TIME: Final = "join_time"
+"""Column of a join by timestamps: the timestamp of the result, which is the later one of both sides."""
+
+
 class WindowForm(msgspec.Struct, frozen=True, array_like=True, tag="window"):
     """Form of results of windows: the columns of the key, and those of the values by name."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+
+
+class SideForm(msgspec.Struct, frozen=True, array_like=True):
+    """Form of one side of a pair: its columns, their names in its own rows, and the form of these rows, b"" for dicts.
+
+    A record of which ``present`` is null has no such side, which is None in rows; "": all records have it.
+    ``is_missing``: none has it.
+    """
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    form: bytes = b""
+    present: str = ""
+    is_missing: bool = False
+
+
+class PairForm(msgspec.Struct, frozen=True, array_like=True, tag="pair"):
+    """Form of results of joins: pairs of a left and a right record."""
+
+    left: SideForm
+    right: SideForm
 
 
 class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
@@ -46,7 +71,7 @@ class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
     is_count: bool = False
 
 
-RowForm = WindowForm | TotalForm
+RowForm = WindowForm | TotalForm | PairForm
 
 
 class ColumnsLost(JobError):
@@ -77,6 +102,8 @@ def rows_of(batch: Any) -> list[Any]:
     if not metadata or FORM_KEY not in metadata:
         return batch.to_pylist()  # type: ignore[no-any-return]
     form = _decoder.decode(metadata[FORM_KEY])
+    if isinstance(form, PairForm):
+        return list(zip(_side_rows(batch, form.left), _side_rows(batch, form.right), strict=True))
     if isinstance(form, TotalForm):
         return _total_rows(batch, form)
     return _window_rows(batch, form)
@@ -121,6 +148,25 @@ def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
             window = windows[span] = Window(*map(from_timestamp_ns, span))
         found.append(result_of(key, window, value))
     return found
+
+
+def _side_rows(batch: Any, form: SideForm) -> list[Any]:
+    """Returns the records of one side of pairs."""
+    if form.is_missing:
+        return [None] * batch.num_rows
+    has_side = None
+    if form.present and (present := batch.column(form.present)).null_count:
+        has_side = present.is_valid()
+        batch = batch.filter(has_side)
+    rows = rows_of(
+        batch.select(form.columns)
+        .rename_columns(form.names)
+        .replace_schema_metadata({FORM_KEY: form.form} if form.form else None)
+    )
+    if has_side is None:
+        return rows
+    found = iter(rows)
+    return [next(found) if has else None for has in has_side.to_pylist()]
 
 
 def _total_rows(batch: Any, form: TotalForm) -> list[tuple[Any, Any]]:

@@ -18,11 +18,13 @@ from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
+from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.joins.buffered_join import LEFT_NAME, NUMBERS_NAME, RIGHT_NAME, WATERMARK_NAME, Select
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
 from clonos.operators.operator import Scope, Times, TwoInputOperator, without
+from clonos.operators.warn_once import WarnOnce
 
 Waiting = tuple[int, int, Any, Buffered]
 """Left record that waits: timestamp, number, state key, record."""
@@ -74,6 +76,7 @@ class AsOfJoin(TwoInputOperator):
             self._plan_checks(stored, version)
         self._key_types = KeyTypes(step, recorder)
         self._late = LateBatch(step, self._late_tag, self, scope)
+        self._missed = WarnOnce(step, recorder)
 
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
@@ -113,7 +116,10 @@ class AsOfJoin(TwoInputOperator):
         if self._tolerance_ns is not None and timestamp_ns < reached_ns - self._tolerance_ns:
             return False
         last = self._versions.last_at(stored, reached_ns)
-        return last is None or last.timestamp_ns <= timestamp_ns
+        if last is not None and last.timestamp_ns > timestamp_ns:
+            return False
+        self._missed.warn(lambda: _missed_text(self._step, timestamp_ns, reached_ns))
+        return True
 
     # --- time
 
@@ -181,3 +187,11 @@ class AsOfJoin(TwoInputOperator):
                 self._versions.remove_replaced(stored, earliest_ns)
             if self._tolerance_ns is not None:
                 self._versions.remove_before(stored, earliest_ns - self._tolerated_ns())
+
+
+def _missed_text(step: str, timestamp_ns: int, reached_ns: int) -> str:
+    return (
+        f"the step {step} took a version of {from_timestamp_ns(timestamp_ns).isoformat()} when the watermark was at"
+        f" {from_timestamp_ns(reached_ns).isoformat()}: left records between them, if any, have been joined without"
+        " it. Raise out_of_order in the Timestamps of the right stream."
+    )

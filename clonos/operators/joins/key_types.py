@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
-from clonos.core.wire.control_messages import ONCE_PER_STEP
+from clonos.operators.warn_once import WarnOnce
 
 KEY_CHARACTERS_MAX: Final = 60
 
@@ -14,11 +13,11 @@ KEY_CHARACTERS_MAX: Final = 60
 class KeyTypes:
     """Lookout of a join for sides whose keys have unequal types; warns once, and not in a replay."""
 
-    __slots__ = ("_keys", "_recorder", "_step")
+    __slots__ = ("_keys", "_step", "_warning")
 
     def __init__(self, step: str, recorder: Recorder) -> None:
         self._step = step
-        self._recorder = recorder
+        self._warning = WarnOnce(step, recorder)
         self._keys: dict[bool, Any] | None = {}
         """The first key of each side, by whether it is the left one; None when both are known."""
 
@@ -31,8 +30,8 @@ class KeyTypes:
             return
         left, right = self._keys[True], self._keys[False]
         self._keys = None
-        if not _may_be_equal(left, right) and self._recorder.live:
-            logging.getLogger(f"{ONCE_PER_STEP}{self._step}").warning("%s", _text(self._step, left, right))
+        if not _may_be_equal(left, right):
+            self._warning.warn(lambda: _text(self._step, left, right))
 
 
 def _may_be_equal(left: Any, right: Any) -> bool:

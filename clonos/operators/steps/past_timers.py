@@ -6,14 +6,13 @@ timers that ``process`` sets are looked at.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from clonos.core.ports.recorder import Recorder
-from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.event_time.timestamps import from_timestamp_ns
+from clonos.operators.warn_once import WarnOnce
 
 TOLERANCE_NS: Final = 1_000_000
 """Age up to which an instant is not in the past: datetimes and floats are coarser than the clock."""
@@ -31,14 +30,14 @@ class PastTimers:
     The driver logs the warning of one task only.
     """
 
-    __slots__ = ("_step", "_recorder", "_record", "_has_warned", "is_firing")
+    __slots__ = ("_step", "_recorder", "_record", "_warning", "is_firing")
 
     def __init__(self, step: str, recorder: Recorder, record: Callable[[], Any]) -> None:
         """Creates the lookout; ``record`` returns the record that is being processed."""
         self._step = step
         self._recorder = recorder
         self._record = record
-        self._has_warned = False
+        self._warning = WarnOnce(step, recorder)
         self.is_firing = False
         """Whether ``on_timer`` is running."""
 
@@ -47,11 +46,8 @@ class PastTimers:
         if self.is_firing:
             return
         age_ns = self._recorder.instant_ns(False) - instant_ns
-        if age_ns > TOLERANCE_NS and not self._has_warned and self._recorder.live:
-            self._has_warned = True
-            logging.getLogger(f"{ONCE_PER_STEP}{self._step}").warning(
-                "%s", _text(self._step, from_timestamp_ns(instant_ns), age_ns, self._record())
-            )
+        if age_ns > TOLERANCE_NS:
+            self._warning.warn(lambda: _text(self._step, from_timestamp_ns(instant_ns), age_ns, self._record()))
 
 
 def _text(step: str, instant: datetime, age_ns: int, record: Any) -> str:

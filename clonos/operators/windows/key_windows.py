@@ -23,6 +23,7 @@ from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
 from clonos.operators.state.timers import Timers
 from clonos.operators.user_errors import RAISED
+from clonos.operators.warn_once import WarnOnce
 from clonos.operators.windows.assigners import Assigner, Span
 from clonos.operators.windows.cells import (
     ACCUMULATOR,
@@ -39,7 +40,7 @@ from clonos.operators.windows.cells import (
 )
 from clonos.operators.windows.evictors import Evictor
 from clonos.operators.windows.gathered import Failure
-from clonos.operators.windows.late_text import late_text
+from clonos.operators.windows.late_text import late_text, torn_session_text
 from clonos.operators.windows.results import window_of
 from clonos.operators.windows.triggers import Trigger, TriggerContext, trigger_of_task
 from clonos.operators.windows.window_rules import ApplyFunction, Results, WindowRules
@@ -86,6 +87,7 @@ class KeyWindows(Operator):
     def open(self, scope: Scope) -> None:
         self._recorder: Recorder = scope.context.recorder
         self._late_records = LateRecords(self._step, self._rules.late_tag, scope, self, late_text)
+        self._torn_session = WarnOnce(self._step, self._recorder)
         self._table = scope.state.table(f"{self._step}/{WINDOWS_NAME}")
         self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         self._arrivals = scope.state.table(f"{self._step}/{ARRIVALS_NAME}", is_small=True)
@@ -96,6 +98,12 @@ class KeyWindows(Operator):
 
     def prepare(self, checkpoint: int) -> None:
         self._arrivals.set(0, self._next_number)
+
+    def fill(self, key: Any, cells: list[Cell]) -> None:
+        """Gives a key the open windows that another operator has counted."""
+        self._table.set(state_key(key), sorted(cells, key=_by_start))
+        for cell in cells:
+            self._end_timers.set(cell[END], key)
 
     # --- records
 
@@ -180,6 +188,8 @@ class KeyWindows(Operator):
         """Puts the windows that have a further record in place of the cells that they join, and emits results."""
         changed, emitting = list(cells), []
         for joining, cell, emits, has_set_timer in growing:
+            if self._assigner.joins and self._assigner.ends:
+                self._look_at_start(joining, cell)
             was_ended = bool(joining) and self._has_passed(min(each[END] for each in joining))
             if len(joining) == 1:
                 joining[0][:] = cell
@@ -201,6 +211,14 @@ class KeyWindows(Operator):
         self._table.set(stored, changed)
         for cell in emitting:
             changed = self._emitted(stored, changed, cell)
+
+    def _look_at_start(self, joining: list[Cell], cell: Cell) -> None:
+        """Warns of a session that begins earlier with a record behind the watermark: what came before it is gone."""
+        reached_ns, start_ns = self._reached_ns(), cell[START]
+        if reached_ns is None or start_ns + self._rules.lateness_ns >= reached_ns:
+            return
+        if all(start_ns < each[START] for each in joining):
+            self._torn_session.warn(lambda: torn_session_text(self._step, start_ns, reached_ns))
 
     def _has_passed(self, instant_ns: int) -> bool:
         reached_ns = self._reached_ns()

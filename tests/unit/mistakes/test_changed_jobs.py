@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos import ListState, Tumbling, ValueState
+from clonos import ListState, Tumbling, ValueState, each
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import (
     PlanChanged,
@@ -25,7 +25,7 @@ Change = Callable[[Any], Any]
 
 def plan_of(step: Change, key: Any = "word", parallelism: int = 2) -> Plan:
     graph = JobGraph("etl")
-    step(graph.source(Given([]), name="read").key_by(key)).sink(Outbox())
+    step(graph.source(Given([]), name="read", timestamps="at").key_by(key)).sink(Outbox())
     return graph.compile(Options(), parallelism=parallelism).plan
 
 
@@ -69,6 +69,11 @@ def windowed(size: str, what: str = "count", *arguments: Any) -> Change:
     return lambda keyed: getattr(keyed.window(Tumbling(size)), what)(*arguments, name="total")
 
 
+def further(**arguments: Any) -> Change:
+    """Windows that emit further results."""
+    return lambda keyed: keyed.window(Tumbling("5s"), **arguments).count(name="total")
+
+
 @pytest.mark.parametrize(
     ("before", "now", "sentence"),
     [
@@ -81,6 +86,16 @@ def windowed(size: str, what: str = "count", *arguments: Any) -> Change:
             windowed("5s", "sum", "cents"),
             windowed("5s", "sum", "euros"),
             """the field of the step "total" was 'cents', is 'euros'""",
+        ),
+        (
+            further(accumulate=True, lateness="1s"),
+            further(accumulate=False, lateness="1s"),
+            'the content of further results of the step "total" was all records, is the records since the last one',
+        ),
+        (
+            further(accumulate=False, early=each(2)),
+            further(accumulate=True, early=each(3)),
+            'the content of further results of the step "total" was the records since the last one, is all records',
         ),
         (
             process(ValueState("seen", default=False)),

@@ -28,6 +28,7 @@ rules = job.source(values([1]))
         ("keyed.aggregate(n=min)", ("gets n=min", "Use min_ of clonos.agg: n=min_('field')")),
         ("rows.aggregate(total=sum)", ("gets total=sum", "Use sum_ of clonos.agg: total=sum_('field')")),
         ("rows.aggregate(n=len)", ("gets n=len", "Use count of clonos.agg: n=count()")),
+        ("windowed.aggregate(agg.mean('a'))", ("gets mean('a') without a name", "as in aggregate(n=count()")),
         (
             "windowed.top_k(3)",
             ("a WindowedStream has no top_k. Use aggregate(top=top_k(3, by='field')) with clonos.agg",),
@@ -54,6 +55,18 @@ rules = job.source(values([1]))
             "rows.join(rows, on='a', between=(0, 1), late=Tag('late'), name='pairs').side_output(Tag('late2'))",
             ("the step pairs has no side output 'late2'; it has 'late'",),
         ),
+        *(
+            (
+                f"rows.union(rules){window}",
+                ("the step window joins streams with timestamps in different places, or with and without them",),
+            )
+            for window in (".window(Tumbling('1s'))", ".key_by('a').window(Session('1s'))", ".window(Global())")
+        ),
+        ("keyed.union(rules.key_by('a')).window(Sliding('2s', '1s'))", ("Give each of them timestamps",)),
+        (
+            "rows.window(Sliding('1h', every='1ms'))",
+            ("is only 1ms", "a multiple of every=, at most 10,000 times as long"),
+        ),
         (
             "rows.join(rows, on='a', between=(0, 1), name='pairs').side_output(Tag('late'))",
             ("the step pairs has no side outputs", 'late=Tag("late")'),
@@ -79,6 +92,7 @@ def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str,
         "rows.join(rows, on='a', between=(0, 1), late=Tag('late')).side_output(Tag('late'))",
         "rows.merge_ordered(late=Tag('late')).side_output(Tag('late'))",
         "keyed.aggregate(n=agg.max_('a'))",
+        "rows.union(rules).window(Tumbling('1s', time='processing')).count()",
     ],
 )
 def test_code_that_follows_the_advice_is_accepted(step: str) -> None:
@@ -106,3 +120,13 @@ def test_a_record_without_the_key_of_a_join_is_named_with_the_join_and_its_side(
     misspelt = {"oder": 1, "at": ROW["at"]}
     assert joined(misspelt, ROW, "shipped").startswith("shipped-left-key: the record has no field 'order'; it has oder")
     assert joined(ROW, misspelt, None).startswith("join-right-key: the record has no field 'order'; it has oder")
+
+
+@pytest.mark.parametrize(("method", "option"), [("distinct", "key"), ("deduplicate", "by")])
+def test_records_that_cannot_be_keys_are_not_compared_as_wholes(method: str, option: str) -> None:
+    graph = JobGraph("job")
+    getattr(graph.source(Given([{"id": 1}])), method)(name="once").sink(Outbox())
+    sentence = f"{method} compares whole records, and a dict cannot be a key: give {option}=, such as"
+    with pytest.raises(StepFailed) as raised:
+        run(graph, 1)
+    assert sentence in str(raised.value.__cause__)

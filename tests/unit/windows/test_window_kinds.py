@@ -14,7 +14,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidDuration, InvalidJob
 from clonos.api.stream import Stream
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.event_time.timestamps import to_timestamp_ns
@@ -182,6 +182,33 @@ def test_late_records_that_no_side_output_reads_are_warned_of_once(caplog: pytes
         "the step counted leaves out records that are too late: the first has the timestamp"
     )
     assert 'Give the window late=Tag("late")' in warning.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lateness", "warns"),
+    [
+        ([60, 112, 64], None, True),  # the session of 60 is gone, and 64 belongs to that of 112
+        ([60, 115, 66], None, True),  # 66 has a session of its own
+        ([60, 112, 64], "60s", False),  # the session of 60 is there still
+        ([60, 112, 64], "20s", False),
+        ([60, 160, 121], "40s", False),
+        ([60, 112, 112, 113], None, False),
+        ([60, 62, 61], None, False),
+    ],
+)
+def test_a_session_that_begins_behind_the_watermark_is_warned_of(
+    seconds: list[int], lateness: str | None, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = JobGraph("job")
+    times = [START_NS // SECOND + each for each in seconds]
+    rows = graph.source(Given(times), timestamps=lambda row: row, parallelism=1)
+    rows.key_by(lambda row: 0).window(Session("50s"), lateness=lateness).count(name="counted").sink(Outbox())
+    with caplog.at_level(logging.WARNING):
+        job = Run(graph.compile(Options(), parallelism=1))
+        job.finish(1)
+        job.close()
+    found = [record.getMessage() for record in caplog.records if record.name == f"{ONCE_PER_STEP}counted"]
+    assert [text.startswith("the step counted began a session at ") for text in found] == [True] * warns
 
 
 def test_late_records_go_to_the_side_output_without_their_keys_and_with_their_timestamps() -> None:

@@ -107,7 +107,7 @@ def test_an_as_of_join_gives_what_its_twin_does_from_the_records_that_are_on_tim
     ],
 )
 def test_a_late_version_counts_for_later_records_if_it_is_the_last_of_its_key(
-    versions: list[str], tolerance: int | None, met: str | None, late: list[str]
+    versions: list[str], tolerance: int | None, met: str | None, late: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     times = {"early": 6, "earlier": 5, "same": 6}
     rights = [Given("other", 20, -1), *(Given("a", times[each], number) for number, each in enumerate(versions))]
@@ -121,6 +121,8 @@ def test_a_late_version_counts_for_later_records_if_it_is_the_last_of_its_key(
     found = {left.number: version for (left, version), _ in written["out"]}
     assert found[-3] == (None if met is None else Given("a", times[met], versions.index(met)))
     assert [versions[row.number] for row in written.get("late", [])] == late
+    warnings = [record.getMessage() for record in caplog.records if "took a version of" in record.getMessage()]
+    assert len(warnings) == (0 if met is None else 1)
 
 
 @settings(max_examples=30, deadline=None)
