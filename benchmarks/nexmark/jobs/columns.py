@@ -137,7 +137,6 @@ NOT_YET: Final = {
     "q4": WINNING,
     "q9": WINNING,
     "q16": RUNNING,
-    "q17": RUNNING,
 }
 """Queries without a form in columns, and the reason."""
 
