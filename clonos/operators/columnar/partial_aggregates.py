@@ -10,7 +10,7 @@ State: the watermark.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.aggregates.aggregate import Aggregation
@@ -18,6 +18,12 @@ from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREF
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.paned import WATERMARK_NAME
+
+SMALL: Final = 1 << 40
+"""Bound of whole numbers that are their own numbers as keys."""
+
+PANES_MAX: Final = 1 << 20
+"""Panes from the first to the last one of a batch from which on it passes as it is."""
 
 
 class _Kind(NamedTuple):
@@ -128,13 +134,12 @@ class PartialAggregates(Operator):
         import pyarrow
 
         from clonos.kernels.index import new_index
-        from clonos.kernels.key_columns import KeyIndex
         from clonos.kernels.partition import gather
 
-        if self._index is None or len(self._index) >= self.keys_max:
-            self._index = KeyIndex(kind.key_types)
-        groups = self._index.add([batch.column(name) for name in self._keys]).astype(numpy.int64)
+        groups = self._numbers(kind, [batch.column(name) for name in self._keys])
         if panes is not None and (low := int(panes.min())) != (high := int(panes.max())):
+            if high - low >= PANES_MAX:
+                return None
             groups = groups * (high - low + 1) + (panes - low)
         index = new_index("int64")
         places: Any = index.add(groups)
@@ -155,6 +160,22 @@ class PartialAggregates(Operator):
             each.add(state, places, None if each.of is None else batch.column(each.of))
             columns += map(pyarrow.array, state.values())
         return pyarrow.RecordBatch.from_arrays(columns, schema=kind.schema)
+
+    def _numbers(self, kind: _Kind, columns: list[Any]) -> Any:
+        """Returns a number for the key of each row, which leaves room to number the panes too."""
+        import numpy
+        import pyarrow
+
+        from clonos.kernels.key_columns import KeyIndex
+
+        (first, *others) = columns
+        if not others and first.type == pyarrow.int64() and not first.null_count:
+            keys = first.to_numpy()
+            if int(keys.min()) > -SMALL and int(keys.max()) < SMALL:
+                return keys
+        if self._index is None or len(self._index) >= self.keys_max:
+            self._index = KeyIndex(kind.key_types)
+        return self._index.add(columns).astype(numpy.int64)
 
     def _kind_of(self, schema: Any) -> _Kind:
         """Returns what is made of batches of a schema."""
