@@ -17,7 +17,8 @@ from clonos.api.stream import ProcessFunction, Stream
 from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
-from clonos.api.windows import Duration, WindowKind
+from clonos.api.windows import WindowKind
+from clonos.core.model.durations import Duration
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.counting import Count
 from clonos.operators.steps import keyed
@@ -102,7 +103,8 @@ class KeyedStream(
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
         counted = Named[Any]({COUNT_COLUMN: Count()})
-        columns = column_totals(self, counted, each(1), make, is_count=True) or {"make": make, "reads": ()}
+        columns = column_totals(self, counted, each(1), make, is_count=True)
+        columns.setdefault("reads", ())
         return Stream(
             self._graph, self._step("count", options=options, key_field="", state=(), ignores_order=True, **columns)
         )

@@ -30,8 +30,10 @@ class KeyIndex:
     Everything else is packed. Slots do not change when the first null comes.
     """
 
-    def __init__(self, types: Sequence[Any]) -> None:
+    def __init__(self, types: Sequence[Any], room: int = 0) -> None:
         """Takes the Arrow types of the columns; a dictionary column has the type of its values.
+
+        ``room``: the number of rows that are expected, up to which the index does not grow.
 
         Raises: TypeError, if a type cannot be a key.
         """
@@ -39,7 +41,7 @@ class KeyIndex:
         check_key_types(self.types)
         kind = _kind_of_single(self.types)
         self._is_packed = kind is None
-        self._index: HashIndex = new_index(kind or "bytes")
+        self._index: HashIndex = new_index(kind or "bytes", room=room)
 
     def __len__(self) -> int:
         return len(self._index)

@@ -35,6 +35,12 @@ class ColumnAggregate(ABC):
 
     fields: ClassVar[tuple[str, ...]] = ()
 
+    limit: ClassVar[int] = INT_MAX
+    """Largest absolute number that the state may have."""
+
+    adds_states: ClassVar[bool] = False
+    """Whether ``add_states`` gives the same as ``add`` with the records of the states, in any order."""
+
     def __init__(self, name: str, of: str | None) -> None:
         self.name, self.of = name, of
         self._names = [f"{name}.{field}" for field in self.fields]
@@ -80,6 +86,7 @@ class ColumnAggregate(ABC):
 class CountColumn(ColumnAggregate):
     """Number of records."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("n",)
 
     def dtypes(self) -> dict[str, Any]:
@@ -114,7 +121,11 @@ class OfColumn(ColumnAggregate):
         if cells.null_count:
             slots, cells = slots[cells.is_valid().to_numpy(zero_copy_only=False)], cells.drop_null()
         if len(slots):
-            self._add(state, slots, _numbers(cells, self._storage))
+            self._add(state, slots, self._numbers(cells))
+
+    def _numbers(self, cells: Any) -> Any:
+        """Returns the cells of an Arrow array without nulls as numbers."""
+        return _numbers(cells, self._storage)
 
     @abstractmethod
     def _add(self, state: State, slots: Slots, numbers: Any) -> None: ...
@@ -123,13 +134,14 @@ class OfColumn(ColumnAggregate):
 class SumColumn(OfColumn):
     """Sum of ints; 0 without a number."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("sum",)
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: self._storage}
 
     def growth(self, cells: Any) -> int:
-        return _largest(_numbers(cells.drop_null(), self._storage)) * len(cells)
+        return _largest(self._numbers(cells.drop_null())) * len(cells)
 
     def largest(self, state: State, count: int) -> int:
         return _largest(state[self._names[0]][:count])
@@ -206,6 +218,8 @@ class ValueColumn(OfColumn):
 class ExtremeColumn(ValueColumn):
     """Smallest or largest value. A nan is the result only if there is nothing else."""
 
+    adds_states: ClassVar[bool] = True
+
     def __init__(self, name: str, of: str, type_: Any, *, is_largest: bool) -> None:
         super().__init__(name, of, type_)
         is_float = self._storage is numpy.float64
@@ -260,17 +274,31 @@ def column_aggregates(aggregation: Aggregation[Any, Any], schema: Any) -> list[C
 
 def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
     if type(aggregation) in (Sum, Mean):
-        return (SumColumn if type(aggregation) is Sum else MeanColumn)(name, of, type_)
+        return _sum(name, aggregation, of, type_)
     if type(aggregation) in (Min, Max):
         return ExtremeColumn(name, of, type_, is_largest=type(aggregation) is Max)
     return (FirstColumn if type(aggregation) is First else LastColumn)(name, of, type_)
 
 
+def _sum(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
+    from clonos.operators.columnar.sums.decimal_sums import DecimalSum
+    from clonos.operators.columnar.sums.float_sums import FloatMean, FloatSum
+
+    is_sum = type(aggregation) is Sum
+    if types.is_decimal(type_):
+        return DecimalSum(name, of, type_)
+    if types.is_floating(type_):
+        return (FloatSum if is_sum else FloatMean)(name, of, type_)
+    return (SumColumn if is_sum else MeanColumn)(name, of, type_)
+
+
 def _is_supported(aggregation: Any, type_: Any) -> bool:
     if types.is_float16(type_) or types.is_uint64(type_):
         return False
-    if type(aggregation) in (Sum, Mean):  # sums of floats are exact in rows, which a column of floats cannot be
-        return bool(types.is_integer(type_) or types.is_boolean(type_))
+    if types.is_decimal(type_):  # a mean has 28 digits, wherever its point is; a column has one scale
+        return type(aggregation) is Sum and not types.is_decimal256(type_)
+    if type(aggregation) in (Sum, Mean):
+        return bool(types.is_integer(type_) or types.is_boolean(type_) or types.is_floating(type_))
     is_number = types.is_integer(type_) or types.is_floating(type_)
     return bool(is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_))
 

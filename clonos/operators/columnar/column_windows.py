@@ -14,7 +14,7 @@ import numpy
 import pyarrow
 
 from clonos.operators.columnar.by_type import ColumnOperator
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, user_keys
@@ -42,7 +42,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
         self._results = WindowColumns(keys, aggregates)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
 
     def _new_table(self, name: str) -> ColumnTable:
@@ -73,8 +73,8 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         return self._has_room([each.growth_by(states) for each in self._aggregates])
 
     def _has_room(self, growths: Sequence[int]) -> bool:
-        limit = INT_MAX // self._spans.panes
         for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
+            limit = each.limit // self._spans.panes
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
                 self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)

@@ -2,9 +2,10 @@
 
 The windows behind the exchange merge them as they merge panes. Each batch is aggregated for itself and passed on at
 once, so nothing waits here for a watermark or a barrier. Records of panes behind the watermark of this task pass as
-they are: the windows decide which of them are late. So do batches that would hardly become smaller.
+they are: the windows decide which of them are late. So do batches that would hardly become smaller, and all batches of
+a task that has been idle: the watermark of the windows may be ahead of its own then.
 
-State: the watermark.
+State: the watermark, and whether the task has been idle.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
-from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.model.watermark import IDLE, Activity, Watermark
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
 from clonos.operators.operator import Operator, Scope, Times
@@ -24,6 +25,9 @@ SMALL: Final = 1 << 40
 
 PANES_MAX: Final = 1 << 20
 """Panes from the first to the last one of a batch from which on it passes as it is."""
+
+HAS_BEEN_IDLE: Final = 1
+"""Key of the state that says so; the watermark has 0."""
 
 
 class _Kind(NamedTuple):
@@ -74,8 +78,11 @@ class PartialAggregates(Operator):
         self._pays = True  # a task that takes over begins here, and must make the same batches
 
     def on_watermark(self, watermark: Watermark) -> None:
-        if self._is_event_time and not isinstance(watermark, Activity):
-            self._reached.set(0, watermark)
+        if self._is_event_time:
+            if not isinstance(watermark, Activity):
+                self._reached.set(0, watermark)
+            elif watermark is IDLE:
+                self._reached.set(HAS_BEEN_IDLE, True)
         self.out.on_watermark(watermark)
 
     # --- records
@@ -99,7 +106,7 @@ class PartialAggregates(Operator):
         import pyarrow
 
         reached_ns: int | None = self._reached.entries.get(0)
-        if reached_ns is None:  # after a start the windows may know a watermark that is not known here
+        if reached_ns is None or HAS_BEEN_IDLE in self._reached.entries:  # the windows may know a later watermark
             self.out.columns(batch)
             return
         times = self.time_array(batch)
@@ -186,7 +193,9 @@ class PartialAggregates(Operator):
 
         self._index = None
         aggregates = column_aggregates(self._aggregation, schema)
-        if aggregates is None or any(name not in schema.names for name in self._keys):
+        if aggregates is None or not all(each.adds_states for each in aggregates):
+            return _Kind(schema)
+        if any(name not in schema.names for name in self._keys):
             return _Kind(schema)
         fields = [schema.field(name) for name in self._keys]
         types = key_types([each.type for each in fields])

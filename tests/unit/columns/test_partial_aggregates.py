@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,11 +16,17 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
+from clonos.core.model.watermark import ACTIVE, IDLE
+from clonos.core.ports.operator_chain import ChainContext
+from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.operator import Operator
+from clonos.operators.state.keyed_state import StateImage
 from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, Changing, ColumnsOf, records
-from tests.unit.operators.driver import Given, Outbox, Run, run
+from tests.unit.operators.driver import Clock, Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
 
@@ -260,3 +266,47 @@ def test_a_batch_of_very_many_panes_passes_as_it_is() -> None:
         patch.setattr(PartialAggregates, "rows_min", 1)
         written = of(ColumnsOf(rows), Tumbling("1s"))
     assert written == of(Given(rows), Tumbling("1s"))
+
+
+class Passing(Operator):
+    """Follower that keeps the batches of columns."""
+
+    takes_columns = True
+
+    def __init__(self, taken: list[Any]) -> None:
+        self.taken = taken
+
+    def columns(self, batch: Any) -> None:
+        self.taken.append(batch)
+
+    def on_watermark(self, watermark: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_task_that_has_been_idle_sends_records_since_its_windows_may_have_ended(is_restored: bool) -> None:
+    graph = JobGraph("job")
+    windowed(graph, ColumnsOf([]), Tumbling("5s"))
+    (make,) = (step.partial("windows") for step in graph.steps if step.partial is not None)
+    taken: list[Any] = []
+    nodes = (
+        Node("partial", make, (1,), timestamp_column=TimestampColumn("at")),
+        Node("out", lambda: Passing(taken)),
+    )
+    image = VertexImage("source", nodes, (Input(0),))
+    chain = image.new_chain()
+    context = ChainContext("source/0", 0, 0, 1, 128, "job", 0, 1, Clock(), cast(Any, None), "")
+    chain.open(context, None, None)
+    batch = pa.RecordBatch.from_pylist([{"key": "a", "at": START + 9, "x": 1, "y": 0.5}] * 4, SCHEMA)
+    with partial_always():
+        chain.advance_watermark(int(START * 1e9))
+        chain.process_columns(0, batch)
+        chain.advance_watermark(IDLE)
+        chain.advance_watermark(ACTIVE)
+        if is_restored:
+            state = StateImage()
+            state.apply(chain.snapshot(1, True).changes)
+            chain = image.new_chain()
+            chain.open(context, state, None)
+        chain.process_columns(0, batch)
+    assert [each.num_rows for each in taken] == [1, 4]

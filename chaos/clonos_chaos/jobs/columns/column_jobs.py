@@ -1,7 +1,8 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins.
+doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins, or choose
+among the records of a key.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from clonos.expressions.expression import Expr
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
-from clonos_chaos.jobs.column_totals import TotalsOfColumns
-from clonos_chaos.jobs.joined_columns import JoinedColumns
+from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
+from clonos_chaos.jobs.columns.column_totals import TotalsOfColumns
+from clonos_chaos.jobs.columns.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
 Record = dict[str, Any]
@@ -38,8 +40,11 @@ WINDOWED_SHARE: Final = 0.6
 JOINED_SHARE: Final = 0.25
 """Share of the jobs that have a join."""
 
-TOTALS_SHARE: Final = 0.5
-"""Share of the jobs without windows that have aggregates of each key."""
+CHOSEN_SHARE: Final = 0.4
+"""Share of the jobs without windows that choose among the records of each key."""
+
+TOTALS_SHARE: Final = 0.6
+"""Share of the others that have aggregates of each key."""
 
 INT64: Final = 1 << 64
 
@@ -234,10 +239,17 @@ class WindowedColumns:
             is_sliding = self._every_s < self._size_s
             kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind)
-            .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
+            .aggregate(
+                n=count(),
+                total=sum_("n"),
+                low=min_("n"),
+                high=max_("n"),
+                parts=sum_("part"),
+                parallelism=self._parallelism,
+            )
         )
         if self._is_eager:
             self._graph._steps[-1] = _eager(self._graph.steps[-1])
@@ -253,7 +265,7 @@ class WindowedColumns:
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
-        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high")))
+        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high", "parts")))
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
@@ -270,7 +282,9 @@ class WindowedColumns:
             last_s = at_s - at_s % self._every_s
             for start_s in range(last_s, at_s - self._size_s, -self._every_s):
                 found.setdefault((key, start_s), []).append(record["n"])
-        return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+        return Counter(
+            (*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()
+        )
 
     def _key(self, number: int) -> Any:
         key = number % self._keys
@@ -282,7 +296,7 @@ class ColumnJob(ApiJob):
 
     counts_rows: ClassVar[bool] = False
 
-    totals_complaints: Callable[[Iterable[Any]], list[str]] | None = None
+    end_complaints: Callable[[Iterable[Any]], list[str]] | None = None
     """What is wrong with the rows of a job that ends in aggregates of each key."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
@@ -301,10 +315,14 @@ class ColumnJob(ApiJob):
             end = JoinedColumns(rng, timestamps is not None)
         elif timestamps is not None and rng.random() < WINDOWED_SHARE:
             end = WindowedColumns(rng, graph)
+        elif rng.random() < CHOSEN_SHARE:
+            chosen = ChosenColumns(rng, has_times=timestamps is not None)
+            stream, output = chosen.add(stream), chosen.output
+            self.end_complaints = partial(chosen.complaints, found)
         elif rng.random() < TOTALS_SHARE:
             totals = TotalsOfColumns(rng)
             stream, output = totals.add(stream), totals.output
-            self.totals_complaints = partial(totals.complaints, found)
+            self.end_complaints = partial(totals.complaints, found)
         if end is not None:
             stream, output = end.add(stream), end.output
             self.wanted = end.twin(found)
@@ -313,8 +331,8 @@ class ColumnJob(ApiJob):
 
     def complaints_of_rows(self, rows: Iterable[Any]) -> list[str]:
         """Returns how the rows at the sink differ from those of the twin."""
-        if self.totals_complaints is not None:
-            return self.totals_complaints(values for _, _, values in rows)
+        if self.end_complaints is not None:
+            return self.end_complaints(values for _, _, values in rows)
         found = Counter(values for _, _, values in rows)
         missing, strange = self.wanted - found, found - self.wanted
         return [f"missing {dict(missing)}, strange {dict(strange)}"] if missing or strange else []
