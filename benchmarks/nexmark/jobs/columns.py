@@ -88,6 +88,8 @@ def most_of_batch(counts: pa.RecordBatch) -> pa.RecordBatch:
 def highest_of(batch: pa.RecordBatch, windows: np.ndarray[Any, Any], name: str) -> pa.RecordBatch:
     """Returns the rows with the highest value of their window."""
     values = batch.column(name).to_numpy()
+    if windows.min() == windows.max():
+        return batch.filter(pa.array(values == values.max())).replace_schema_metadata(None)
     distinct, at = np.unique(windows, return_inverse=True)
     highest = np.zeros(len(distinct), values.dtype)
     np.maximum.at(highest, at, values)
