@@ -55,6 +55,10 @@ class MergedColumns:
             return whole
         return self._merged([front, self._back])
 
+    def panes_of(self, panes: Iterable[int]) -> ColumnTable:
+        """Returns the state of several panes, of which some have records."""
+        return self._merged([self._panes[pane] for pane in panes if pane in self._panes])
+
     def _divide(self, start: int, block: int) -> None:
         """Merges the panes of the window in front of the block from the newest on."""
         self._front, self._back, self._block, self._covered = {}, None, block, block

@@ -62,6 +62,10 @@ class PaneWindows(Paned[Table]):
         """Gives a pane the accumulators of keys that other windows have counted."""
         self._pane_table(pane).update(accumulators)
 
+    def fill_late(self, end: int, accumulators: dict[Any, Any]) -> None:
+        """Gives a window the keys that have got late records in other windows, with accumulators if it has them."""
+        self._late_table(end).update(accumulators)
+
     # --- records
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
