@@ -16,7 +16,7 @@ from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.row_forms import ColumnsLost, has_own_form, rows_of
+from clonos.operators.columnar.row_forms import ColumnsLost, for_sink, rows_of
 from clonos.operators.connector_contract import (
     RecordBatch,
     TransactionalSink,
@@ -192,15 +192,16 @@ class ToSink(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         assert self._writer is not None
-        if has_own_form(batch):
+        written = for_sink(batch)
+        if written is None:
             self.rows(rows_of(batch))
             return
         try:
-            self._writer.write_columns(batch)
+            self._writer.write_columns(written)
         except RowNotWritable as error:
             if not self._sets_aside():
                 raise self.guard.failed() from error
-            self._one_by_one(self._writer, batch.to_pylist())
+            self._one_by_one(self._writer, written.to_pylist())
         except Exception as error:
             raise self.guard.failed() from error
 

@@ -103,7 +103,11 @@ class Operator:
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
         """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
-        self.rows(list(zip(python_keys(batch, key), rows_of(batch), strict=True)), self.times_of(batch))
+        self.rows(self.pairs_of(batch, key), self.times_of(batch))
+
+    def pairs_of(self, batch: Any, key: Any) -> list[tuple[Any, Any]]:
+        """Returns the rows (key, value) of a batch of columns."""
+        return list(zip(python_keys(batch, key), rows_of(batch), strict=True))
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""
@@ -231,6 +235,14 @@ class TwoInputOperator(Operator):
         """Processes a batch of rows of the second input, never empty."""
         raise NotImplementedError
 
+    def first_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+        """Processes a batch of the first input, which is keyed, as columns; ``side`` knows its timestamps."""
+        self.first(side.pairs_of(batch, key), side.times_of(batch))
+
+    def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
+        """Processes a batch of the second input, which is keyed, as columns; ``side`` knows its timestamps."""
+        self.second(side.pairs_of(batch, key), side.times_of(batch))
+
 
 class InputSide(Operator):
     """Input of a ``TwoInputOperator``, which is its only follower."""
@@ -244,6 +256,11 @@ class InputSide(Operator):
         target = self.out
         assert isinstance(target, TwoInputOperator), target
         (target.first if self._is_first else target.second)(rows, times)
+
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        target = self.out
+        assert isinstance(target, TwoInputOperator), target
+        (target.first_columns if self._is_first else target.second_columns)(batch, key, self)
 
     def on_watermark(self, watermark: Watermark) -> None:
         """Passes a watermark on once: both sides get the task's."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.joining.column_joins import in_columns, left_timestamps, pair_timestamps
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Duration, Tumbling, duration_ns
+from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
 from clonos.operators.joins.as_of import AsOfJoin, Direction
-from clonos.operators.joins.buffered_join import ClockJoin, EventJoin
-from clonos.operators.joins.lookup import Lookup
+from clonos.operators.joins.buffered_join import BUFFER_TABLES, ClockJoin, EventJoin
+from clonos.operators.joins.lookup import TABLE_NAME, Lookup
 from clonos.operators.joins.match_rules import Between, How, MatchRule, SameWindow
 from clonos.operators.joins.merge_ordered import MergeOrdered, NumberInput
 from clonos.operators.operator import Operator
@@ -112,11 +114,20 @@ def join_step(
     if late is not None and not is_timed:
         raise InvalidJob(step, "gets late=, and its streams have no timestamps", GIVE_TIMESTAMPS)
     tags = _tags(step, late)
-    make: Callable[[str], Callable[[], Operator]]
+    make_rows: Callable[..., Any]
+    make_columns: Callable[..., Any]
     if is_timed:
-        make = partial(partial, EventJoin, rule=rule, how=kind, select=select, late=next(iter(tags), None))
+        late_tag = next(iter(tags), None)
+        make_rows = partial(EventJoin, rule=rule, how=kind, select=select, late=late_tag)
+        make_columns = partial(event_columns, rule=rule, how=kind, late=late_tag)
     else:
-        make = partial(partial, ClockJoin, rule=rule, how=kind, select=select)
+        make_rows = partial(ClockJoin, rule=rule, how=kind, select=select)
+        make_columns = partial(clock_columns, rule=rule, how=kind)
+    make: Any = partial(partial, make_rows)
+    columns: dict[str, Any] = {}
+    if select is None and (found := in_columns(left, right, make_rows, make_columns, BUFFER_TABLES)) is not None:
+        make = found
+        columns = pair_timestamps(is_timed) if kind.gives_pairs else left_timestamps(left, is_timed)
     return add_step(
         left,
         right,
@@ -127,6 +138,7 @@ def join_step(
         has_times=is_timed,
         side_tags=tags,
         state=(("how", str(kind)), ("match", text if is_timed else f"{text} by the clock")),
+        **columns,
     )
 
 
@@ -163,17 +175,23 @@ def as_of_step(
         raise timestamps_missing(step, have_times)
     tolerance_ns = None if tolerance is None else bound_ns(tolerance)
     tags = _tags(step, late)
-    make = partial(
-        partial,
-        AsOfJoin,
-        direction=Direction(direction),
-        tolerance_ns=tolerance_ns,
-        is_inner=kind is How.INNER,
-        select=select,
-        late=next(iter(tags), None),
-    )
+    rule: dict[str, Any] = {
+        "direction": Direction(direction),
+        "tolerance_ns": tolerance_ns,
+        "is_inner": kind is How.INNER,
+        "late": next(iter(tags), None),
+    }
+    make_rows = partial(AsOfJoin, select=select, **rule)
+    make: Any = partial(partial, make_rows)
+    columns: dict[str, Any] = {}
+    if select is None:
+        found = in_columns(left, right, make_rows, partial(as_of_columns, **rule), BUFFER_TABLES)
+        if found is not None:
+            make, columns = found, left_timestamps(left, True)
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
-    return add_step(left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state)
+    return add_step(
+        left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state, **columns
+    )
 
 
 def lookup_step(
@@ -192,8 +210,15 @@ def lookup_step(
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
     has_times = all(each._graph.have_same_times(step, each._inputs) for each in (left, table))
-    make = partial(partial, Lookup, is_inner=kind is How.INNER, select=select, has_times=has_times)
-    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=())
+    is_inner = kind is How.INNER
+    make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
+    make: Any = partial(partial, make_rows)
+    columns: dict[str, Any] = {}
+    if select is None:
+        found = in_columns(left, table, make_rows, partial(column_lookup, is_inner=is_inner), (TABLE_NAME,))
+        if found is not None:
+            make, columns = found, left_timestamps(left, has_times)
+    return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=(), **columns)
 
 
 def merge_step(streams: tuple[GraphBuilder, ...], late: Tag[Any] | None, options: StepOptions) -> tuple[StepInput, ...]:

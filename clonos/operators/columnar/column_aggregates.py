@@ -38,6 +38,9 @@ class ColumnAggregate(ABC):
     limit: ClassVar[int] = INT_MAX
     """Largest absolute number that the state may have."""
 
+    adds_states: ClassVar[bool] = False
+    """Whether ``add_states`` gives the same as ``add`` with the records of the states, in any order."""
+
     def __init__(self, name: str, of: str | None) -> None:
         self.name, self.of = name, of
         self._names = [f"{name}.{field}" for field in self.fields]
@@ -62,6 +65,14 @@ class ColumnAggregate(ABC):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
 
+    def growth_by(self, other: State) -> int:
+        """Returns a bound of how much a number of the state may grow by other states, 0 if it cannot be too large."""
+        return 0
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        """Adds other states, one per slot, as ``merge`` does; a slot may be there several times."""
+        self.merge(state, slots, other)
+
     @abstractmethod
     def results(self, state: State, slots: Slots) -> Any:
         """Returns the results of some slots as an Arrow array."""
@@ -75,6 +86,7 @@ class ColumnAggregate(ABC):
 class CountColumn(ColumnAggregate):
     """Number of records."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("n",)
 
     def dtypes(self) -> dict[str, Any]:
@@ -85,6 +97,9 @@ class CountColumn(ColumnAggregate):
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
         return pyarrow.array(state[self._names[0]][slots])
@@ -115,6 +130,7 @@ class OfColumn(ColumnAggregate):
 class SumColumn(OfColumn):
     """Sum of ints; 0 without a number."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("sum",)
 
     def dtypes(self) -> dict[str, Any]:
@@ -131,6 +147,13 @@ class SumColumn(OfColumn):
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
+
+    def growth_by(self, other: State) -> int:
+        sums = other[self._names[0]]
+        return _largest(sums) * len(sums)
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
         sums = state[self._names[0]][slots]
@@ -152,6 +175,10 @@ class MeanColumn(SumColumn):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         super().merge(state, slots, other)
         state[self._names[1]][slots] += other[self._names[1]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        super().add_states(state, slots, other)
+        numpy.add.at(state[self._names[1]], slots, other[self._names[1]])
 
     def results(self, state: State, slots: Slots) -> Any:
         sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
@@ -186,6 +213,8 @@ class ValueColumn(OfColumn):
 
 class ExtremeColumn(ValueColumn):
     """Smallest or largest value. A nan is the result only if there is nothing else."""
+
+    adds_states: ClassVar[bool] = True
 
     def __init__(self, name: str, of: str, type_: Any, *, is_largest: bool) -> None:
         super().__init__(name, of, type_)

@@ -16,7 +16,8 @@ import pyarrow
 
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
-from clonos.operators.columnar.merged_columns import MergedColumns
+from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
+from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.window_columns import WindowColumns, user_keys
 from clonos.operators.operator import Scope
@@ -87,18 +88,24 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         return HandedOver(panes, late)
 
     def _rows_of(self, table: ColumnTable) -> Accumulators:
-        slots = numpy.arange(len(table))
-        parts = [each.accumulators(table.values, slots) for each in self._aggregates]
-        names = [each.name for each in self._aggregates]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-        return dict(zip(user_keys(table.keys(slots)), rows, strict=True))
+        rows = accumulators_of(self._aggregates, table.values, len(table))
+        return dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
 
     # --- records
 
     def has_room_for(self, batch: Any) -> bool:
-        for place, each in enumerate(self._aggregates):
+        return self._has_room(
+            [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
+        )
+
+    def has_room_for_partials(self, batch: Any) -> bool:
+        """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
+        states = states_of(batch)
+        return self._has_room([each.growth_by(states) for each in self._aggregates])
+
+    def _has_room(self, growths: Sequence[int]) -> bool:
+        for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
             limit = each.limit // self._spans.panes
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
                 self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
@@ -150,6 +157,18 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         for each in self._aggregates:
             each.add(table.values, slots, None if each.of is None else batch.column(each.of))
 
+    def add_partials(self, batch: Any) -> None:
+        """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
+        for pane, part in runs_of(batch):
+            number = self._pane_now() if pane is None else pane
+            table = self._pane_table(number)
+            slots = table.slots([part.column(field.name) for field in self._keys])
+            table.touch(slots)
+            self._merged.change(number)
+            states = states_of(part)
+            for each in self._aggregates:
+                each.add_states(table.values, slots, states)
+
     def _is_late(self, pane: int) -> bool:
         reached_ns, last_ns = self._reached_ns, self._spans.end_ns(self._spans.last_end_of(pane))
         return reached_ns is not None and last_ns + self._rules.lateness_ns <= reached_ns
@@ -175,11 +194,11 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end, or later those of keys that got late records."""
         late = self._late.pop(end, None)
-        table = self._merged.window(end) if late is None else late
+        table: AnyTable = self._merged.window(end) if late is None else late
         slots: Any = numpy.arange(len(table))
         if late is not None:
             if self._rules.accumulates:
-                table = self._merged.panes_of(self._spans.panes_of(end))
+                table = self._merged.of_panes(self._spans.panes_of(end))
                 slots = table.find(late.keys(slots))
             self._state.drop(self._name(LATE_NAME, end))
         start_ns, end_ns = self._spans.start_ns(end), self._spans.end_ns(end)

@@ -1,8 +1,9 @@
 """Form of the rows of a batch of columns: what a step that takes rows gets of each record.
 
 A record of columns is a dict by the names of the columns, unless the schema of the batch names another form: the
-results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are. The form travels in the
-metadata of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
+results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are, those of running
+aggregates are pairs of a key and its results, and those of joins are pairs of records. The form travels in the metadata
+of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.core.model.errors import JobError
+from clonos.core.values.column_keys import python_keys
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
@@ -26,11 +28,50 @@ TIME: Final = "window_time"
 """Columns of a window: its start and end in UTC, and the timestamp of its result, a microsecond before the end."""
 
 
-class WindowForm(msgspec.Struct, frozen=True, array_like=True):
+JOIN_TIME: Final = "join_time"
+"""Column of a join by timestamps: the timestamp of the result, which is the later one of both sides."""
+
+
+class WindowForm(msgspec.Struct, frozen=True, array_like=True, tag="window"):
     """Form of results of windows: the columns of the key, and those of the values by name."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
+
+
+class SideForm(msgspec.Struct, frozen=True, array_like=True):
+    """Form of one side of a pair: its columns, their names in its own rows, and the form of these rows, b"" for dicts.
+
+    A record of which ``present`` is null has no such side, which is None in rows; "": all records have it.
+    ``is_missing``: none has it.
+    """
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    form: bytes = b""
+    present: str = ""
+    is_missing: bool = False
+
+
+class PairForm(msgspec.Struct, frozen=True, array_like=True, tag="pair"):
+    """Form of results of joins: pairs of a left and a right record."""
+
+    left: SideForm
+    right: SideForm
+
+
+class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
+    """Form of results of running aggregates: the columns of the key, and those of the results by name.
+
+    ``is_count``: there is one result, which is no dict in rows; a sink of columns gets columns.
+    """
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    is_count: bool = False
+
+
+RowForm = WindowForm | TotalForm | PairForm
 
 
 class ColumnsLost(JobError):
@@ -47,10 +88,10 @@ class ColumnsLost(JobError):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(WindowForm)
+_decoder: Final[msgspec.msgpack.Decoder[RowForm]] = msgspec.msgpack.Decoder(RowForm)
 
 
-def metadata_of(form: WindowForm) -> dict[bytes, bytes]:
+def metadata_of(form: RowForm) -> dict[bytes, bytes]:
     """Returns the metadata of a schema whose records have this form in rows."""
     return {FORM_KEY: _encoder.encode(form)}
 
@@ -60,13 +101,27 @@ def rows_of(batch: Any) -> list[Any]:
     metadata = batch.schema.metadata
     if not metadata or FORM_KEY not in metadata:
         return batch.to_pylist()  # type: ignore[no-any-return]
-    return _window_rows(batch, _decoder.decode(metadata[FORM_KEY]))
+    form = _decoder.decode(metadata[FORM_KEY])
+    if isinstance(form, PairForm):
+        return list(zip(_side_rows(batch, form.left), _side_rows(batch, form.right), strict=True))
+    if isinstance(form, TotalForm):
+        return _total_rows(batch, form)
+    return _window_rows(batch, form)
 
 
 def has_own_form(batch: Any) -> bool:
     """Returns whether rows of a batch are not dicts by the names of its columns."""
     metadata = batch.schema.metadata
     return bool(metadata) and FORM_KEY in metadata
+
+
+def for_sink(batch: Any) -> Any | None:
+    """Returns what a sink of columns writes of a batch; None if it writes the rows of another form."""
+    metadata = batch.schema.metadata
+    if not metadata or FORM_KEY not in metadata:
+        return batch
+    form = _decoder.decode(metadata[FORM_KEY])
+    return without_form(batch) if isinstance(form, TotalForm) and form.is_count else None
 
 
 def without_form(batch: Any) -> Any:
@@ -78,9 +133,7 @@ def without_form(batch: Any) -> Any:
 
 
 def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
-    keys: list[Any] = batch.column(form.keys[0]).to_pylist()
-    if len(form.keys) > 1:
-        keys = list(zip(keys, *(batch.column(name).to_pylist() for name in form.keys[1:]), strict=True))
+    keys = python_keys(batch, form.keys)
     values: list[Any]
     if form.values == (SINGLE,):
         values = batch.column(SINGLE).to_pylist()
@@ -95,6 +148,30 @@ def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
             window = windows[span] = Window(*map(from_timestamp_ns, span))
         found.append(result_of(key, window, value))
     return found
+
+
+def _side_rows(batch: Any, form: SideForm) -> list[Any]:
+    """Returns the records of one side of pairs."""
+    if form.is_missing:
+        return [None] * batch.num_rows
+    has_side = None
+    if form.present and (present := batch.column(form.present)).null_count:
+        has_side = present.is_valid()
+        batch = batch.filter(has_side)
+    rows = rows_of(
+        batch.select(form.columns)
+        .rename_columns(form.names)
+        .replace_schema_metadata({FORM_KEY: form.form} if form.form else None)
+    )
+    if has_side is None:
+        return rows
+    found = iter(rows)
+    return [next(found) if has else None for has in has_side.to_pylist()]
+
+
+def _total_rows(batch: Any, form: TotalForm) -> list[tuple[Any, Any]]:
+    values = batch.column(form.values[0]) if form.is_count else batch.select(form.values)
+    return list(zip(python_keys(batch, form.keys), values.to_pylist(), strict=True))
 
 
 def _nanoseconds(column: Any) -> list[int]:

@@ -383,7 +383,7 @@ def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> Non
 def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
     rng = Random(seed)
     rows = records_of(rng, length=100, seconds=60, disorder=20)
-    lateness = {"lateness": rng.choice(["3s", "8s", "100s"]), "accumulate": rng.random() < 0.5}
+    lateness: dict[str, Any] = {"lateness": rng.choice(["3s", "8s", "100s"]), "accumulate": rng.random() < 0.5}
     actions = [rng.choice(["read", "read", "restore", "barrier"]) for _ in range(40)]
 
     def build(source: Any, graph: JobGraph) -> None:

@@ -1,0 +1,60 @@
+"""Joins over columns in a plan: when a join is one, and what its step then has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from clonos.api.columns.key_columns import key_columns
+from clonos.api.columns.schemas import schema_of
+from clonos.api.steps import GraphBuilder
+from clonos.operators.columnar.joins.join_by_type import JoinByType
+from clonos.operators.columnar.row_forms import JOIN_TIME
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.operator import Operator, TwoInputOperator
+
+
+def in_columns(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    make_rows: Callable[..., TwoInputOperator],
+    make_columns: Callable[..., Any],
+    row_tables: tuple[str, ...],
+) -> Callable[[str], Callable[[], Operator]] | None:
+    """Returns the maker of a join over columns, None if a side gives rows or its key is no column.
+
+    ``make_rows`` and ``make_columns`` make the joins for the name of the step, the latter with ``keys`` too.
+    """
+    graph = left._graph
+    keys = key_columns(graph, left._inputs), key_columns(graph, right._inputs)
+    if graph is not right._graph or not all(keys) or len(keys[0]) != len(keys[1]):
+        return None
+    expected = _known_schema(left), _known_schema(right)
+    return partial(
+        partial,
+        JoinByType,
+        make_rows=make_rows,
+        make_columns=partial(make_columns, keys=keys),
+        expected=expected,
+        row_tables=row_tables,
+    )
+
+
+def left_timestamps(left: GraphBuilder, has_times: bool) -> dict[str, Any]:
+    """Returns what the step of a join over columns has whose results have the timestamps of the left side."""
+    column: TimestampColumn | None = left._graph.steps[left._inputs[0].step].timestamp_column if has_times else None
+    return {"emits_columns": True, "timestamp_column": column}
+
+
+def pair_timestamps(has_times: bool) -> dict[str, Any]:
+    """Returns what the step of a join over columns has whose results have the later timestamp of both sides."""
+    return {"emits_columns": True, "timestamp_column": TimestampColumn(JOIN_TIME) if has_times else None}
+
+
+def _known_schema(stream: GraphBuilder) -> bytes:
+    """Returns the encoded schema of a stream, b"" if the plan does not know it."""
+    schemas = [schema_of(stream._graph.steps, each) for each in stream._inputs]
+    if schemas[0] is None or any(each is None or not each.equals(schemas[0]) for each in schemas):
+        return b""
+    return schemas[0].serialize().to_pybytes()  # type: ignore[no-any-return]

@@ -1,0 +1,123 @@
+"""Buffer of one side of a join over columns: its records, and the index that finds them.
+
+State: a row store, whose rows have the columns of the side, the timestamp and the place in the order of arrival. The
+index is derived from it: the slots of its keys are those of ``slots_of``, which both sides share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from clonos.operators.columnar.joins.results import MISSING, taken
+from clonos.operators.columnar.joins.sorted_runs import Run, SortedRuns
+from clonos.operators.state.row_store import RowStore
+
+TIME_COLUMN: Final = "clonos.time"
+NUMBER_COLUMN: Final = "clonos.number"
+HIDDEN: Final = 2
+"""Columns that the store has behind those of the side."""
+
+
+class Stored(NamedTuple):
+    """Buffered records: a batch with the columns of the side, their timestamps, and their places by arrival."""
+
+    rows: Any
+    times: Any
+    arrivals: Any
+    numbers: Any
+
+
+class SideRows:
+    """Buffered records of one side, by their numbers in the store."""
+
+    def __init__(self, store: RowStore) -> None:
+        self._store = store
+        self.schema: Any = None
+        """Schema of the side, with the form of its rows."""
+        self.runs = SortedRuns()
+        self._gone = numpy.zeros(0, numpy.bool_)  # removed records of the index, by number - first
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def add(self, slots: Any, batch: Any, times: Any, arrivals: Any) -> Any:
+        """Adds records and returns their numbers. ``slots``: None keeps them out of the index."""
+        columns = [*batch.columns, pyarrow.array(times), pyarrow.array(arrivals)]
+        names = [*batch.schema.names, TIME_COLUMN, NUMBER_COLUMN]
+        numbers = self._store.append(pyarrow.RecordBatch.from_arrays(columns, names=names))
+        if slots is not None:
+            self.runs.add(slots, times, numbers)
+        return numbers
+
+    def discard(self, numbers: Any) -> None:
+        """Removes records that are not in the index, by their distinct numbers."""
+        self._store.remove(numbers)
+
+    def take(self, numbers: Any) -> Any:
+        """Returns records by their numbers, with nulls where a number is ``MISSING``."""
+        has = numbers >= 0
+        if has.all():
+            return self._plain(self._store.take(numbers))
+        rows = self._plain(self._store.take(numbers[has]))
+        return taken(rows, numpy.where(has, numpy.cumsum(has) - 1, MISSING))
+
+    def times_at(self, numbers: Any) -> Any:
+        """Returns the timestamps of records."""
+        return self._store.take(numbers).column(TIME_COLUMN).to_numpy()
+
+    def stored(self) -> Iterator[Stored]:
+        """Yields all records, in the order of arrival."""
+        for chunk in self._store.chunks:
+            places, numbers = chunk.live_from(0)
+            if len(places):
+                batch = chunk.at(places)
+                times, arrivals = (batch.column(name).to_numpy() for name in (TIME_COLUMN, NUMBER_COLUMN))
+                yield Stored(self._plain(batch), times, arrivals, numbers)
+
+    def remove(self, numbers: Any) -> None:
+        """Removes records by their distinct numbers, which matches may have until the next ``forget``."""
+        if not len(numbers):
+            return
+        self._store.remove(numbers)
+        needed = int(numbers.max()) + 1 - self._first
+        if needed > len(self._gone):
+            gone = numpy.zeros(max(needed, 2 * len(self._gone)), numpy.bool_)
+            gone[: len(self._gone)] = self._gone
+            self._gone = gone
+        self._gone[numbers - self._first] = True
+
+    def is_gone(self, numbers: Any) -> Any:
+        """Returns which records are removed."""
+        gone = self._gone
+        if not len(gone):
+            return numpy.zeros(len(numbers), numpy.bool_)
+        places = numbers - self._first
+        return gone[numpy.minimum(places, len(gone) - 1)] & (places < len(gone))
+
+    def forget(self, is_over: Callable[[Run], Any]) -> None:
+        """Removes records; ``is_over`` tells which ones of a run, None for no one."""
+
+        def gone_of(run: Run) -> Any:
+            gone = is_over(run)
+            if not len(self._gone):
+                return gone
+            removed = self.is_gone(run.numbers)
+            return removed if gone is None else removed | gone
+
+        numbers = self.runs.remove_where(gone_of)
+        self._store.remove(numbers[~self.is_gone(numbers)])
+        self._gone = numpy.zeros(0, numpy.bool_)
+        least = self.runs.least_number
+        self._first = self._store.next_number if least is None else least
+
+    def clear(self) -> None:
+        """Empties the index."""
+        self.runs = SortedRuns()
+
+    def _plain(self, rows: Any) -> Any:
+        return pyarrow.RecordBatch.from_arrays(rows.columns[:-HIDDEN], schema=self.schema)

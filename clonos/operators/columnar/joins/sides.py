@@ -1,0 +1,59 @@
+"""Sides of a join over columns: the columns of their batches, and keys that are equal where those of rows are.
+
+Values of a key in rows are equal if their type and value are: all widths of integers are int, and all texts str. The
+types here have that property when they are cast to one of each kind; of other types the join works on rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow
+from pyarrow import types
+
+from clonos.operators.columnar.row_forms import FORM_KEY
+
+
+def plain(batch: Any) -> Any:
+    """Returns a batch without dictionary columns, and of its metadata only the form of its rows."""
+    form = (batch.schema.metadata or {}).get(FORM_KEY)
+    columns = [column.dictionary_decode() if types.is_dictionary(column.type) else column for column in batch.columns]
+    fields = [pyarrow.field(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)]
+    schema = pyarrow.schema(fields, None if form is None else {FORM_KEY: form})
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def form_of(schema: Any) -> bytes:
+    """Returns the form of the rows of a schema, b"" for dicts."""
+    return (schema.metadata or {}).get(FORM_KEY, b"")  # type: ignore[no-any-return]
+
+
+def key_kinds(schema: Any, keys: Sequence[str]) -> tuple[Any, ...] | None:
+    """Returns the types to which key columns are cast; None if one of them is missing or has another type."""
+    kinds = [_kind_of(schema.field(name).type) if schema.names.count(name) == 1 else None for name in keys]
+    return None if None in kinds else tuple(kinds)
+
+
+def key_columns(batch: Any, keys: Sequence[str], kinds: Sequence[Any]) -> list[Any]:
+    """Returns the key columns of a batch, cast to their kinds."""
+    columns = [batch.column(name) for name in keys]
+    return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
+
+
+def user_keys(batch: Any, keys: Sequence[str]) -> list[Any]:
+    """Returns the keys of the rows as users have them: a value, or a tuple of several."""
+    columns = [batch.column(name).to_pylist() for name in keys]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _kind_of(type_: Any) -> Any:
+    if types.is_boolean(type_) or types.is_date32(type_):
+        return type_
+    if types.is_integer(type_) and not types.is_uint64(type_):
+        return pyarrow.int64()
+    if types.is_string(type_) or types.is_large_string(type_):
+        return pyarrow.string()
+    if types.is_binary(type_) or types.is_large_binary(type_):
+        return pyarrow.binary()
+    return None

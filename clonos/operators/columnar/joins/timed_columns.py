@@ -1,0 +1,116 @@
+"""Joins by time over columns: by the timestamps of the records, and by the times at which they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy
+import pyarrow
+
+from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
+from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
+from clonos.operators.columnar.joins.column_join import Keys
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.joins.buffered_join import WATERMARK_NAME
+from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.joins.match_rules import How, MatchRule
+from clonos.operators.operator import DueTimer, InputSide, Scope
+
+STEPS: Final = 8
+"""Number of steps in which the records of the time for which they are retained are forgotten."""
+
+
+class EventColumns(BufferedColumns):
+    """Join by the timestamps of the records."""
+
+    holds_watermarks: ClassVar[bool] = True
+
+    def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How, late: str | None) -> None:
+        super().__init__(step, keys, rule, how, how.gives_pairs)
+        self._late_tag = late
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
+        self._late = LateBatch(self._step, self._late_tag, self, scope)
+
+    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+        times = side.time_array(batch)
+        assert times is not None, "a join by time reads streams with timestamps"
+        reached_ns: int | None = self._reached.entries.get(0)
+        if reached_ns is not None and (is_late := self._is_late(is_left, times, reached_ns)).any():
+            rows = rows_of(batch.filter(pyarrow.array(is_late)))
+            for row, timestamp_ns in zip(rows, times[is_late].tolist(), strict=True):
+                self._late.add(row, timestamp_ns)
+            batch, times = batch.filter(pyarrow.array(~is_late)), times[~is_late]
+        if len(times):
+            self._add(is_left, batch, times, reached_ns)
+        self._late.emit(reached_ns)
+
+    def _is_late(self, is_left: bool, times: Any, reached_ns: int) -> Any:
+        """Returns which records are late: their earliest partners may be forgotten."""
+        return self._partners(not is_left, self._partners(is_left, times)[0])[1] < reached_ns
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if not isinstance(watermark, Activity):
+            before_ns = self._reached.entries.get(0)
+            self._reached.set(0, watermark)
+            self._forget(watermark)
+            if before_ns is None or before_ns // self._step_ns != watermark // self._step_ns:
+                self._drop(watermark)
+            passed_ns = self._rule.earliest(watermark, self._how)
+            if passed_ns < INSTANT_NS_MIN or (
+                before_ns is not None and passed_ns <= self._rule.earliest(before_ns, self._how)
+            ):
+                return
+            watermark = passed_ns
+        self.pass_watermark(watermark)
+
+    @property
+    def _step_ns(self) -> int:
+        """Length of event time between two removals."""
+        first_ns, last_ns = self._rule.partners(True, 0)
+        return max(1, (last_ns - first_ns) // STEPS)
+
+    def end_of_time(self) -> None:
+        self._forget(None)
+        self._drop(None)
+
+    def _may_match(self, is_left: bool, times: Any) -> Any:
+        reached_ns = self._reached.entries.get(0)
+        if reached_ns is None:
+            return numpy.ones(len(times), numpy.bool_)
+        return self._partners(is_left, times)[1] >= reached_ns
+
+
+class ClockColumns(BufferedColumns):
+    """Join by the times at which the records come, which are recorded. It forgets a record by the clock."""
+
+    has_timers: ClassVar[bool] = True
+
+    def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How) -> None:
+        super().__init__(step, keys, rule, how, False)
+
+    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+        now_ns = self._recorder.instant_ns(False)
+        self._add(is_left, batch, numpy.full(batch.num_rows, now_ns), None)
+
+    def next_timer_ns(self) -> int | None:
+        found = []
+        for place, side in enumerate(self._sides):
+            if (earliest_ns := side.runs.earliest_ns) is not None:
+                found.append(self._rule.partners(place == 0, earliest_ns)[1] + 1)
+        return min(found, default=None)
+
+    def due(self, until_ns: int | None) -> list[DueTimer]:
+        next_ns = self.next_timer_ns()
+        return [] if next_ns is None or (until_ns is not None and until_ns < next_ns) else [DueTimer(next_ns, until_ns)]
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        for timer in due:
+            self._forget(timer.token)
+            self._drop(timer.token)
+
+    def _may_match(self, is_left: bool, times: Any) -> Any:
+        return numpy.ones(len(times), numpy.bool_)

@@ -1,0 +1,88 @@
+"""Two sides of joins as rows or as columns, for tests that compare joins over both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from clonos.api.event_time import Timestamps
+from clonos.api.graph import JobGraph
+from clonos.api.stream import Stream
+from clonos.operators.tags import Tag
+from tests.unit.columns.test_column_windows import ChangingReader, ColumnsOf
+from tests.unit.operators.driver import START_NS, Given, Outbox, run
+
+START = START_NS // 1_000_000_000
+LEFT = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64())])
+RIGHT = pa.schema([("key", pa.large_string()), ("at", pa.int64()), ("name", pa.string()), ("x", pa.int32())])
+LATE = Tag[Any]("late")
+
+Record = dict[str, Any]
+
+
+def records(schema: Any) -> st.SearchStrategy[list[Record]]:
+    """Records of a side; keys and values may be null."""
+    columns = {
+        "key": st.sampled_from(["a", "b", "c", None]),
+        "at": st.integers(START, START + 30),
+        "x": st.none() | st.integers(-5, 5),
+        "name": st.none() | st.sampled_from(["x", "yy"]),
+    }
+    return st.lists(st.fixed_dictionaries({name: columns[name] for name in schema.names}), max_size=30)
+
+
+SIDES = st.tuples(records(LEFT), records(RIGHT))
+
+
+class Growing(ColumnsOf):
+    """Columns of which ``x`` is a float from the third record on."""
+
+    def reader(self) -> Any:
+        return GrowingReader(self.given.reader(), self.schema)
+
+
+class GrowingReader(ChangingReader):
+    """Reader of one record at a time."""
+
+    def read(self, records_max: int) -> Any:
+        batch = super(ChangingReader, self).read(1)
+        if batch is None or int(self.mark()) < 3:
+            return batch
+        place = batch.schema.names.index("x")
+        return batch.set_column(place, "x", batch.column(place).cast(pa.float64()))
+
+
+def joined(graph: JobGraph, sides: Any, join: Callable[..., Any], make: Any = ColumnsOf, is_timed: bool = True) -> Any:
+    """Adds both sides, as rows with ``Given``, and their join."""
+    timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None) if is_timed else None
+    streams: list[Stream[Any]] = []
+    for rows, schema in zip(sides, (LEFT, RIGHT), strict=True):
+        source = Given(rows) if make is Given else make(rows, schema)
+        streams.append(graph.source(source, timestamps=timestamps))
+    return join(*streams)
+
+
+def written_by(build: Callable[[JobGraph], Any], parallelism: int, records_max: int) -> dict[str, list[Any]]:
+    """Runs a job to its end."""
+    graph = JobGraph("job")
+    build(graph)
+    return run(graph, parallelism, records_max).written
+
+
+def stamped(results: Any, *, is_timed: bool = True, has_late: bool = False) -> None:
+    """Shows the results, with the second of their timestamps; and the late records."""
+    shown = results.process(Stamped, name="out") if is_timed else results
+    shown.sink(Outbox(), name="out-sink")
+    if has_late:
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+
+class Stamped:
+    """Emits each record with the second of its timestamp."""
+
+    def process(self, value: Any, context: Any) -> None:
+        assert context.timestamp_ns is not None
+        context.emit((value, (context.timestamp_ns - START_NS) // 1_000_000_000))

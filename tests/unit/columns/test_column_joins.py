@@ -1,0 +1,166 @@
+"""Joins by time over columns give what those over rows do: the same results in the same order, at any restore."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos import col
+from clonos.api.graph import JobGraph
+from clonos.api.windows import Tumbling
+from clonos.core.model.options import Options
+from clonos.operators.columnar.joins import sorted_runs
+from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
+from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
+from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.operators.driver import Given, Outbox, Run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
+BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda each: (each[0], each[0] + each[1]))
+RULES = st.one_of(
+    BOUNDS.map(lambda bounds: {"between": bounds}),
+    st.just({"between": (0, "9d"), "closed": "left"}),
+    st.sampled_from([{"window": Tumbling(size, offset=(size % 3 and 1) or None)} for size in (2, 5, 9)]),
+)
+TTL = {"ttl": "3s"}
+
+
+def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
+    is_timed = rule is not TTL
+    keywords = {"on": "key", "how": how, **({"late": LATE} if is_timed else {}), **rule}
+    found = joined(graph, sides, lambda left, right: left.join(right, **keywords), make, is_timed)
+    stamped(found, is_timed=is_timed, has_late=is_timed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
+def test_joins_over_columns_give_what_joins_over_rows_do(
+    sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_runs, "PAIRS_MAX", pairs_max)
+        found = [
+            written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
+            for make in (Given, ColumnsOf)
+        ]
+    assert found[1] == found[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+def test_joins_over_columns_restored_at_any_barrier_give_the_same(
+    sides: Any, how: str, rule: Any, actions: list[str], parallelism: int, records_max: int, make: Any
+) -> None:
+    build = partial(matched, sides=sides, how=how, rule=rule, make=make)
+    steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert troubled == steady
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIDES, HOWS, RULES, st.integers(1, 2))
+def test_a_join_over_rows_takes_over_when_a_side_changes_its_columns(
+    sides: Any, how: str, rule: Any, parallelism: int
+) -> None:
+    found = [
+        written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, 1)
+        for make in (Given, Growing)
+    ]
+    assert found[1] == found[0]
+
+
+def by_the_clock(sides: Any, how: str, make: Any, actions: list[str], records_max: int, restores: bool) -> Any:
+    """What a join by the clock gives in a run in which time goes on, and which is restored now and then."""
+    graph = JobGraph("job")
+    matched(graph, sides, how, TTL, make)
+    image = graph.compile(Options(), parallelism=1)
+    running = Run(image)
+    for checkpoint, action in enumerate(actions, start=1):
+        if action == "read":
+            running.read(records_max)
+            running.drain()
+        elif action == "time":
+            running.pass_time(1.5)
+        else:
+            taken, written = running.barrier(checkpoint, full=action.startswith("full")), running.written
+            if action == "restore" and restores:
+                running = Run(image, taken, running.clock)
+                running.written = written
+    running.finish(records_max)
+    return running.written
+
+
+@settings(max_examples=40, deadline=None)
+@given(SIDES, HOWS, ACTIONS, st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
+def test_joins_by_the_clock_over_columns_give_what_those_over_rows_do(
+    sides: Any, how: str, actions: list[str], records_max: int, make: Any
+) -> None:
+    records_max = 1 if make is Growing else records_max
+    rows = by_the_clock(sides, how, Given, actions, records_max, False)
+    assert by_the_clock(sides, how, make, actions, records_max, False) == rows
+    assert by_the_clock(sides, how, make, actions, records_max, True) == rows
+
+
+def sides_of(left: str, right: str) -> Any:
+    lefts = [{"key": key, "at": START + at, "x": at} for at, key in enumerate(left)]
+    return lefts, [{"key": key, "at": START + at, "name": f"n{at}", "x": at} for at, key in enumerate(right)]
+
+
+def test_joins_stay_in_columns() -> None:
+    def build(graph: JobGraph) -> None:
+        pairs = joined(graph, sides_of("abc", "cba"), lambda a, b: a.join(b, on="key", how="left", between=(0, 2)))
+        chosen = pairs.filter(col("x") < 2, name="few").select("key", "join_time", "name", "x_right")
+        chosen.window(Tumbling("1d")).apply(lambda _, window, rows: rows, name="all").sink(Outbox(), name="out")
+
+    (written,) = written_by(build, 1, 3).values()
+    assert [(row["key"], row["name"], row["x_right"], row["join_time"].timestamp() - START) for row in written] == [
+        ("b", "n1", 1, 1),
+        ("a", "n2", 2, 2),
+    ]
+
+
+def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = [0, 0, 0]
+    drop = BufferedColumns._drop
+
+    def dropping(self: BufferedColumns, reached_ns: int | None) -> None:
+        drop(self, reached_ns)
+        if reached_ns is not None and self._index is not None:
+            held = [*map(len, self._sides), len(self._index)]
+            most[:] = [max(*each) for each in zip(most, held, strict=True)]
+
+    monkeypatch.setattr(BufferedColumns, "_drop", dropping)
+    monkeypatch.setattr("clonos.operators.columnar.joins.buffered_columns.KEYS_SPARE", 8)
+    count = 300
+    lefts = [{"key": f"k{at}", "at": START + at, "x": at} for at in range(count)]
+    rights = [{"key": f"k{at}", "at": START + at, "name": "n", "x": at} for at in range(count)]
+
+    def build(graph: JobGraph) -> None:
+        pairs = joined(graph, (lefts, rights), lambda a, b: a.join(b, on="key", how="full", between=(-2, 2)))
+        pairs.sink(Outbox())
+
+    (written,) = written_by(build, 1, 3).values()
+    assert len(written) == count
+    assert 0 < max(most[:2]) < 30
+    assert most[2] < 80
+
+
+def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
+    sides = sides_of("ab", "ab")
+
+    def build(graph: JobGraph, make: Any) -> None:
+        streams = [
+            graph.source(make(rows, schema) if make is ColumnsOf else make(rows), name=f"s{place}")
+            for place, (rows, schema) in enumerate(zip((*sides, sides[1]), (LEFT, RIGHT, RIGHT), strict=True))
+        ]
+        pairs = streams[0].join(streams[1], on="key", ttl="1h")
+        by = "key" if make is ColumnsOf else lambda pair: pair[0]["key"]
+        pairs.join(streams[2], on=(by, "key"), ttl="1h", how="left").sink(Outbox())
+
+    found = [written_by(partial(build, make=make), 1, 3) for make in (Given, ColumnsOf)]
+    assert found[1] == found[0]
+    assert len(next(iter(found[0].values()))) == 2
