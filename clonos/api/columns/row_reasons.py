@@ -25,8 +25,6 @@ def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any]) 
     """Returns why windows over columns work on rows."""
     if reason := aggregate_reason(aggregation):
         return reason
-    if not settings.rules.is_keyed:
-        return "windows without a key work on rows"
     if settings.trigger is not None:
         return "windows with a trigger work on rows"
     if settings.evictor is not None:

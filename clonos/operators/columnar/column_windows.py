@@ -19,7 +19,7 @@ from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.row_forms import rows_of
-from clonos.operators.columnar.window_columns import WindowColumns, user_keys
+from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
@@ -51,11 +51,11 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     ) -> None:
         """Creates the operator for batches in which ``keys`` are the columns of the key."""
         super().__init__(step, spans, rules)
-        self._aggregates, self._keys = tuple(aggregates), tuple(keys)
+        self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
-        self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
-        self._results = WindowColumns(keys, aggregates)
+        self._spec = ColumnSpec(self._keys.types, dtypes)
+        self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
         self._late_spec = ColumnSpec(self._spec.keys) if rules.accumulates else self._spec
@@ -77,7 +77,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         """Drops all state. Returns the accumulators that aggregates over rows have."""
         panes = {pane: self._rows_of(table) for pane, table in self._panes.items()}
         late: dict[int, Accumulators] = {
-            end: dict.fromkeys(user_keys(table.keys(numpy.arange(len(table)))))
+            end: dict.fromkeys(self._keys.in_rows(table.keys(numpy.arange(len(table)))))
             if self._rules.accumulates
             else self._rows_of(table)
             for end, table in self._late.items()
@@ -89,7 +89,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
 
     def _rows_of(self, table: ColumnTable) -> Accumulators:
         rows = accumulators_of(self._aggregates, table.values, len(table))
-        return dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
+        return dict(zip(self._keys.in_rows(table.keys(numpy.arange(len(table)))), rows, strict=True))
 
     # --- records
 
@@ -114,7 +114,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def columns(self, batch: Any) -> None:
         if not self._rules.is_event_time:
             self._add(self._pane_now(), batch)
             return
@@ -127,7 +127,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
             self._add(found[0], batch)
             self._add_again(dict.fromkeys(self._ended(found[0]), found), batch, panes)
             return
-        needed = batch.select(list(dict.fromkeys((*(field.name for field in self._keys), *self._read))))
+        needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
         again: dict[int, list[int]] = {}
         for pane in found[len(late) :]:  # late panes are the earliest ones
             self._add(pane, needed.take(pyarrow.array(numpy.flatnonzero(panes == pane))))
@@ -150,7 +150,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
             self._add_to(self._late_table(end), records)
 
     def _add_to(self, table: ColumnTable, batch: Any) -> None:
-        slots = table.slots([batch.column(field.name) for field in self._keys])
+        slots = table.slots(self._keys.of(batch))
         if not table.values:
             return
         table.touch(slots)
@@ -162,7 +162,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         for pane, part in runs_of(batch):
             number = self._pane_now() if pane is None else pane
             table = self._pane_table(number)
-            slots = table.slots([part.column(field.name) for field in self._keys])
+            slots = table.slots(self._keys.of(part))
             table.touch(slots)
             self._merged.change(number)
             states = states_of(part)

@@ -19,6 +19,7 @@ from clonos.agg import count, first, last, max_, mean, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.columnar.sums.decimal_sums import DecimalSum
@@ -142,6 +143,11 @@ def aggregates() -> dict[str, Any]:
     }
 
 
+def sums() -> dict[str, Any]:
+    """Those that sessions have, too."""
+    return {name: each for name, each in aggregates().items() if name not in ("first", "last")}
+
+
 def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True, **lateness: Any) -> None:
     """Adds the job: aggregates of each window, and the late records."""
     windowed_by(graph, source, kind, ("key",), is_event_time=is_event_time, **lateness)
@@ -196,8 +202,6 @@ def test_windows_by_the_clock_over_columns_give_what_those_over_rows_do(is_colum
     rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abacab"]
     graph = JobGraph("job")
     windowed(graph, ColumnsOf(rows) if is_column else Given(rows), Tumbling("5s"), is_event_time=False)
-    from clonos.core.model.options import Options
-
     running = Run(graph.compile(Options(), parallelism=1))
     while running.read(2):
         running.drain()
@@ -409,3 +413,54 @@ def test_late_results_of_windows_are_in_columns() -> None:
 
     (written,) = played(build, records_max=1).values()
     assert [(row["key"], row["value"]) for row in written] == [("a", 1), ("a", 2), ("c", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
+    rng = Random(seed)
+    rows = records_of(rng, length=80, seconds=60, disorder=10)
+    kind = [Tumbling("5s"), Sliding("6s", every="2s"), Session("1s"), Session("3s")][seed % 4]
+    actions = [rng.choice(["read", "read", "restore", "barrier"]) for _ in range(30)]
+    named = {"n": count()} if rng.random() < 0.3 else sums()
+
+    def build(source: Any, graph: JobGraph) -> None:
+        timestamps = Timestamps("at", out_of_order="2s", watermark_every="1s", future_max=None)
+        windows = graph.source(source, timestamps=timestamps).window(kind, late=LATE)
+        results = windows.aggregate(**named, name="totals")
+        results.sink(Outbox(), name="out")
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+    def played(source: Any, records_max: int) -> Any:
+        steady, troubled = steady_and_troubled(partial(build, source), actions, 1, records_max)
+        assert troubled == steady
+        return steady
+
+    assert played(WideColumns(rows), 20) == played(Wide(rows), 20)
+    assert played(Changing(rows), 1) == played(Given(rows), 1)
+
+
+def test_windows_without_a_key_stay_in_columns() -> None:
+    rows = [{"key": "a", "at": START + at, "x": at, "y": 0.5} for at in range(20)]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        counts = stream.window(Tumbling("10s")).count()
+        counts.select("value", "window_time").window(Session("100s")).sum("value").select("value").sink(Outbox())
+
+    (written,) = played(build).values()
+    assert written == [{"value": 20}]
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+def test_windows_by_the_clock_without_a_key_give_what_those_over_rows_do(is_column: bool) -> None:
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abacab"]
+    graph = JobGraph("job")
+    source = graph.source(ColumnsOf(rows) if is_column else Given(rows))
+    source.window(Tumbling("5s")).aggregate(n=count(), total=sum_("x")).sink(Outbox())
+    running = Run(graph.compile(Options(), parallelism=1))
+    while running.read(2):
+        running.drain()
+        running.pass_time(3)
+    running.finish()
+    (written,) = running.written.values()
+    assert [(row.key, row.value) for row in written] == [(None, {"n": 3, "total": 3})] * 2
