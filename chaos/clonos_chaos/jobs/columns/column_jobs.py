@@ -225,6 +225,7 @@ class WindowedColumns:
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
+        self._lateness_s = rng.choice((None, 3))
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
@@ -243,7 +244,7 @@ class WindowedColumns:
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
-            .window(kind)
+            .window(kind, lateness=self._lateness_s if self._gap_s is None else None)
             .aggregate(
                 n=count(),
                 total=sum_("n"),
