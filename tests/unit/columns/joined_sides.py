@@ -23,18 +23,20 @@ LATE = Tag[Any]("late")
 Record = dict[str, Any]
 
 
-def records(schema: Any) -> st.SearchStrategy[list[Record]]:
+def records(schema: Any, keys: int, seconds: int) -> st.SearchStrategy[list[Record]]:
     """Records of a side; keys and values may be null."""
     columns = {
-        "key": st.sampled_from(["a", "b", "c", None]),
-        "at": st.integers(START, START + 30),
+        "key": st.sampled_from(["a", None, "b", "c"][:keys]),
+        "at": st.integers(START, START + seconds),
         "x": st.none() | st.integers(-5, 5),
         "name": st.none() | st.sampled_from(["x", "yy"]),
     }
-    return st.lists(st.fixed_dictionaries({name: columns[name] for name in schema.names}), max_size=30)
+    return st.lists(st.fixed_dictionaries({name: columns[name] for name in schema.names}), max_size=40)
 
 
-SIDES = st.tuples(records(LEFT), records(RIGHT))
+SIDES = st.tuples(st.sampled_from([2, 4]), st.sampled_from([2, 8, 30])).flatmap(
+    lambda spread: st.tuples(records(LEFT, *spread), records(RIGHT, *spread))
+)
 
 
 class Growing(ColumnsOf):

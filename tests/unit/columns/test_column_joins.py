@@ -20,7 +20,7 @@ from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
-HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
+HOWS = st.sampled_from(["inner", "left", "right", "full", "full", "full", "semi", "anti"])
 BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda each: (each[0], each[0] + each[1]))
 RULES = st.one_of(
     BOUNDS.map(lambda bounds: {"between": bounds}),
@@ -37,7 +37,7 @@ def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None
     stamped(found, is_timed=is_timed, has_late=is_timed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
 def test_joins_over_columns_give_what_joins_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
