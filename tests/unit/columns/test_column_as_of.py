@@ -39,7 +39,7 @@ def valid(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
     stamped(found, has_late=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9))
 def test_as_of_joins_over_columns_give_what_those_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int

@@ -37,7 +37,7 @@ def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None
     stamped(found, is_timed=is_timed, has_late=is_timed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
 def test_joins_over_columns_give_what_joins_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
