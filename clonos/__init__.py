@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clonos import agg as agg
     from clonos.api.emission import Emission as Emission
     from clonos.api.emission import at_end as at_end
+    from clonos.api.emission import changes as changes
     from clonos.api.emission import each as each
     from clonos.api.emission import every as every
     from clonos.api.event_time import Timestamps as Timestamps
@@ -119,7 +120,7 @@ _NAMES = {
     "clonos.api.stream": ("Stream", "ProcessFunction"),
     "clonos.api.joining.connected": ("ConnectedStreams", "TwoInputFunction"),
     "clonos.api.event_time": ("Timestamps",),
-    "clonos.api.emission": ("Emission", "each", "every", "at_end"),
+    "clonos.api.emission": ("Emission", "each", "every", "changes", "at_end"),
     "clonos.operators.event_time.watermark_strategies": ("WatermarkStrategy", "PunctuatedWatermarks"),
     "clonos.operators.event_time.timestamps": ("TimestampError",),
     "clonos.api.transforms.enriching": ("http_lookup",),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy
 import pyarrow
 
 from benchmarks.harness.ab_session import Session
@@ -29,12 +30,14 @@ from clonos.core.ports.task_port import Emission, Output
 from clonos.core.slot.slot import Slot
 from clonos.core.slot.slot_events import Event, LogEndReached, MessageReceived, StepEmitted
 from clonos.core.values import decode_columns, encode_columns
-from clonos.core.values.column_keys import ColumnKeys, KeyGroups, keys_of, running_counts, split_columns
+from clonos.core.values.column_keys import KeyGroups, split_columns
 from clonos.core.values.keys import Router
 from clonos.core.wire.channel_messages import Batch, ChannelHandshake
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
 from clonos.core.wire.log_delta import Delta
+from clonos.kernels import grouped
+from clonos.kernels.key_columns import KeyIndex
 
 ROUNDS: Final = 15
 EVENTS: Final = 10_000
@@ -134,9 +137,11 @@ def _columns_ns(batch: Any) -> dict[str, float]:
     parts = timed("partition", lambda: split_columns(router, batch, groups), batch.num_rows)
     encoded = timed("encode", lambda: [encode_columns(part) for part in parts], batch.num_rows)
     decoded = timed("decode", lambda: [decode_columns(data) for data in encoded], batch.num_rows)
-    received = timed("keys", lambda: keys_of(decoded[0].column("word")), decoded[0].num_rows)
-    assert isinstance(received, ColumnKeys)
-    timed("running counts", lambda: running_counts(received, [0] * len(received.distinct)), len(received))
+    index = KeyIndex([pyarrow.string()])
+    index.add([batch.column("word")])  # a receiver too
+    slots = timed("keys", lambda: index.add([decoded[0].column("word")]), decoded[0].num_rows)
+    totals = numpy.zeros(len(index), numpy.int64)
+    timed("running counts", lambda: grouped.running_counts(totals, slots), len(slots))
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from clonos.api.columns.totals import column_totals
 from clonos.api.emission import Emission, check_emission, each
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -13,6 +14,7 @@ from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.partial import Merging, Partial
 from clonos.operators.operator import Operator
 from clonos.operators.steps.running_aggregates import (
+    ChangedAggregate,
     FinalAggregate,
     FinalTotal,
     PacedAggregate,
@@ -61,8 +63,8 @@ class Aggregating(GraphBuilder, Generic[T]):
         their own records first. Without a record, ``at_end()`` emits the results of none.
 
         Args:
-            emit: ``each(n)`` for every n-th record, ``every("5s")`` if something has changed, or ``at_end()``. What is
-                left is emitted when the input ends.
+            emit: ``each(n)`` for every n-th record, ``every("5s")`` if something has changed, ``changes()`` for each
+                batch of input, or ``at_end()``. What is left is emitted when the input ends.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
 
         Raises:
@@ -99,8 +101,8 @@ class KeyedAggregating(GraphBuilder, Generic[K, T]):
 
         Args:
             emit: ``each(n)`` for every n-th record of a key, ``every("5s")`` for all keys that have changed, in the
-                order of their first change, or ``at_end()`` for all keys, in the order of their first records. What is
-                left is emitted when the input ends.
+                order of their first change, ``changes()`` for the keys in each batch of input, or ``at_end()`` for all
+                keys, in the order of their first records. What is left is emitted when the input ends.
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
 
         Raises:
@@ -172,6 +174,8 @@ def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, optio
 def _maker(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
     if emit.count == 1:
         return partial(RunningAggregate, is_keyed=is_keyed)
+    if emit.is_per_batch:
+        return partial(ChangedAggregate, is_keyed=is_keyed)
     if emit.count is not None or emit.interval_ns is not None:
         return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
     return partial(FinalAggregate, is_keyed=True) if is_keyed else FinalTotal
@@ -188,16 +192,23 @@ def _add(
     kind: str = KIND,
 ) -> Any:
     is_final = emit.is_final
+
+    def make_rows(step: str) -> Callable[[], Operator]:
+        return partial(make, step, aggregation)
+
+    columns: dict[str, Any] = {"make": make_rows, "row_reason": "aggregates without a key work on rows"}
+    if is_keyed:
+        columns = column_totals(stream, aggregation, emit, make_rows)
     return stream._step(
         kind,
-        lambda step: partial(make, step, aggregation),
-        options,
-        tuple(each.function for each in aggregation.functions),
-        tuple(each.arguments for each in aggregation.functions),
+        options=options,
+        functions=tuple(each.function for each in aggregation.functions),
+        arguments=tuple(each.arguments for each in aggregation.functions),
         runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
         emits_at_end=is_final,
         ignores_order=is_final and aggregation.ignores_order,
         has_times=None if emit.count == 1 else False,
+        **columns,
     )

@@ -11,20 +11,26 @@ from clonos.api.windows import duration_ns, duration_text
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When a step emits; made by ``each``, ``every`` and ``at_end``. What is left is emitted when the input ends."""
+    """When a step emits; made by ``each``, ``every``, ``changes`` and ``at_end``.
+
+    What is left is emitted when the input ends.
+    """
 
     count: int | None = None
     interval_ns: int | None = None
+    is_per_batch: bool = False
 
     @property
     def is_final(self) -> bool:
         """Returns whether the step emits once, when the input has ended."""
-        return self.count is None and self.interval_ns is None
+        return self.count is None and self.interval_ns is None and not self.is_per_batch
 
     def __str__(self) -> str:
         """Returns the call that made it; stores have this text."""
         if self.count is not None:
             return f"each({self.count})"
+        if self.is_per_batch:
+            return "changes()"
         return "at_end()" if self.interval_ns is None else f'every("{duration_text(self.interval_ns)}")'
 
 
@@ -50,16 +56,31 @@ def every(interval: str | float | timedelta) -> Emission:
     return Emission(interval_ns=duration_ns(interval))
 
 
+def changes() -> Emission:
+    """Emits the present result of each key that a batch of input has changed, once per batch.
+
+    How many results a key has depends on how its records are cut into batches, which differs between two runs of a job.
+    Only the last result of each key is the same in all of them.
+    """
+    return Emission(is_per_batch=True)
+
+
 def at_end() -> Emission:
     """Emits once, when the input has ended."""
     return Emission()
 
 
 def check_emission(step: str, emit: object, keyword: str = "emit") -> None:
-    """Checks the ``emit=`` of a step, or the ``flush=`` of a sink.
+    """Checks the ``emit=`` of a step, or another keyword, for which ``changes()`` means nothing.
 
-    Raises: InvalidJob: it is no ``Emission``.
+    Raises: InvalidJob: it is no ``Emission``, or not for this keyword.
     """
+    if isinstance(emit, Emission) and emit.is_per_batch and keyword != "emit":
+        raise InvalidJob(
+            step,
+            f"has {keyword}=changes(), which is for emit= of aggregate and fold",
+            'Give each(n), every("5s") or at_end().',
+        )
     if not isinstance(emit, Emission):
         raise InvalidJob(
             step,

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.aggregating import KeyedAggregating
-from clonos.api.emission import Emission
+from clonos.api.columns.totals import COUNT_COLUMN, column_totals
+from clonos.api.emission import Emission, each
 from clonos.api.graph import AnySink
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.keyed_joins import KeyedJoins
@@ -17,6 +18,8 @@ from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import Duration, WindowKind
+from clonos.operators.aggregates.aggregate import Named
+from clonos.operators.aggregates.counting import Count
 from clonos.operators.steps import keyed
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor
@@ -98,8 +101,11 @@ class KeyedStream(
         """Counts the records of each key, and emits (key, count so far) after each record."""
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
+        counted = Named[Any]({COUNT_COLUMN: Count()})
+        columns = column_totals(self, counted, each(1), make, is_count=True)
+        columns.setdefault("reads", ())
         return Stream(
-            self._graph, self._step("count", make, options, key_field="", state=(), ignores_order=True, reads=())
+            self._graph, self._step("count", options=options, key_field="", state=(), ignores_order=True, **columns)
         )
 
     def process(

@@ -12,8 +12,9 @@ from clonos.api.checks.function_checks import check_function, check_process, sta
 from clonos.api.checks.missing_methods import method_missing
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
-from clonos.api.graph import AnySink, Exchange, JobGraph, KeyBy, StepInput
+from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.keys import KeyBy
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -108,6 +109,8 @@ class GraphBuilder:
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         for each in self._inputs:
             step = self._graph.steps[each.step]
+            if not isinstance(tag, Tag):
+                raise InvalidJob(step.name, f"gets side_output({tag!r:.80})", 'Give a tag: Tag("late").')
             if step.side_tags == () or each.tag or each.exchange is not Exchange.FORWARD:
                 raise InvalidJob(
                     step.name,

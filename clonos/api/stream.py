@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
-from clonos.api.checks.function_checks import check_function
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
-from clonos.api.graph import AnySink, Exchange, KeyBy
+from clonos.api.graph import AnySink, Exchange
 from clonos.api.joining.connected import ConnectedStreams
 from clonos.api.joining.stream_joins import StreamJoins
+from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.calling import Calling, add_parallel
 from clonos.api.transforms.choosing import Choosing
@@ -215,18 +215,29 @@ class Stream(
     @overload
     def key_by(self, key: str, *, name: str | None = None) -> KeyedStream[Any, T]: ...
 
-    def key_by(self, key: Any, *, name: str | None = None) -> KeyedStream[Any, Any]:
+    @overload
+    def key_by(
+        self, key: str, second: str, /, *more: str, name: str | None = None
+    ) -> KeyedStream[tuple[Any, ...], T]: ...
+
+    def key_by(self, key: Any, *more: str, name: str | None = None) -> KeyedStream[Any, Any]:
         """Partitions the stream by key: all records of one key go to the same task, which keeps the key's state.
 
-        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column. A key is a str,
-        bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a registered enum, or a tuple of
-        these.
+        ``key`` is a function of the record, or the name of a field of dicts or objects, or of a column; several names
+        make a tuple. A key is a str, bytes, int, bool, None, UUID, date, a datetime with a time zone, a member of a
+        registered enum, or a tuple of these.
+
+        Raises:
+            InvalidJob: ``key`` is neither, or functions and names are mixed.
+
+        Example::
+
+            bids.key_by("bidder", "auction").count()
         """
         from clonos.api.keyed_stream import KeyedStream
 
-        if not isinstance(key, str):
-            check_function("key_by", name or "key_by", key)
-        key_by = KeyBy(self._graph.reserve_name("key_by", name), key, name is not None)
+        checked = checked_key(name or "key_by", (key, *more))
+        key_by = KeyBy(self._graph.reserve_name("key_by", name), checked, name is not None)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
     def window(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from clonos.api.emission import Emission
+from clonos.api.emission import Emission, check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
@@ -23,6 +23,9 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.partial_form import can_be_partial
+from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
 from clonos.operators.operator import Operator
@@ -73,15 +76,22 @@ class WindowSettings:
         return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
-        """Returns the properties on which the state depends; a resume compares them."""
+        """Returns the properties on which the state depends; a resume compares those that both jobs have."""
         text = [("window", str(self.kind))]
-        if self.rules.is_event_time:
-            text.append(("time", "event"))
-        if self._is_aligned and not self._has_panes:
-            text.append(("windows", "of each key, for a trigger or an evictor"))
-        if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
-            text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
+        if isinstance(self.kind, ENDING):
+            text.append(("time", "event" if self.rules.is_event_time else "processing"))
+        if self._is_aligned:
+            text.append(("windows", "in panes" if self._has_panes else "of each key, for a trigger or an evictor"))
+        if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
+            whole = self.rules.accumulates
+            text.append(("content of further results", "all records" if whole else "the records since the last one"))
+        text.append(("accumulators", self._accumulators(aggregation)))
         return text
+
+    def _accumulators(self, aggregation: Aggregation[Any, Any]) -> str:
+        if self.evictor is not None:
+            return "values with times"
+        return "of the aggregate" if self._formed(aggregation) is aggregation else "values"
 
     @property
     def emits_at_end(self) -> bool:
@@ -119,15 +129,33 @@ class WindowSettings:
 
     def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
         """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
-        return columns_read(aggregation) if self._has_panes and not self.rules.lateness_ns else None
+        if self.trigger is not None or self.evictor is not None or self.rules.lateness_ns:
+            return None
+        if isinstance(self.kind, Session):
+            has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None and self.rules.is_event_time
+            return columns_read(aggregation, merges=True) if has_gap else None
+        return columns_read(aggregation) if self._is_aligned else None
 
     def column_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
     ) -> Callable[[str], Callable[[], Operator]]:
         """Returns the same as ``operators`` for an aggregation that ``columns_read`` accepts."""
-        assert isinstance(self.kind, Tumbling | Sliding), self.kind
-        spans, rules = _spans_of(self.kind), self.rules
+        kind, rules = self.kind, self.rules
+        if isinstance(kind, Session):
+            gap_ns = duration_ns(kind.gap)
+            return lambda step: partial(SessionsByType, step, gap_ns, aggregation, keys, reads, rules)
+        assert isinstance(kind, Tumbling | Sliding), kind
+        spans = _spans_of(kind)
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
+
+    def partial_operators(
+        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
+    ) -> Callable[[str], Callable[[], Operator]] | None:
+        """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
+        if not isinstance(self.kind, Tumbling | Sliding) or not can_be_partial(aggregation):
+            return None
+        spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
+        return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""
@@ -157,7 +185,9 @@ def window_settings(
     """
     if not isinstance(kind, WindowKind):
         raise InvalidJob("window", f"gets {kind!r:.100}", 'Give it a kind of window, such as Tumbling("5s").')
-    has_times = stream._graph.have_times(stream._inputs)
+    follows_clock = isinstance(kind, ENDING) and kind.time == "processing"
+    graph, inputs = stream._graph, stream._inputs
+    has_times = graph.have_times(inputs) if follows_clock else graph.have_same_times("window", inputs)
     is_event_time = _is_event_time(kind, has_times)
     _check_lateness(kind, is_event_time, lateness, late)
     _check_triggers(kind, trigger, early)
@@ -233,6 +263,7 @@ def _check_count_sliding(kind: CountSliding, accumulate: bool, evictor: Any) -> 
 
 def _trigger_of(given: Any, has_times: bool) -> Trigger:
     if isinstance(given, Emission):
+        check_emission("window", given, "trigger")
         if given.count is not None:
             return OnCount(given.count)
         return Trigger() if given.interval_ns is None else ByClock(given.interval_ns)

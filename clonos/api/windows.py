@@ -137,7 +137,8 @@ class Sliding(WindowKind):
             raise InvalidJob("window", f"gets {shown}, which leaves records out", "Let every= be at most the size.")
         if self.size_ns // self.pane_ns > PANES_MAX:
             problem = f"gets {shown}, whose greatest common divisor is only {duration_text(self.pane_ns)}"
-            raise InvalidJob("window", problem, "Let the size be a multiple of every=.")
+            advice = f"Let the size be a multiple of every=, at most {PANES_MAX:,} times as long."
+            raise InvalidJob("window", problem, advice)
         set_field("time", _checked_time(time))
         set_field("offset_ns", _checked_offset(offset, self.every_ns))
         set_field("timezone", _checked_timezone(timezone, self.size_ns, self.every_ns))

@@ -33,16 +33,16 @@ class InputShape(StrEnum):
     PLAIN = "plain"  # rows or columns without a key
     PAIRS = "pairs"  # rows (key, value)
     KEYS = "keys"  # rows that are their own keys
-    COLUMNS = "columns"  # columns, one of which is the key
+    COLUMNS = "columns"  # columns, some of which are the key
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input edge of a vertex: its node and the shape of its batches. ``column`` is the key of ``COLUMNS``."""
+    """Input edge of a vertex: its node and the shape of its batches. ``keys`` are the key columns of ``COLUMNS``."""
 
     node: int
     form: InputShape = InputShape.PLAIN
-    column: str = ""
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +357,10 @@ class OperatorChain:
     def _columns_input(self, image: Input) -> Callable[[Any], None]:
         operator = self._operators[image.node]
         if image.form is InputShape.COLUMNS:
+            key = image.keys[0] if len(image.keys) == 1 else image.keys
             return _sampling(
-                lambda batch: self._key_sample.see_columns(batch, image.column),
-                lambda batch: operator.keyed_columns(batch, image.column),
+                lambda batch: self._key_sample.see_columns(batch, image.keys),
+                lambda batch: operator.keyed_columns(batch, key),
             )
         return operator.columns
 

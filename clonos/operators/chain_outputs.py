@@ -16,7 +16,7 @@ from clonos.core.values.column_keys import KeyGroups
 from clonos.core.values.key_encoding import KeyUnsupported, encode_key
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.operators.columnar.row_forms import ColumnsLost, has_own_form, rows_of
+from clonos.operators.columnar.row_forms import ColumnsLost, for_sink, rows_of
 from clonos.operators.connector_contract import (
     RecordBatch,
     TransactionalSink,
@@ -24,7 +24,7 @@ from clonos.operators.connector_contract import (
     WriterContext,
     finish_output,
 )
-from clonos.operators.fields import Field
+from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
 
@@ -66,23 +66,25 @@ class DropKeys(Operator):
     def keys(self, keys: list[Any], times: Times = None) -> None:
         self.out.rows(keys, times)
 
-    def keyed_columns(self, batch: RecordBatch, column: str) -> None:
+    def keyed_columns(self, batch: RecordBatch, key: Any) -> None:
         self.out.columns(batch)
 
 
 class ToKeys(Operator):
     """Output partitioned by key: rows (key, value), or the bare rows if they are their own keys."""
 
-    def __init__(self, ports: Sequence[int], key: Callable[[Any], Any] | str, rows_are_keys: bool) -> None:
-        """Creates the output for all edges with this key, a function or a field, so that it runs once per record."""
+    def __init__(
+        self, ports: Sequence[int], key: Callable[[Any], Any] | str | tuple[str, ...], rows_are_keys: bool
+    ) -> None:
+        """Creates the output for all edges with this key, a function or fields, so that it runs once per record."""
         self._ports = tuple(ports)
-        self._field = key if isinstance(key, str) else None
-        self._key = Field(key) if isinstance(key, str) else key
+        self._fields = () if callable(key) else (key,) if isinstance(key, str) else key
+        self._key = function_of(key)
         self._rows_are_keys = rows_are_keys
-        self.changes_rows = not (rows_are_keys or self._field is not None)
+        self.changes_rows = not (rows_are_keys or self._fields)
 
     def open(self, scope: Scope) -> None:
-        self.guard.field = self._field
+        self.guard.fields = self._fields
         self._collector: Collector = scope.context.collector
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -90,7 +92,9 @@ class ToKeys(Operator):
             keys, pairs = rows, rows
         else:
             key = self._key
-            keys, failed = key.of_each(rows, self.guard) if isinstance(key, Field) else self.guard.each(key, rows)
+            keys, failed = (
+                key.of_each(rows, self.guard) if isinstance(key, Field | Fields) else self.guard.each(key, rows)
+            )
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))
@@ -117,15 +121,15 @@ class ToKeys(Operator):
 
 
 class ToColumnKeys(Operator):
-    """Output of columns partitioned by one column."""
+    """Output of columns partitioned by one or several columns."""
 
-    def __init__(self, ports: Sequence[int], column: str) -> None:
+    def __init__(self, ports: Sequence[int], columns: tuple[str, ...]) -> None:
         self._ports = tuple(ports)
-        self._column = column
+        self._columns = columns
         self.changes_rows = False
 
     def open(self, scope: Scope) -> None:
-        self.guard.field = self._column
+        self.guard.fields = self._columns
         self._collector: Collector = scope.context.collector
         self._groups = KeyGroups(scope.context.max_parallelism)
 
@@ -133,7 +137,7 @@ class ToColumnKeys(Operator):
         raise ColumnsLost(self.guard.step)
 
     def columns(self, batch: Any) -> None:
-        found, _ = self.guard.each(lambda batch: self._groups.of([batch.column(self._column)]), [batch])
+        found, _ = self.guard.each(lambda batch: self._groups.of(list(map(batch.column, self._columns))), [batch])
         for groups in found:
             for port in self._ports:
                 self._collector.columns(port, batch, groups)
@@ -188,15 +192,16 @@ class ToSink(Operator):
 
     def columns(self, batch: RecordBatch) -> None:
         assert self._writer is not None
-        if has_own_form(batch):
+        written = for_sink(batch)
+        if written is None:
             self.rows(rows_of(batch))
             return
         try:
-            self._writer.write_columns(batch)
+            self._writer.write_columns(written)
         except RowNotWritable as error:
             if not self._sets_aside():
                 raise self.guard.failed() from error
-            self._one_by_one(self._writer, batch.to_pylist())
+            self._one_by_one(self._writer, written.to_pylist())
         except Exception as error:
             raise self.guard.failed() from error
 

@@ -1,8 +1,8 @@
-"""Field of records by its name: the value of a key in a dict, or an attribute of an object."""
+"""Fields of records by their names: the value of a key in a dict, or an attribute of an object."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -33,6 +33,32 @@ class Field:
         except Exception:  # noqa: BLE001  the guard treats the record that raises
             has_items = any(not _is_object(cls) for cls in set(map(type, records)))
             return guard.each(self if has_items else self._attribute, records)
+
+
+class Fields:
+    """Function that returns the tuple of several fields of a record, each as ``Field`` does."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        """Takes at least two names."""
+        self._items = itemgetter(*names)
+        self._fields = tuple(map(Field, names))
+
+    def __call__(self, record: Any) -> Any:
+        return tuple([field(record) for field in self._fields])
+
+    def of_each(self, records: list[Any], guard: Guard) -> tuple[list[Any], Collection[int]]:
+        """Returns the fields of each record as ``Field.of_each`` does."""
+        try:
+            return list(map(self._items, records)), ()  # no Python per record, if all have items
+        except Exception:  # noqa: BLE001  the guard treats the record that raises
+            return guard.each(self, records)
+
+
+def function_of(key: Callable[[Any], Any] | str | tuple[str, ...]) -> Callable[[Any], Any]:
+    """Returns the function that gives the key of a record: ``key``, or that of its field or fields."""
+    if isinstance(key, str):
+        return Field(key)
+    return Fields(key) if isinstance(key, tuple) else key
 
 
 def _is_object(cls: type) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import key_of, state_keys
 
 STRIDE: Final = 61
@@ -52,13 +53,13 @@ class KeySample:
             self._add(keys[self._next :: STRIDE])
         self._pass(len(keys))
 
-    def see_columns(self, batch: Any, column: str) -> None:
-        """Samples the keys of a batch of columns."""
+    def see_columns(self, batch: Any, keys: tuple[str, ...]) -> None:
+        """Samples the keys of a batch of columns, of which ``keys`` are the key."""
         if self._next < batch.num_rows:
             import numpy  # a process that handles columns has it
 
             places = numpy.arange(self._next, batch.num_rows, STRIDE)
-            self._add(batch.column(column).take(places).to_pylist())
+            self._add(values_of([batch.column(key).take(places) for key in keys]))
         self._pass(batch.num_rows)
 
     def hottest(self) -> tuple[str, int] | None:

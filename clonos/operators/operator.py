@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clonos.core.model.watermark import Watermark
 from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import copied_rows
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.connector_contract import RecordBatch
@@ -58,6 +59,12 @@ class Operator:
     holds_watermarks: ClassVar[bool] = False
     """True if it may still emit records below a watermark that it has taken: ``on_watermark`` then calls
     ``pass_watermark`` itself, at once or later."""
+
+    @property
+    def fires_in_spans(self) -> bool:
+        """Whether it fires the event-time timers of several instants at once as it does one after the other."""
+        return False
+
     takes_columns: bool = False
     """True if a step before it that can give rows or columns should give columns."""
 
@@ -95,12 +102,12 @@ class Operator:
         self.rows(rows_of(batch), self.times_of(batch))
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
-        """Processes a batch of a keyed input as columns, one of which is the key."""
+        """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
         self.rows(self.pairs_of(batch, key), self.times_of(batch))
 
     def pairs_of(self, batch: Any, key: Any) -> list[tuple[Any, Any]]:
         """Returns the rows (key, value) of a batch of columns."""
-        return list(zip(batch.column(key).to_pylist(), rows_of(batch), strict=True))
+        return list(zip(python_keys(batch, key), rows_of(batch), strict=True))
 
     def times_of(self, batch: Any) -> Times:
         """Returns the timestamps of a batch of columns for its rows. Raises: see ``time_array``."""

@@ -44,7 +44,7 @@ class RoutedError(NamedTuple):
 class Guard:
     """Runner of user code over the batches of one step."""
 
-    __slots__ = ("_step", "_is_aligned", "_collector", "_port", "field")
+    __slots__ = ("_step", "_is_aligned", "_collector", "_port", "fields")
 
     def __init__(self, step: str, is_aligned: bool, collector: Collector, port: int | None) -> None:
         """Creates the guard of a step.
@@ -56,7 +56,7 @@ class Guard:
         self._is_aligned = is_aligned
         self._collector = collector
         self._port = port
-        self.field: str | None = None  # the field that the step looks up in each record, if it was given a name
+        self.fields: tuple[str, ...] = ()  # those that the step looks up in each record, if it was given names
 
     @property
     def step(self) -> str:
@@ -113,8 +113,9 @@ class Guard:
         Raises: StepFailed: there is no error output, or the error is one of clonos itself.
         """
         assert not isinstance(error, StepFailed), "results are passed on outside of guarded code"
-        if self.field is not None and _lacks(record, self.field):
-            self._route_or_fail(field_missing(self.field, record), record, index, True)
+        missing = next((field for field in self.fields if _lacks(record, field)), None)
+        if missing is not None:
+            self._route_or_fail(field_missing(missing, record), record, index, True)
         else:
             self._route_or_fail(error, record, index, _is_routable(error))
 

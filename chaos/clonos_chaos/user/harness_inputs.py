@@ -13,7 +13,7 @@ from clonos.core.ports.task_port import Delivered
 from clonos.core.values import encode_rows, encode_timed_rows
 from clonos.operators.chain import InputShape
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
-from clonos.operators.fields import Field
+from clonos.operators.fields import function_of
 from clonos.operators.job_image import JobImage
 
 
@@ -58,7 +58,7 @@ def inputs_of(graph: JobGraph, image: JobImage, vertex: int) -> tuple[HarnessInp
     for channel in plan.inputs[plan.tasks[vertex]]:
         source = plan.edges[channel.edge].source
         key = next(each.key for step in graph.steps for each in step.inputs if each.step == source)
-        function = None if key is None else Field(key.key) if isinstance(key.key, str) else key.key
+        function = None if key is None else function_of(key.key)
         form = image.vertices[vertex].inputs[edges.index(channel.edge)].form
         found[source] = HarnessInput(channel.id, form, function, graph.steps[source].assigner)
     return tuple(each for _, each in sorted(found.items()))

@@ -96,8 +96,8 @@ def check_function(
 def _no_function(method: str, step: str, given: Any) -> InvalidJob:
     fields = given if isinstance(given, list | tuple) else ()
     if method == "key_by" and fields and all(isinstance(each, str) for each in fields):
-        key = ", ".join(f"record[{each!r}]" for each in fields) + ("," if len(fields) == 1 else "")
-        advice = f"A key of several fields is a tuple: key_by(lambda record: ({key}))."
+        names = ", ".join(map(repr, fields)).replace("'", '"')
+        advice = f"Give the names without brackets: key_by({names})."
         return InvalidJob(step, f"gets {given!r:.100}, which is neither a function nor the name of a field", advice)
     if method in TAKES_FIELD:
         what = "which is neither a function nor the name of a field"

@@ -15,7 +15,7 @@ from clonos.operators.connector_contract import KeyedSink, discovery_interval_ns
 
 
 def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int]) -> None:
-    """Checks that the stream of a sink with a key is keyed by a column of that key.
+    """Checks that the stream of a sink with a key is keyed by columns of that key.
 
     Raises: InvalidJob: it is not, or the graph does not show it.
     """
@@ -23,9 +23,9 @@ def check_keyed(step: Step, steps: Sequence[Step], parallelism_of: Callable[[Ste
     if sink is None:
         return
     for step_input in step.inputs:
-        key = _key_column(step_input, step, steps, parallelism_of, sink)
-        if key not in sink.key_columns:
-            columns, by = ", ".join(sink.key_columns), "" if key is None else f" but by {key}"
+        keys = _key_columns(step_input, step, steps, parallelism_of, sink)
+        if not keys or not {*keys} <= {*sink.key_columns}:
+            columns, by = ", ".join(sink.key_columns), f" but by {', '.join(keys)}" if keys else ""
             raise InvalidJob(
                 step.name,
                 f"replaces rows by {columns}, and its stream is not keyed by that{by}",
@@ -80,17 +80,17 @@ def refuse_key(name: str, sink: object) -> None:
         raise InvalidJob(name, f"replaces rows by {columns}, and errors have no key", "Leave out upsert=.")
 
 
-def _key_column(
+def _key_columns(
     step_input: StepInput, step: Step, steps: Sequence[Step], parallelism_of: Callable[[Step], int], sink: KeyedSink
-) -> str | None:
-    """Returns the column that the input of a sink is keyed by, or None if the graph does not show one."""
+) -> tuple[str, ...]:
+    """Returns the columns that the input of a sink is keyed by, or () if the graph does not show them."""
     while step_input.key is None:
         upstream = steps[step_input.step]
         if step_input.exchange is not Exchange.FORWARD or parallelism_of(upstream) != parallelism_of(step):
-            return None
+            return ()
         if upstream.key_field is not None:
-            return upstream.key_field or (sink.columns or ("",))[0]
+            return (upstream.key_field or (sink.columns or ("",))[0],)
         if not upstream.selects_rows or len(upstream.inputs) != 1:
-            return None
+            return ()
         step_input = upstream.inputs[0]
-    return step_input.key.key if isinstance(step_input.key.key, str) else None
+    return step_input.key.fields

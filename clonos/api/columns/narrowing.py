@@ -67,14 +67,14 @@ def _used(step: Step, steps: Sequence[Step]) -> frozenset[str] | None:
     found: set[str] = set() if step.timestamp_column is None else {step.timestamp_column.name}
     readers = _readers(step, steps)
     for reader, step_input in readers:
-        key = None if step_input.key is None else step_input.key.key
-        if reader.reads is not None and isinstance(key, str):
+        if reader.reads is not None and step_input.key is not None and step_input.key.fields:
+            read = {*step_input.key.fields, *reader.reads}
             schema = schema_of(steps, StepInput(step.number))
-            if schema is None or not {key, *reader.reads} <= {*schema.names}:
+            if schema is None or not read <= {*schema.names}:
                 return None  # the step names what is missing, and what there is
-            found |= {key, *reader.reads}
+            found |= read
             continue
-        if reader.stage is None or key is not None or step_input.route is not None:
+        if reader.stage is None or step_input.key is not None or step_input.route is not None:
             return None
         wanted = _used(reader, steps)
         if wanted is None and (schema := schema_of(steps, StepInput(reader.number))) is not None:

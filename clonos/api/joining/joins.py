@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from clonos.api.checks.function_checks import check_function
-from clonos.api.graph import Exchange, KeyBy, StepInput
+from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.column_joins import in_columns, left_timestamps, pair_timestamps
 from clonos.api.joining.two_inputs import two_input_step
+from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Duration, Tumbling, duration_ns
 from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
@@ -56,24 +57,31 @@ class JoinOptions(StepOptions, total=False):
 def keyed_sides(left: GraphBuilder, right: GraphBuilder, on: Any, step: str) -> tuple[GraphBuilder, GraphBuilder]:
     """Partitions both streams by their keys.
 
-    Raises: InvalidJob: ``on`` is neither a field nor a pair of fields or functions.
+    Raises: InvalidJob: ``on`` is neither fields nor a pair of fields or functions.
     """
-    keys = (on, on) if isinstance(on, str) else on
+    keys = (on, on) if isinstance(on, str | list) else on
     is_pair = isinstance(keys, tuple) and len(keys) == 2
-    if not is_pair or not all(isinstance(key, str) or callable(key) for key in keys):
+    if not is_pair or not all(map(_is_key, keys)):
         raise InvalidJob(
             step,
             f"gets on={on!r:.80}",
-            'Give a field that both streams have, such as on="order", or a pair of fields or functions:'
-            ' on=("order", "order_id"), on=(left_key, right_key).',
+            'Give a field that both streams have, such as on="order", a list of such fields, or a pair of fields, lists'
+            ' or functions: on=("order", "order_id"), on=(left_key, right_key).',
         )
+    if len({len(key) if isinstance(key, list) else 1 for key in keys if not callable(key)}) > 1:
+        raise InvalidJob(step, f"gets on={on!r:.80}", "Give as many fields of the left stream as of the right one.")
     return _keyed(left, keys[0], step, "left"), _keyed(right, keys[1], step, "right")
 
 
+def _is_key(key: Any) -> bool:
+    if isinstance(key, list):
+        return bool(key) and all(isinstance(each, str) for each in key)
+    return isinstance(key, str) or callable(key)
+
+
 def _keyed(stream: GraphBuilder, key: Any, step: str, side: str) -> GraphBuilder:
-    if not isinstance(key, str):
-        check_function("key_by", step, key)
-    key_by = KeyBy(stream._graph.reserve_name(f"{step}-{side}-key", None), key, False)
+    checked = checked_key(step, (*key,) if isinstance(key, list) else (key,))
+    key_by = KeyBy(stream._graph.reserve_name(f"{step}-{side}-key", None), checked, False)
     return GraphBuilder(stream._graph, stream._inputs_by(Exchange.HASH, key_by))
 
 

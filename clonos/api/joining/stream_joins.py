@@ -28,8 +28,8 @@ R = TypeVar("R")
 
 AsOfDirection = Literal["backward", "forward", "nearest"]
 
-On = str | tuple[str | Callable[[T], Any], str | Callable[[U], Any]]
-"""Key of a join: a field of both streams, or a field or function of each of them."""
+On = str | list[str] | tuple[str | list[str] | Callable[[T], Any], str | list[str] | Callable[[U], Any]]
+"""Key of a join: a field of both streams or a list of fields, or a field, a list or a function of each of them."""
 
 
 class AsOfOptions(StepOptions, total=False):
@@ -121,7 +121,8 @@ class StreamJoins(GraphBuilder, Generic[T]):
         without a match has its own. A record is late if its matches may be forgotten: see ``late``.
 
         Args:
-            on: a field of both streams, or a pair: a field or function of the left stream and one of the right.
+            on: a field of both streams, or a list of fields; or a pair: a field, a list of fields or a function of the
+                left stream, and one of the right.
             how: "inner" for pairs; "left", "right" or "full" for pairs, and with None the records of that side that
                 have no match, when none can come any more; "semi" or "anti" for left records with or without a match.
             between: the least and the greatest difference, right timestamp less left timestamp, such as ("-1h", "1h").

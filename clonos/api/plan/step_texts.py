@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from clonos.api.graph import KeyBy, Step, StepInput
+from clonos.api.graph import Step, StepInput
+from clonos.api.keys import KeyBy, fields_text
 from clonos.api.windows import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
@@ -29,8 +30,8 @@ def function_text(function: Any) -> str:
 
 
 def key_text(key_by: KeyBy) -> str:
-    """Returns what gives the key: a field, or a function and its place."""
-    return f"the field {key_by.key!r}" if isinstance(key_by.key, str) else function_text(key_by.key)
+    """Returns what gives the key: fields, or a function and its place."""
+    return fields_text(key_by.fields) if key_by.fields else function_text(key_by.key)
 
 
 def connector_text(connector: object) -> str:
@@ -58,15 +59,16 @@ def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
     return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
 
 
-def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
-    """Returns why a step turns columns into rows; "" if it gets none or works on them.
+def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
+    """Returns why a step that gets columns turns them into rows; "" if it works on them.
 
-    ``keys``: its inputs with a key. ``is_immediate``: it is an immediate sink.
+    ``schema``: their types, None if these are not known. ``keys``: its inputs with a key. ``is_immediate``: it is an
+    immediate sink.
     """
-    if not takes_columns or step.emits_columns:
-        return ""
+    if step.emits_columns:
+        return "" if schema is None or step.rows_for is None else step.rows_for(schema)
     for each in keys:
-        if each.key is not None and not isinstance(each.key.key, str):
+        if each.key is not None and not each.key.fields:
             return f'{each.key.name} calls {key_text(each.key)} with each row; name a column instead: key_by("...")'
     if is_immediate:
         return "its sink writes rows"
@@ -74,6 +76,8 @@ def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_
         return ""
     if step.functions:
         return f"it calls {function_text(step.functions[0])} with each row"
+    if step.row_reason:
+        return step.row_reason
     classes = list(_classes(step.make))
     method = "keyed_columns" if keys else "columns"
     if all(getattr(cls, method) is getattr(Operator, method) for cls in classes if issubclass(cls, Operator)):

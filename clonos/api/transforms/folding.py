@@ -12,7 +12,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.core.values.copying import copied
 from clonos.operators.aggregates.custom import Custom
-from clonos.operators.steps.running_aggregates import PacedAggregate
+from clonos.operators.steps.running_aggregates import ChangedAggregate, PacedAggregate
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -113,16 +113,12 @@ def folded(
     """
     check_emission(options["name"] or "fold", emit)
     aggregation = Custom(partial(copied, initial), function, None, None)
+    make: Callable[..., Any] = partial(partial, PacedAggregate, count=emit.count, interval_ns=emit.interval_ns)
+    if emit.is_per_batch:
+        make = partial(partial, ChangedAggregate)
     return stream._step(
         "fold",
-        partial(
-            partial,
-            PacedAggregate,
-            aggregation=aggregation,
-            is_keyed=is_keyed,
-            count=emit.count,
-            interval_ns=emit.interval_ns,
-        ),
+        partial(make, aggregation=aggregation, is_keyed=is_keyed),
         options,
         (function,),
         runs_user_code=True,

@@ -1,4 +1,4 @@
-"""Keys of a batch of columns: each distinct key once as a Python object, and a number per row; and their key groups.
+"""Keys of a batch of columns: their key groups, and their values as Python objects.
 
 The group of a key in columns is that of the same key in rows: streams of both can be joined. Native kernels compute it
 from the columns, where they know the types; otherwise Python does work per distinct key, Arrow and numpy per row. The
@@ -7,74 +7,11 @@ first batch of columns imports both, never this module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final
 
 from clonos.core.values.key_encoding import encode_key
 from clonos.core.values.keys import Router, key_group, state_keys
-
-
-class ColumnKeys(Sequence[Any]):
-    """Keys of the rows of a batch: row i has the key ``distinct[numbers[i]]``.
-
-    Distinct keys are in the order of their first rows.
-    """
-
-    __slots__ = ("distinct", "numbers", "stored")
-
-    def __init__(self, distinct: list[Any], stored: list[Any], numbers: Any) -> None:
-        """Takes the distinct keys, their state keys in ``stored``, and the rows' numbers as a numpy array."""
-        self.distinct, self.stored, self.numbers = distinct, stored, numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.distinct[self.numbers[index]]
-
-    def tolist(self) -> list[Any]:
-        """Returns the key of each row."""
-        return list(map(self.distinct.__getitem__, self.numbers.tolist()))
-
-
-def keys_of(column: Any) -> ColumnKeys | list[Any]:
-    """Returns the keys in a column of a RecordBatch, as a list if Arrow would merge keys that differ in Python.
-
-    Raises: KeyUnsupported, if a value cannot be a key; ValueBeyondLimit, if a key is too large.
-    """
-    import pyarrow
-
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # its dictionary may hold duplicates and unused values
-    try:
-        encoded = column.dictionary_encode(null_encoding="encode")
-    except pyarrow.ArrowNotImplementedError:  # lists and structs
-        return column.to_pylist()  # type: ignore[no-any-return]
-    distinct = encoded.dictionary.to_pylist()
-    stored = state_keys(distinct)
-    kind = pyarrow.types
-    differ = kind.is_string(column.type) or kind.is_integer(column.type)  # distinct in Arrow means distinct in Python
-    if not differ and len({*stored}) != len(stored):  # 64-bit dates within one day
-        return column.to_pylist()  # type: ignore[no-any-return]
-    return ColumnKeys(distinct, stored, encoded.indices.to_numpy())
-
-
-def running_counts(keys: ColumnKeys, before: list[int]) -> tuple[Any, list[int]]:
-    """Returns how often each row's key has occurred so far (a numpy array), and the new total per distinct key.
-
-    ``before`` has the totals before these rows.
-    """
-    import numpy
-
-    from clonos.kernels import grouped
-
-    totals = numpy.array(before, numpy.int64)
-    running = grouped.running_counts(totals, keys.numbers)
-    return running, totals.tolist()
-
-
-# ------------------------------------------------------------------ key groups
 
 COLUMN_KEYS_MAX: Final = 1 << 20
 """Number of distinct keys at which a sender forgets their groups."""
@@ -109,16 +46,16 @@ class KeyGroups:
         if groups is not None:
             long = numpy.flatnonzero(groups < 0)
             if len(long):
-                groups[long] = self._computed(_keys([column.take(long) for column in columns]))
+                groups[long] = self._computed(values_of([column.take(long) for column in columns]))
             return groups
         index = self._index_for([_value_type(column) for column in columns])
         if index is None:
-            return numpy.array(self._computed(_keys(columns)), numpy.int32)
+            return numpy.array(self._computed(values_of(columns)), numpy.int32)
         before = len(index)
         slots = index.add(columns)
         if len(index) > before:
             try:
-                new = self._computed(_keys(index.columns(before)))
+                new = self._computed(values_of(index.columns(before)))
             except BaseException:
                 self._index = None  # it has keys without a group
                 raise
@@ -154,8 +91,13 @@ def split_columns(router: Router, batch: Any, groups: Any) -> list[Any]:
     return partition(batch, router.tasks_of(groups), router.parallelism)
 
 
-def _keys(columns: list[Any]) -> list[Any]:
-    """Returns the key of each row as a Python object."""
+def python_keys(batch: Any, key: str | tuple[str, ...]) -> list[Any]:
+    """Returns the key of each row of a batch: the value of a column, or a tuple of those of several."""
+    return values_of([batch.column(name) for name in ([key] if isinstance(key, str) else key)])
+
+
+def values_of(columns: list[Any]) -> list[Any]:
+    """Returns the value of each row of one column, or a tuple of those of several."""
     if len(columns) == 1:
         return columns[0].to_pylist()  # type: ignore[no-any-return]
     return list(zip(*[column.to_pylist() for column in columns], strict=True))

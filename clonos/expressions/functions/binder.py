@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.compute
 
 from clonos.expressions.expression_errors import CannotBind
+from clonos.expressions.functions.constants import arrow_scalar
 
 Kernel = Callable[..., Any]
 """Function of arrays or scalars of Arrow."""
@@ -72,7 +73,7 @@ class Binder:
 
     def constant(self, value: Any, type_: Any) -> Value:
         """Returns a typed constant. ``value`` is one of Python, or a scalar of that type."""
-        scalar = value if isinstance(value, pyarrow.Scalar) else pyarrow.scalar(value, type_)
+        scalar = value if isinstance(value, pyarrow.Scalar) else arrow_scalar(value, type_)
         key = ("constant", str(type_), repr(scalar))
         if key not in self._known:
             found = self.new_value(type_)
@@ -122,7 +123,7 @@ class Binder:
         return self.constant(scalar, type_) if isinstance(scalar, pyarrow.Scalar) else None
 
     def _type_of_result(self, kernel: Kernel, inputs: Sequence[Value]) -> Any:
-        empty = [self.constants.get(each.number, pyarrow.array([], each.type)) for each in inputs]
+        empty = [self.constants.get(each.number, pyarrow.nulls(0, each.type)) for each in inputs]
         try:
             return kernel(*empty).type
         except ARROW_ERRORS as error:

@@ -32,6 +32,9 @@ def with_numbers(numbers: Any, type_: Any, *columns: Any) -> Any:
         elif column.null_count:
             mask = column.is_null().to_numpy(zero_copy_only=False)
             nulls = mask if nulls is None else nulls | mask
+    if nulls is None and types.is_integer(type_) and numbers.dtype == type_.to_pandas_dtype():
+        numbers = numpy.ascontiguousarray(numbers)
+        return pyarrow.Array.from_buffers(type_, len(numbers), [None, pyarrow.py_buffer(numbers)])
     return pyarrow.array(numbers, type_, mask=nulls)
 
 

@@ -14,6 +14,7 @@ from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Kernel, Value
 from clonos.expressions.functions.casts import as_text
+from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.value_types import is_text, kind_name, settled, unified
 from clonos.expressions.patterns import replacement_text, with_named_group
 
@@ -110,7 +111,7 @@ def _called(
     """
     value = text(binder, inputs[0])
     try:
-        kernel(pyarrow.array([""], value.type))
+        kernel(arrow_scalar("", value.type))
     except pyarrow.ArrowInvalid as error:
         raise CannotBind("", f"the pattern is no regular expression of RE2: {_reason(error)}") from None
     return binder.call(node.function, kernel, value, type_=type_ or value.type, options=node.options)

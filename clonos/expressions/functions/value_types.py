@@ -12,6 +12,7 @@ from pyarrow import types
 
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Value
+from clonos.expressions.functions.constants import arrow_scalar
 
 UNITS: Final = ("s", "ms", "us", "ns")
 SIGNED: Final = tuple(map(pyarrow.type_for_alias, ("int8", "int16", "int32", "int64")))
@@ -108,6 +109,10 @@ def literal_type(value: Any) -> Any:
         return pyarrow.date32()
     if isinstance(value, timedelta):
         return pyarrow.duration("us")
+    if isinstance(value, float):
+        return pyarrow.float64()
+    if isinstance(value, str):
+        return pyarrow.string()
     return pyarrow.scalar(value).type
 
 
@@ -186,7 +191,7 @@ def typed(binder: Binder, value: Value, type_: Any) -> Value:
         return binder.constant(Decimal(literal), type_)
     if isinstance(literal, datetime) and literal.tzinfo is not None:
         literal = literal.astimezone(UTC)
-    return binder.constant(pyarrow.scalar(literal, value.type).cast(type_), type_)
+    return binder.constant(arrow_scalar(literal, value.type).cast(type_), type_)
 
 
 def settled(binder: Binder, value: Value) -> Value:

@@ -1,8 +1,9 @@
 """Fork server of slot processes: it has all modules imported, so a slot is one fork and starts in milliseconds.
 
 Run as ``python -m clonos.io.process.fork_server EVENTS_FD MODULE...``. The driver writes orders to its standard input,
-and reads ``started ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. The server has one thread, because a
-forking process should have only one; when its input ends, because the driver has ended, it kills all slots and exits.
+and reads ``started ORDER PID`` and ``ended ORDER CODE`` lines from EVENTS_FD. The server starts no thread, because a
+forking process should have only one; those of the libraries that it imports are idle, and the libraries expect forks.
+When its input ends, because the driver has ended, it kills all slots and exits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ import cloudpickle
 
 HEADER = struct.Struct("<III")
 """Head of an order: its number, and the lengths of its domain (UTF-8) and of its launch spec, which follow."""
+
+IMPORTS: Final = 0xFFFFFFFF
+"""Number of an order that forks nothing: it has the names of further modules in place of a launch spec."""
 
 INPUT_FD = 0
 
@@ -68,6 +72,16 @@ def warm_up(modules: Iterable[str]) -> None:
                 getattr(module, offered)
 
 
+def import_for_job(modules: Iterable[str]) -> None:
+    """Imports modules that only some jobs need. One that cannot be imported is left to the slots, which report it."""
+    try:
+        warm_up(modules)
+    except Exception as error:  # noqa: BLE001  modules of other libraries may raise anything
+        sys.stderr.write(f"the fork server of slots cannot import {' '.join(modules)}: {error!r}\n")
+    gc.collect()
+    gc.freeze()
+
+
 class ForkServer:
     """Running children, with the orders that they serve."""
 
@@ -76,7 +90,7 @@ class ForkServer:
         self.order_of_pid: dict[int, int] = {}
 
     def serve(self) -> bool:
-        """Reads one order and forks its slot. Returns False when the driver has ended."""
+        """Reads one order and forks its slot, or imports modules. Returns False when the driver has ended."""
         header = _read_exactly(HEADER.size)
         if header is None:
             return False
@@ -84,6 +98,9 @@ class ForkServer:
         body = _read_exactly(domain_length + spec_length)
         if body is None:
             return False
+        if order == IMPORTS:
+            import_for_job(body.decode("utf-8").split())
+            return True
         pid = os.fork()
         if pid == 0:
             _run_child(body[:domain_length].decode("utf-8"), body[domain_length:], self.events_fd)

@@ -23,6 +23,9 @@ from clonos.io.system.entropy import random_hash_seed
 WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
 """Modules imported before any slot starts: those of a slot, and those that the code of a job can import."""
 
+COLUMN_MODULES: Final = ("clonos_standby.slot.column_modules",)
+"""Modules imported besides, before the first slot of a job with columns starts."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForkServerProcess:

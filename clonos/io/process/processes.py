@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from clonos.io.process.fork_server import HEADER
+from clonos.io.process.fork_server import HEADER, IMPORTS
 from clonos.io.process.fork_server_process import take_or_start
 from clonos.io.process.slot_provider import Listener, SlotEnded
 
@@ -26,9 +26,10 @@ END_TIMEOUT_S = 10.0
 class ProcessSlots:
     """Slot provider that starts child processes. ``domains``: number of failure domains; 0 makes each slot its own.
 
-    ``hash_seed``: PYTHONHASHSEED of all slots. ``warm_modules``: imported once, before any slot is forked. ``output``:
-    file for the standard output of slots; None shares the driver's. One thread calls ``order`` and ``close``; the
-    listener is called from another thread.
+    ``hash_seed``: PYTHONHASHSEED of all slots. ``warm_modules``: imported once, before any slot is forked;
+    ``job_modules`` likewise, in a fork server that was started before the job was known, too. ``output``: file for the
+    standard output of slots; None shares the driver's. One thread calls ``order`` and ``close``; the listener is called
+    from another thread.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ProcessSlots:
         domains: int = 0,
         warm_modules: tuple[str, ...] = (),
         output: Path | None = None,
+        job_modules: tuple[str, ...] = (),
     ) -> None:
         self._listener = listener
         self._domain_count = domains
@@ -48,6 +50,7 @@ class ProcessSlots:
         self._hash_seed = hash_seed
         self._warm_modules = warm_modules
         self._output = output
+        self._job_modules = job_modules
         self._deaths = 0
         self._has_ended = False  # the latest fork server. Invariant: then no order of it is in _domain_of
         self._readers: list[threading.Thread] = []
@@ -67,12 +70,7 @@ class ProcessSlots:
             domain = self._domain_for(number, avoid_domains)
             self._domain_of[number] = domain
         encoded = domain.encode("utf-8")
-        assert self._fork_server.stdin is not None, "it was opened as a pipe"
-        try:
-            self._fork_server.stdin.write(HEADER.pack(number, len(encoded), len(launch_spec)) + encoded + launch_spec)
-            self._fork_server.stdin.flush()
-        except BrokenPipeError:
-            pass  # the fork server has just ended: its reader reports the end of this order too
+        _write(self._fork_server, HEADER.pack(number, len(encoded), len(launch_spec)) + encoded + launch_spec)
         return number
 
     def close(self) -> None:
@@ -99,6 +97,9 @@ class ProcessSlots:
         )
         self._readers = [*(each for each in self._readers if each.is_alive()), reader]
         reader.start()
+        if self._job_modules:
+            names = " ".join(self._job_modules).encode("utf-8")
+            _write(started.process, HEADER.pack(IMPORTS, 0, len(names)) + names)
         return started.process
 
     def _domain_for(self, number: int, avoid: Collection[str]) -> str:
@@ -143,6 +144,15 @@ class ProcessSlots:
                 except ProcessLookupError:
                     pass
             self._listener(SlotEnded(order, reason))
+
+
+def _write(fork_server: subprocess.Popen[bytes], order: bytes) -> None:
+    assert fork_server.stdin is not None, "it was opened as a pipe"
+    try:
+        fork_server.stdin.write(order)
+        fork_server.stdin.flush()
+    except BrokenPipeError:
+        pass  # the fork server has just ended: its reader reports the end of each order too
 
 
 def _close_input(fork_server: subprocess.Popen[bytes]) -> None:

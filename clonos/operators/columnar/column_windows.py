@@ -8,30 +8,24 @@ late. Results are those of ``PaneWindows``, in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy
 import pyarrow
 
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.by_type import ColumnOperator
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import MergedColumns
-from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
-from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
+from clonos.operators.columnar.window_columns import WindowColumns, user_keys
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.paned import PANE_NAME, Paned
 from clonos.operators.windows.window_rules import WindowRules
 
-RESULTS_MAX: Final = 1 << 16
-"""Results that leave in one batch."""
 
-INSTANT: Final = pyarrow.timestamp("us", "UTC")
-
-
-class ColumnWindows(Paned[ColumnTable]):
+class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     """Operator of tumbling and sliding windows over columns."""
-
-    takes_columns = True
 
     def __init__(
         self,
@@ -47,7 +41,8 @@ class ColumnWindows(Paned[ColumnTable]):
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._results = WindowColumns(keys, aggregates)
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
 
     def _new_table(self, name: str) -> ColumnTable:
@@ -60,21 +55,26 @@ class ColumnWindows(Paned[ColumnTable]):
         """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
         found: dict[int, dict[Any, dict[str, Any]]] = {}
         for pane, table in self._panes.items():
-            slots = numpy.arange(len(table))
-            parts = [each.accumulators(table.values, slots) for each in self._aggregates]
-            names = [each.name for each in self._aggregates]
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-            found[pane] = dict(zip(_user_keys(table.keys(slots)), rows, strict=True))
+            rows = accumulators_of(self._aggregates, table.values, len(table))
+            found[pane] = dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
             self._state.drop(self._name(PANE_NAME, pane))
         return found
 
     # --- records
 
     def has_room_for(self, batch: Any) -> bool:
-        """Returns whether no sum of ints can become too large for its column by this batch; call it for each batch."""
-        limit = INT_MAX // self._spans.panes
-        for place, each in enumerate(self._aggregates):
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
+        return self._has_room(
+            [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
+        )
+
+    def has_room_for_partials(self, batch: Any) -> bool:
+        """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
+        states = states_of(batch)
+        return self._has_room([each.growth_by(states) for each in self._aggregates])
+
+    def _has_room(self, growths: Sequence[int]) -> bool:
+        for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
+            limit = each.limit // self._spans.panes
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
                 self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
@@ -83,7 +83,7 @@ class ColumnWindows(Paned[ColumnTable]):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         if not self._rules.is_event_time:
             self._add(self._pane_now(), batch)
             return
@@ -111,6 +111,18 @@ class ColumnWindows(Paned[ColumnTable]):
         for each in self._aggregates:
             each.add(table.values, slots, None if each.of is None else batch.column(each.of))
 
+    def add_partials(self, batch: Any) -> None:
+        """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
+        for pane, part in runs_of(batch):
+            number = self._pane_now() if pane is None else pane
+            table = self._pane_table(number)
+            slots = table.slots([part.column(field.name) for field in self._keys])
+            table.touch(slots)
+            self._merged.change(number)
+            states = states_of(part)
+            for each in self._aggregates:
+                each.add_states(table.values, slots, states)
+
     def _is_late(self, pane: int) -> bool:
         reached_ns = self._reached_ns
         return reached_ns is not None and self._spans.end_ns(self._spans.last_end_of(pane)) <= reached_ns
@@ -119,30 +131,8 @@ class ColumnWindows(Paned[ColumnTable]):
 
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end."""
-        end_ns = self._spans.end_ns(end)
         table = self._merged.window(end)
-        for first in range(0, len(table), RESULTS_MAX):
-            slots = numpy.arange(first, min(first + RESULTS_MAX, len(table)))
-            self.out.columns(self._results(table, slots, self._spans.start_ns(end), end_ns))
-
-    def _results(self, table: ColumnTable, slots: Any, start_ns: int, end_ns: int) -> Any:
-        columns = [
-            *table.keys(slots),
-            _repeated(start_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
-            _repeated(end_ns // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
-            _repeated((end_ns - 1) // NANOSECONDS_PER_MICROSECOND, INSTANT, len(slots)),
-            *(each.results(table.values, slots) for each in self._aggregates),
-        ]
-        names = [field.name for field in self._keys] + [START, END, TIME] + [each.name for each in self._aggregates]
-        form = WindowForm(tuple(field.name for field in self._keys), tuple(each.name for each in self._aggregates))
-        fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
-        return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, metadata_of(form)))
-
-
-def _user_keys(columns: list[Any]) -> list[Any]:
-    keys: list[Any] = columns[0].to_pylist()
-    return keys if len(columns) == 1 else list(zip(keys, *(each.to_pylist() for each in columns[1:]), strict=True))
-
-
-def _repeated(value: int, type_: Any, count: int) -> Any:
-    return pyarrow.array(numpy.full(count, value, numpy.int64)).view(type_)
+        slots = numpy.arange(len(table))
+        start_ns, end_ns = self._spans.start_ns(end), self._spans.end_ns(end)
+        for batch in self._results.batches(table.keys, table.values, slots, start_ns, end_ns):
+            self.out.columns(batch)

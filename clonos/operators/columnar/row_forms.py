@@ -1,9 +1,9 @@
 """Form of the rows of a batch of columns: what a step that takes rows gets of each record.
 
 A record of columns is a dict by the names of the columns, unless the schema of the batch names another form: the
-results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are, and those of joins are
-pairs. The form travels in the metadata of the schema, so every step, exchange and sink finds it. Steps that choose or
-compute columns drop it.
+results of windows over columns are ``WindowResult`` in rows, as those of windows over rows are, those of running
+aggregates are pairs of a key and its results, and those of joins are pairs of records. The form travels in the metadata
+of the schema, so every step, exchange and sink finds it. Steps that choose or compute columns drop it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.core.model.errors import JobError
+from clonos.core.values.column_keys import python_keys
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND, from_timestamp_ns
 from clonos.operators.windows.results import Window, WindowResult, result_of
 
@@ -59,7 +60,18 @@ class PairForm(msgspec.Struct, frozen=True, array_like=True, tag="pair"):
     right: SideForm
 
 
-RowForm = WindowForm | PairForm
+class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
+    """Form of results of running aggregates: the columns of the key, and those of the results by name.
+
+    ``is_count``: there is one result, which is no dict in rows; a sink of columns gets columns.
+    """
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    is_count: bool = False
+
+
+RowForm = WindowForm | TotalForm | PairForm
 
 
 class ColumnsLost(JobError):
@@ -92,6 +104,8 @@ def rows_of(batch: Any) -> list[Any]:
     form = _decoder.decode(metadata[FORM_KEY])
     if isinstance(form, PairForm):
         return list(zip(_side_rows(batch, form.left), _side_rows(batch, form.right), strict=True))
+    if isinstance(form, TotalForm):
+        return _total_rows(batch, form)
     return _window_rows(batch, form)
 
 
@@ -99,6 +113,15 @@ def has_own_form(batch: Any) -> bool:
     """Returns whether rows of a batch are not dicts by the names of its columns."""
     metadata = batch.schema.metadata
     return bool(metadata) and FORM_KEY in metadata
+
+
+def for_sink(batch: Any) -> Any | None:
+    """Returns what a sink of columns writes of a batch; None if it writes the rows of another form."""
+    metadata = batch.schema.metadata
+    if not metadata or FORM_KEY not in metadata:
+        return batch
+    form = _decoder.decode(metadata[FORM_KEY])
+    return without_form(batch) if isinstance(form, TotalForm) and form.is_count else None
 
 
 def without_form(batch: Any) -> Any:
@@ -110,9 +133,7 @@ def without_form(batch: Any) -> Any:
 
 
 def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
-    keys: list[Any] = batch.column(form.keys[0]).to_pylist()
-    if len(form.keys) > 1:
-        keys = list(zip(keys, *(batch.column(name).to_pylist() for name in form.keys[1:]), strict=True))
+    keys = python_keys(batch, form.keys)
     values: list[Any]
     if form.values == (SINGLE,):
         values = batch.column(SINGLE).to_pylist()
@@ -146,6 +167,11 @@ def _side_rows(batch: Any, form: SideForm) -> list[Any]:
         return rows
     found = iter(rows)
     return [next(found) if has else None for has in has_side.to_pylist()]
+
+
+def _total_rows(batch: Any, form: TotalForm) -> list[tuple[Any, Any]]:
+    values = batch.column(form.values[0]) if form.is_count else batch.select(form.values)
+    return list(zip(python_keys(batch, form.keys), values.to_pylist(), strict=True))
 
 
 def _nanoseconds(column: Any) -> list[int]:

@@ -16,13 +16,18 @@ def parts_of(aggregation: Aggregation[Any, Any]) -> dict[str, Any]:
     return dict(aggregation.aggregations) if isinstance(aggregation, Named) else {SINGLE: aggregation}
 
 
-def columns_read(aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
-    """Returns the columns that an aggregation reads; None if it cannot be made for columns, whatever their types."""
+def columns_read(aggregation: Aggregation[Any, Any], *, merges: bool = False) -> tuple[str, ...] | None:
+    """Returns the columns that an aggregation reads; None if it cannot be made for columns, whatever their types.
+
+    ``merges``: windows become one, and the order of their records follows from which of them met first.
+    """
     found: dict[str, None] = {}
     for each in parts_of(aggregation).values():
         if type(each) is Count and not each.functions:
             continue
         if type(each) not in (Sum, Mean, Min, Max, First, Last) or not isinstance(each.of, str):
+            return None
+        if merges and not each.ignores_order:
             return None
         found[each.of] = None
     return tuple(found)

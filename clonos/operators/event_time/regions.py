@@ -40,7 +40,8 @@ class Region:
             if instant_ns > watermark_ns:
                 return
             operator = self.timed[index]
-            operator.fire_events(operator.due_events(instant_ns))
+            is_span = len(self.timed) == 1 and operator.fires_in_spans
+            operator.fire_events(operator.due_events(watermark_ns if is_span else instant_ns))
 
 
 def regions_of(operators: Sequence[Operator], children: Sequence[Sequence[int]]) -> Region:

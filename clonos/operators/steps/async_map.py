@@ -153,6 +153,9 @@ class AsyncMap(Operator):
 
     def _take(self, number: int, outcome: bytes) -> None:
         if not self._is_ordered:
+            for early, found in list(self._done.entries.items()):  # the job kept the order until it was resumed
+                self._done.delete(early)
+                self._emit(early, found)
             self._emit(number, outcome)
             return
         self._done.set(number, outcome)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
-from clonos.core.values.column_keys import ColumnKeys, keys_of, running_counts
+from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import IMMUTABLE, copied, immutability_check
 from clonos.core.values.keys import state_keys
 from clonos.operators.operator import Operator, Scope, Times, without
@@ -21,9 +21,6 @@ from clonos.operators.state.keyed_state import Table
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 STATE_NAME: Final = "state"
-
-COUNT_COLUMN: Final = "count"
-"""Column that a running count gives beside the key column."""
 
 COUNTERS_MAX: Final = 1 << 14
 """Counters that are kept before they are written to the table."""
@@ -123,27 +120,11 @@ class Counters(dict[Any, "count[int]"]):
         self.clear()
 
 
-class Totals(dict[Any, int]):
-    """Count of each key that was seen in columns since the table was last updated."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._table = table
-
-    def __missing__(self, key: Any) -> int:
-        return self._table.entries.get(key, 0)  # type: ignore[no-any-return]
-
-    def write_back(self) -> None:
-        """Writes the counts to the table, in order of arrival."""
-        self._table.update(self)
-        self.clear()
-
-
 class RunningCount(Keyed):
     """Count that emits (key, count so far) after each record.
 
-    Until the next barrier each key has a counter, or for columns a total. Thus a record costs calls into C only, and
-    the table is updated once per key.
+    Until the next barrier each key has a counter. Thus a record costs calls into C only, and the table is updated once
+    per key.
     """
 
     def __init__(self, step: str, *, counters_max: int = COUNTERS_MAX) -> None:
@@ -152,37 +133,21 @@ class RunningCount(Keyed):
 
     def open(self, scope: Scope) -> None:
         super().open(scope)
-        self._counters, self._totals = Counters(self._table, self._counters_max), Totals(self._table)
+        self._counters = Counters(self._table, self._counters_max)
+
+    def fill(self, accumulators: dict[Any, Any]) -> None:
+        """Gives the empty operator the counts of stored keys."""
+        self._table.update(accumulators)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self.keys([key for key, _ in rows], times)
 
     def keys(self, keys: list[Any], times: Times = None) -> None:
-        if self._totals:
-            self._totals.write_back()
         stored = state_keys(keys)
         self.out.rows(list(zip(keys, map(next, map(self._counters.__getitem__, stored)), strict=True)), times)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
-        """Counts with Python work per distinct key only. Emits columns if the next step prefers them, else tuples."""
-        keys = keys_of(batch.column(column))
-        if not isinstance(keys, ColumnKeys):
-            self.keys(keys, self.times_of(batch))
-            return
-        if self._counters:
-            self._counters.write_back()
-        totals = self._totals
-        running, counted = running_counts(keys, list(map(totals.__getitem__, keys.stored)))
-        totals.update(zip(keys.stored, counted, strict=True))
-        if len(totals) > self._counters_max:
-            totals.write_back()
-        if self.out.takes_columns and column != COUNT_COLUMN and self.timestamp_column is None:
-            import pyarrow  # loaded only if there are columns
-
-            self.out.columns(pyarrow.record_batch({column: batch.column(column), COUNT_COLUMN: running}))
-        else:
-            self.out.rows(list(zip(keys.tolist(), running.tolist(), strict=True)), self.times_of(batch))
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        self.keys(python_keys(batch, key), self.times_of(batch))
 
     def prepare(self, checkpoint: int) -> None:
         self._counters.write_back()
-        self._totals.write_back()

@@ -1,4 +1,4 @@
-"""Aggregates that run over the whole input: a result after each record, or one per key at the end of the input."""
+"""Aggregates that run over the whole input, with results after each record, batch or interval, or at its end."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ class Aggregating(Operator):
         self._table: Table = scope.state.table(f"{self._step}/{STATE_NAME}")
         self._add_one = self._aggregation.add_or_keep if self.guard.routes else self._aggregation.add
 
+    def fill(self, accumulators: dict[Any, Any]) -> None:
+        """Gives the empty operator the accumulators of stored keys."""
+        self._table.update(accumulators)
+
     def _add(self, rows: list[Any], consume: Callable[[Iterator[Any]], None]) -> list[int]:
         """Passes (stored key, (key, value)) of each row to ``consume``; returns the indexes of rows that raised."""
         if not self._is_keyed:
@@ -77,6 +81,23 @@ class RunningAggregate(Aggregating):
             append((key, result(accumulator)) if is_keyed else result(accumulator))
             entries[stored] = accumulator
             changed[stored] = None
+
+
+class ChangedAggregate(Aggregating):
+    """Emits (key, result) for each key that a batch has changed, by first arrival in it; the result alone without
+    keys."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        keys: dict[Any, None] = {}
+        self._add(rows, lambda records: self._consume(records, keys))
+        self._emit(list(keys))
+
+    def _consume(self, records: Iterator[Any], keys: dict[Any, None]) -> None:
+        create, add = self._aggregation.create, self._add_one
+        entries, changed = self._table.entries, self._table.changed
+        for stored, (_, value) in records:
+            entries[stored] = add(entries[stored] if stored in entries else create(), value)
+            changed[stored] = keys[stored] = None
 
 
 class PacedAggregate(Aggregating):

@@ -70,7 +70,7 @@ class Flush(Operator):
             self._batches[self._size] = batch
             self._wait(batch.num_rows)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         self.columns(batch)
 
     def _completed(self, count: int) -> int:

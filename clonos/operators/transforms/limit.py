@@ -31,9 +31,9 @@ class Limit(Operator):
 
     @property
     def room(self) -> int:
-        """Number of records that it still passes on."""
+        """Number of records that it still passes on; 0 too if it had a higher count before a resume."""
         taken: int = self._taken.entries.get(0, 0)
-        return self._count - taken
+        return max(0, self._count - taken)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         room = self.room

@@ -62,6 +62,19 @@ class PaneWindows(Paned[Table]):
         """Gives a pane the accumulators of keys that other windows have counted."""
         self._pane_table(pane).update(accumulators)
 
+    def merge(self, pane: int | None, accumulators: list[tuple[Any, Any]]) -> None:
+        """Merges accumulators of keys, of records that come now, into those of a pane that is not late.
+
+        ``pane``: None for that of the clock.
+        """
+        number = self._pane_now() if pane is None else pane
+        table, merge = self._pane_table(number), self._aggregate.aggregation.merge
+        for key, accumulator in accumulators:
+            known = key in table.entries
+            table.set(key, merge(table.entries[key], accumulator) if known else accumulator)
+        if self._merged is not None and not self._is_ahead(self._spans.ends_of(number)[0]):
+            self._merged.change(number, [key for key, _ in accumulators])
+
     # --- records
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -80,17 +93,17 @@ class PaneWindows(Paned[Table]):
         else:
             super().keys(keys, times)
 
-    def keyed_columns(self, batch: Any, column: str) -> None:
+    def keyed_columns(self, batch: Any, key: Any) -> None:
         if not self._rules.is_event_time:
-            self._aggregate.add_columns(self._table_now(), batch, column, self.guard)
+            self._aggregate.add_columns(self._table_now(), batch, key, self.guard)
             return
         times = self.time_array(batch)
         assert times is not None, "windows in event time are on streams with timestamps"
         pane = self._sole_pane_between(int(times.min()), int(times.max()))
         if pane is not None:
-            self._aggregate.add_columns(self._pane_table(pane), batch, column, self.guard)
+            self._aggregate.add_columns(self._pane_table(pane), batch, key, self.guard)
         else:
-            super().keyed_columns(batch, column)
+            super().keyed_columns(batch, key)
 
     def _sole_pane(self, times: Times) -> int | None:
         """Returns the pane that has all timestamps of a batch, unless one of its windows has ended."""

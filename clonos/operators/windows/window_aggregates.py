@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import copied
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
@@ -37,9 +38,9 @@ class WindowAggregate:
         """Adds a batch whose values are their own keys."""
         self.add(table, list(zip(keys, keys, strict=True)), guard)
 
-    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        """Adds a batch of columns, keyed by ``column``; values are dicts."""
-        self.add(table, list(zip(batch.column(column).to_pylist(), batch.to_pylist(), strict=True)), guard)
+    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+        """Adds a batch of columns, keyed by the column ``key`` or a tuple of columns; values are dicts."""
+        self.add(table, list(zip(python_keys(batch, key), batch.to_pylist(), strict=True)), guard)
 
     def add_to_each(self, tables: list[Table], rows: list[Any], guard: Guard) -> list[Any]:
         """Adds a batch to several tables; a row that raises is in none of them. Returns the keys with a new row."""
@@ -77,8 +78,11 @@ class WindowCount(WindowAggregate):
     def add_keys(self, table: Table, keys: list[Any], guard: Guard) -> None:
         self._add_all(table, Counter(state_keys(keys)))
 
-    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        counted = batch.column(column).value_counts()
+    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+        if not isinstance(key, str):
+            self.add_keys(table, python_keys(batch, key), guard)
+            return
+        counted = batch.column(key).value_counts()
         keys = state_keys(counted.field(0).to_pylist())
         self._add_all(table, dict(zip(keys, counted.field(1).to_pylist(), strict=True)))
 
@@ -111,11 +115,11 @@ class WindowSum(WindowAggregate):
         super().__init__(aggregation)
         self._field = field
 
-    def add_columns(self, table: Table, batch: Any, column: str, guard: Guard) -> None:
-        if self._field not in batch.schema.names:
-            super().add_columns(table, batch, column, guard)
+    def add_columns(self, table: Table, batch: Any, key: Any, guard: Guard) -> None:
+        if self._field not in batch.schema.names or not isinstance(key, str):
+            super().add_columns(table, batch, key, guard)
             return
-        keys, values = batch.column(column), batch.column(self._field)
+        keys, values = batch.column(key), batch.column(self._field)
         if not _is_summable(values) or not self._add_ints(table, keys, values):
             pairs = zip(state_keys(keys.to_pylist()), values.to_pylist(), strict=True)
             guard.run(lambda records: self._add_terms(table, records), list(pairs), pairs=Records(batch))

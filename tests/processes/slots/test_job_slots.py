@@ -152,6 +152,24 @@ def test_modules_named_as_warm_are_already_imported_when_a_slot_starts(ends: Slo
         assert ends.next().reason == "it ended with exit code 7"
 
 
+def test_modules_of_the_job_are_imported_by_each_fork_server_before_a_slot_starts(
+    ends: SlotEnds, tmp_path: Path
+) -> None:
+    def live(domain: str) -> None:
+        sys.exit(7 if "colorsys" in sys.modules else 8)
+
+    live.__module__ = "__main__"
+    with closing(ProcessSlots(ends, HASH_SEED, job_modules=("colorsys",))) as provider:
+        provider.order(_by_value(live))
+        assert ends.next().reason == "it ended with exit code 7"
+        order = provider.order(_note(tmp_path, waits=True))
+        (pid,) = _born(provider, 1).values()
+        os.kill(psutil.Process(pid).ppid(), signal.SIGKILL)
+        assert ends.next().order == order
+        provider.order(_by_value(live))
+        assert ends.next().reason == "it ended with exit code 7"
+
+
 def _await_end(pid: int) -> None:
     try:
         descriptor = os.pidfd_open(pid)

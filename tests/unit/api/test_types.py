@@ -82,6 +82,7 @@ def test_a_type_checker_knows_the_records_of_each_stream() -> None:
     keyed = words.key_by(len)
     assert_type(keyed, KeyedStream[int, str])
     assert_type(words.key_by("field"), KeyedStream[Any, str])
+    assert_type(words.key_by("field", "other"), KeyedStream[tuple[Any, ...], str])
     assert_type(keyed.count(), Stream[tuple[int, int]])
     assert_type(keyed.reduce(max), Stream[tuple[int, str]])
     assert_type(keyed.process(Lengths), Stream[int])

@@ -19,7 +19,7 @@ from tests.unit.operators.driver import Given, Outbox
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
 HOWS = st.sampled_from(["left", "inner"])
-RULES = st.one_of(
+RULES: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.integers(0, 9).map(lambda seconds: {"tolerance": seconds}),
     st.tuples(st.sampled_from(["forward", "nearest"]), st.integers(0, 9)).map(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,8 +16,10 @@ from clonos import Expr, col, concat_str, lit, when
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.functions.binder import FilterCall
+from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.program import Program
 from clonos.expressions.stages import Stage
+from tests.unit.values.samples import printed_by
 
 
 def select(**columns: Expr) -> Stage:
@@ -274,3 +277,52 @@ def test_an_expression_that_depends_on_cuts_of_batches_is_refused(expression: An
 def test_a_foreign_expression_that_fails_fails_for_its_record() -> None:
     with pytest.raises(NotComputable):
         computed(foreign(polars.col("a").cast(polars.Int64)), pyarrow.array(["x"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (-(1 << 63), pyarrow.int64()),
+        (1 << 63, pyarrow.uint64()),
+        (-3, pyarrow.int8()),
+        (200, pyarrow.uint8()),
+        (-0.0, pyarrow.float64()),
+        (float("nan"), pyarrow.float64()),
+        (True, pyarrow.bool_()),
+        (False, pyarrow.bool_()),
+        ("", pyarrow.string()),
+        ("äß", pyarrow.string()),
+        (3, pyarrow.float64()),
+        ("a", pyarrow.large_string()),
+        (Decimal("0.908"), pyarrow.decimal128(3, 3)),
+        (None, pyarrow.int32()),
+        (date(2026, 1, 1), pyarrow.date32()),
+    ],
+)
+def test_a_constant_is_the_scalar_that_arrow_makes(value: Any, type_: Any) -> None:
+    found, wanted = arrow_scalar(value, type_), pyarrow.scalar(value, type_)
+    assert (type(found), found.type, repr(found)) == (type(wanted), wanted.type, repr(wanted))
+    assert math.isnan(wanted.as_py()) if value != value else found.equals(wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"), [(200, pyarrow.int8()), (-1, pyarrow.uint64()), ("\ud800", pyarrow.string())]
+)
+def test_a_constant_that_does_not_fit_its_type_is_refused_as_arrow_does(value: Any, type_: Any) -> None:
+    with pytest.raises((pyarrow.ArrowException, OverflowError, UnicodeError)) as wanted:
+        pyarrow.scalar(value, type_)
+    with pytest.raises(wanted.type):
+        arrow_scalar(value, type_)
+
+
+def test_compiling_numbers_and_texts_imports_no_pandas() -> None:
+    program = (
+        "import sys, pyarrow; from clonos import col, lit, when; from clonos.expressions.stages import Stage;"
+        "from clonos.expressions.program import schema_behind;"
+        "kind = when(col('n') % 3 == 0).then(lit('a')).otherwise(lit('b'));"
+        "stages = [Stage('f', 'filter', (('c', (col('n') > 1) & col('t').str.starts_with('x')),)),"
+        " Stage('s', 'select', (('kind', kind), ('half', col('n') * 0.5)))];"
+        "print(schema_behind(stages, pyarrow.schema({'n': pyarrow.int64(), 't': pyarrow.string()})).names,"
+        " 'pandas' in sys.modules)"
+    )
+    assert printed_by(program) == "['kind', 'half'] False"

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from clonos.config import RunOptions, SlotKind
+from clonos.io.process.fork_server import import_for_job
 from clonos.io.process.fork_server_process import (
+    COLUMN_MODULES,
     WARM_MODULES,
     ForkServerProcess,
     fork_server_ahead,
@@ -39,6 +41,30 @@ def test_the_fork_server_imports_no_module_of_drivers() -> None:
         " 'pyarrow') if name in sys.modules])"
     )
     assert printed_by(program) == "[]"
+
+
+def test_the_fork_server_of_a_job_with_columns_has_preloaded_what_its_slots_import(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.parquet")
+    program = (
+        "import sys; from clonos.io.process.fork_server import import_for_job, warm_up;"
+        f"warm_up({WARM_MODULES!r}); import_for_job({COLUMN_MODULES!r}); known = set(sys.modules);"
+        "import pyarrow; from clonos import col, files, lit;"
+        f"pyarrow.parquet.write_table(pyarrow.table({{'k': [1], 't': [1]}}), {path!r});"
+        f"source = files.parquet({path!r}, columns=['k']); reader = source.reader();"
+        "reader.open(source.splits(1)[0], None); batch = reader.read(10);"
+        "from clonos.core.values import decode_columns, encode_columns, get_ready_for_columns;"
+        "get_ready_for_columns(); decode_columns(encode_columns(batch));"
+        "from clonos.expressions.program import Program; from clonos.expressions.stages import Stage;"
+        "Program([Stage('f', 'filter', (('c', col('k') == lit(1)),))], batch.schema);"
+        "from clonos.operators.columnar import column_step, column_windows;"
+        "print(sorted(set(sys.modules) - known))"
+    )
+    assert printed_by(program) == "[]"
+
+
+def test_modules_of_a_job_that_cannot_be_imported_are_left_to_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
+    import_for_job(("clonos.no_such_module",))
+    assert "cannot import clonos.no_such_module: ModuleNotFoundError" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -76,8 +76,8 @@ windowed = keyed.window(Tumbling('1s'))
         ("keyed.reduce('sum')", ("the step reduce gets 'sum', which is no function",)),
         ("windowed.sum(5)", ("gets 5", "name of a field")),
         ("windowed.aggregate([], list.append)", ("gets [], which is no function",)),
-        ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", "lambda record: (record['a'], record['b'])")),
-        ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "lambda record: (record['a'], record['b'])")),
+        ("rows.key_by(['a', 'b'])", ("the step key_by gets ['a', 'b']", 'key_by("a", "b")')),
+        ("rows.key_by(('a', 'b'))", ("gets ('a', 'b')", "without brackets")),
         ("rows.key_by(5)", ("the step key_by gets 5", "name of a field")),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos import ListState, Tumbling, ValueState
+from clonos import ListState, Sliding, Tumbling, ValueState, each, last_values
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import (
     PlanChanged,
@@ -25,7 +25,7 @@ Change = Callable[[Any], Any]
 
 def plan_of(step: Change, key: Any = "word", parallelism: int = 2) -> Plan:
     graph = JobGraph("etl")
-    step(graph.source(Given([]), name="read").key_by(key)).sink(Outbox())
+    step(graph.source(Given([]), name="read", timestamps="at").key_by(key)).sink(Outbox())
     return graph.compile(Options(), parallelism=parallelism).plan
 
 
@@ -69,6 +69,28 @@ def windowed(size: str, what: str = "count", *arguments: Any) -> Change:
     return lambda keyed: getattr(keyed.window(Tumbling(size)), what)(*arguments, name="total")
 
 
+def further(**arguments: Any) -> Change:
+    """Windows that emit further results."""
+    time = arguments.pop("time", None)
+    return lambda keyed: keyed.window(Tumbling("5s", time=time), **arguments).count(name="total")
+
+
+def sliding(merge: Any) -> Change:
+    return lambda keyed: keyed.window(Sliding("5s", every="1s")).aggregate(list, add, merge=merge, name="total")
+
+
+def add(accumulator: list[Any], other: Any) -> None:
+    """Changes nothing."""
+
+
+def once(**arguments: Any) -> Change:
+    return lambda keyed: keyed.deduplicate(**arguments, within="5s", name="total")
+
+
+def top(by: Any) -> Change:
+    return lambda keyed: keyed.top_k(2, by, name="total")
+
+
 @pytest.mark.parametrize(
     ("before", "now", "sentence"),
     [
@@ -82,6 +104,35 @@ def windowed(size: str, what: str = "count", *arguments: Any) -> Change:
             windowed("5s", "sum", "euros"),
             """the field of the step "total" was 'cents', is 'euros'""",
         ),
+        (
+            further(accumulate=True, lateness="1s"),
+            further(accumulate=False, lateness="1s"),
+            'the content of further results of the step "total" was all records, is the records since the last one',
+        ),
+        (
+            further(accumulate=False, early=each(2)),
+            further(accumulate=True, early=each(3)),
+            'the content of further results of the step "total" was the records since the last one, is all records',
+        ),
+        (
+            further(),
+            further(trigger=each(2)),
+            'the windows of the step "total" was in panes, is of each key, for a trigger or an evictor',
+        ),
+        (
+            further(trigger=each(2), evictor=last_values(2)),
+            further(trigger=each(2)),
+            'the accumulators of the step "total" was values with times, is of the aggregate',
+        ),
+        (
+            sliding(merge=None),
+            sliding(merge=add),
+            'the accumulators of the step "total" was values, is of the aggregate',
+        ),
+        (windowed("5s"), further(time="processing"), 'the time of the step "total" was event, is processing'),
+        (once(by="id"), once(by=str), """the field of the step "total" was 'id', is a function"""),
+        (once(), once(by="id"), """the field of the step "total" was none, is 'id'"""),
+        (top("score"), top(str), """the field of the step "total" was 'score', is a function"""),
         (
             process(ValueState("seen", default=False)),
             process(ListState("seen")),

@@ -55,6 +55,18 @@ rules = job.source(values([1]))
             "rows.join(rows, on='a', between=(0, 1), late=Tag('late'), name='pairs').side_output(Tag('late2'))",
             ("the step pairs has no side output 'late2'; it has 'late'",),
         ),
+        *(
+            (
+                f"rows.union(rules){window}",
+                ("the step window joins streams with timestamps in different places, or with and without them",),
+            )
+            for window in (".window(Tumbling('1s'))", ".key_by('a').window(Session('1s'))", ".window(Global())")
+        ),
+        ("keyed.union(rules.key_by('a')).window(Sliding('2s', '1s'))", ("Give each of them timestamps",)),
+        (
+            "rows.window(Sliding('1h', every='1ms'))",
+            ("is only 1ms", "a multiple of every=, at most 10,000 times as long"),
+        ),
         (
             "rows.join(rows, on='a', between=(0, 1), name='pairs').side_output(Tag('late'))",
             ("the step pairs has no side outputs", 'late=Tag("late")'),
@@ -67,6 +79,7 @@ rules = job.source(values([1]))
         ),
         ("rows.join_as_of(rows, on='a', late='late')", ("gets late='late'",)),
         ("rows.merge_ordered(late='late')", ("gets late='late'",)),
+        ("windowed.count(name='hourly').side_output('late')", ("the step hourly", "'late'", 'Give a tag: Tag("late")')),
     ],
 )
 def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str, ...]) -> None:
@@ -80,6 +93,7 @@ def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str,
         "rows.join(rows, on='a', between=(0, 1), late=Tag('late')).side_output(Tag('late'))",
         "rows.merge_ordered(late=Tag('late')).side_output(Tag('late'))",
         "keyed.aggregate(n=agg.max_('a'))",
+        "rows.union(rules).window(Tumbling('1s', time='processing')).count()",
     ],
 )
 def test_code_that_follows_the_advice_is_accepted(step: str) -> None:

@@ -16,6 +16,8 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import Stream
 from clonos.core.log.call_outcomes import encode_outcome
 from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import NothingToRead
+from clonos.operators.job_image import JobImage
 from clonos.operators.steps.calls import Caller, CallPolicy
 from tests.unit.operators.driver import Clock, Given, Outbox, Run
 
@@ -63,6 +65,31 @@ def test_calls_of_a_step_with_par_are_made_again_after_a_restore() -> None:
         pass
     completed(after, 0, sorted(again.open, reverse=True), again)
     assert [row for rows in after.written.values() for row in rows] == [0, -1, -2, -3, -4, -5]
+    after.close()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_resumed_job_may_keep_the_order_of_calls_or_not(ordered: bool) -> None:
+    def image_of(ordered: bool) -> JobImage:
+        graph = JobGraph("job")
+        numbers = graph.source(Given(range(6)), parallelism=1)
+        numbers.map_async(lambda n: -n, ordered=ordered, name="calls").sink(Outbox())
+        return graph.compile(Options(), parallelism=1)
+
+    calls = Calls()
+    before = Run(image_of(not ordered), clock=calls)
+    before.read(6)
+    before.read(6)
+    completed(before, 0, [1, 4], calls)
+    taken, written = before.barrier(1), [row for rows in before.written.values() for row in rows]
+    before.close()
+    again = Calls()
+    after = Run(image_of(ordered), taken, again)
+    completed(after, 0, [3, 0, 5, 2], again)
+    assert after.chains[0].poll(6) is NothingToRead.ALL_READ
+    after.chains[0].end_of_input()
+    written += [row for rows in after.written.values() for row in rows]
+    assert sorted(written) == [-5, -4, -3, -2, -1, 0]
     after.close()
 
 

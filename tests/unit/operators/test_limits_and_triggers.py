@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidDuration, InvalidJob
-from tests.unit.operators.driver import Given, Outbox, run
+from clonos.core.model.options import Options
+from clonos.operators.job_image import JobImage
+from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.restoring import actions, check_restores
 from tests.unit.operators.samples import ColumnsGiven, Endless
 from tests.unit.operators.test_timestamps import stamped
@@ -139,6 +141,33 @@ def test_a_limit_restored_at_any_barrier_passes_the_same(
         ).sink(Outbox())
 
     check_restores(build, list(range(40)), actions, parallelism, records_max)
+
+
+@pytest.mark.parametrize("count", [7, 5, 1])
+@pytest.mark.parametrize("is_behind_exchange", [False, True])
+def test_a_limit_that_is_lowered_below_what_has_passed_ends_the_resumed_job(
+    count: int, is_behind_exchange: bool
+) -> None:
+    def image_of(limit: int) -> JobImage:
+        graph = JobGraph("job")
+        numbers = graph.source(Given(range(30)), name="read", parallelism=1)
+        (numbers.rebalance() if is_behind_exchange else numbers).limit(limit, name="first").sink(Outbox())
+        return graph.compile(Options(), parallelism=1)
+
+    before = Run(image_of(20))
+    for _ in range(3):
+        before.read()
+    taken = before.barrier(1)
+    before.close()
+    assert [len(rows) for rows in before.written.values()] == [9]
+    after = Run(image_of(count), taken)
+    reads = 0
+    while after.read() and reads < 20:
+        reads += 1
+    assert reads <= 8, "the source is not asked again when it has been read"
+    after.drain()
+    after.close()
+    assert not after.written
 
 
 def test_wrong_limits_get_one_sentence() -> None:

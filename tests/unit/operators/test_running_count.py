@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.values.column_keys import ColumnKeys, KeyGroups, keys_of, split_columns
-from clonos.core.values.key_encoding import KeyUnsupported, encode_key
-from clonos.core.values.keys import Router
+from clonos.api.graph import JobGraph
+from clonos.core.values.column_keys import KeyGroups, split_columns
+from clonos.core.values.key_encoding import KeyUnsupported, decode_key, encode_key
+from clonos.core.values.keys import Router, key_of, state_key
+from clonos.operators.columnar.row_forms import for_sink
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.steps.keyed import COUNTERS_MAX, RunningCount
 from tests.harnesses.both_kernels import kernels
+from tests.unit.operators.samples import ColumnsGiven
 
 __all__ = ["kernels"]
 
@@ -35,6 +38,8 @@ COLUMNS = [
 
 
 class Taken(Operator):
+    """A follower that takes rows, or columns as a sink of columns does."""
+
     def __init__(self, takes_columns: bool = False) -> None:
         self.takes_columns = takes_columns
         self.records: list[Any] = []
@@ -43,7 +48,11 @@ class Taken(Operator):
         self.records += rows
 
     def columns(self, batch: Any) -> None:
-        self.records += [tuple(row.values()) for row in batch.to_pylist()]
+        if self.takes_columns:
+            written: Any = for_sink(batch)
+            self.records += [tuple(row.values()) for row in written.to_pylist()]
+        else:
+            super().columns(batch)
 
 
 def counting(
@@ -96,34 +105,89 @@ def of_columns(column: Any) -> list[Any]:
     return cast(list[Any], column.to_pylist())
 
 
+def counting_columns(backend: StateBackend, takes_columns: bool = False, keys: str = "word") -> tuple[Any, Taken]:
+    graph = JobGraph("job")
+    graph.source(ColumnsGiven([])).key_by(keys).count(name="words")
+    make = graph.steps[-1].make
+    assert make is not None
+    made, taken = make(), Taken(takes_columns)
+    made.out, made.guard = taken, cast(Any, None)
+    made.open(Scope(cast(Any, None), backend))
+    return made, taken
+
+
+def image_of(full: bytes) -> StateImage:
+    image = StateImage()
+    image.apply(full)
+    return image
+
+
+def stored_counts(image: StateImage) -> list[tuple[bytes, int]]:
+    """The counts in a snapshot, whether they are in rows or in columns."""
+    backend = StateBackend(image)
+    made, _ = counting_columns(backend)
+    made.rows([("last", None)])  # which takes over what is in columns
+    made.prepare(1)
+    entries = {key: value for key, value in backend.table("words/state").contents().items() if key != "last"}
+    return [(encode_key(key_of(key)), count) for key, count in entries.items()]
+
+
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(COLUMNS), st.sampled_from(["rows", "columns", "barrier"]), st.integers(0, 3))),
+    st.lists(
+        st.tuples(
+            st.sampled_from(COLUMNS), st.sampled_from(["rows", *["columns"] * 4, "restore", "old"]), st.integers(0, 3)
+        )
+    ),
     st.booleans(),
-    st.integers(1, 9),
 )
-def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool, counters: int) -> None:
+def test_counts_of_columns_are_those_of_their_rows(batches: list[Any], takes_columns: bool) -> None:
     backend, image, twin = StateBackend(None), StateImage(), dict[bytes, int]()
-    made, taken = counting(backend, takes_columns, counters)
-    for column, form, start in [*batches, (COLUMNS[0], "barrier", 0)]:
+    made, taken = counting_columns(backend, takes_columns)
+    image.apply(backend.changes(True))
+    for column, form, start in [*batches, (COLUMNS[0], "restore", 0)]:
         part = column.slice(start)
         taken.records = []
-        if form == "barrier":
+        if form in ("restore", "old"):
             made.prepare(1)
             image.apply(backend.changes(False))
-            (entries,) = image.tables.values() or ({},)
-            assert [(encode_key(key), count) for key, count in entries.items()] == list(twin.items())
+            full = backend.changes(True)
+            assert stored_counts(image_of(full)) == list(twin.items())
+            if form == "old":  # as versions without counts in columns have stored it
+                old = StateBackend(None)
+                old.table("words/state").update({state_key(decode_key(key)): count for key, count in twin.items()})
+                full = old.changes(True)
+            backend, image = StateBackend(image if form == "restore" else image_of(full)), image_of(full)
+            made, taken = counting_columns(backend, takes_columns)
             continue
         if form == "rows":
-            made.keys(of_columns(part))
+            made.rows([(key, None) for key in of_columns(part)])
         elif len(part):
             rest = pyarrow.array(range(len(part)))
             made.keyed_columns(pyarrow.record_batch({"word": part, "rest": rest}), "word")
         assert same_results(taken.records, dumb_counts(twin, of_columns(part)))
 
 
-def test_a_column_named_like_the_count_makes_the_output_rows() -> None:
-    made, taken = counting(StateBackend(None), takes_columns=True)
+def test_counts_of_an_old_checkpoint_go_on_in_columns() -> None:
+    old = StateBackend(None)
+    old.table("words/state").update({"b": 2, "a": 5})
+    image = StateImage()
+    image.apply(old.changes(True))
+    backend = StateBackend(image)
+    made, taken = counting_columns(backend, True)
+    assert backend.changes(False)
+    made.keyed_columns(pyarrow.record_batch({"word": ["a", "c", "b"]}), "word")
+    assert taken.records == [("a", 6), ("c", 1), ("b", 3)]
+    found = StateImage()
+    found.apply(backend.changes(True))
+    assert "words/state" not in found.tables
+    (totals,) = found.columns.values()
+    assert totals.count == 3
+
+
+def test_a_key_named_like_the_count_makes_the_output_rows() -> None:
+    made, taken = counting_columns(StateBackend(None), True, "count")
+    assert isinstance(made, RunningCount)
     made.keyed_columns(pyarrow.record_batch({"count": ["a", "a"]}), "count")
     assert taken.records == [("a", 1), ("a", 2)]
 
@@ -133,8 +197,6 @@ def test_a_column_named_like_the_count_makes_the_output_rows() -> None:
 def test_columns_are_partitioned_like_rows(column: Any, places: list[int], width: int, cached: int) -> None:
     column = column.take(pyarrow.array([place % len(column) for place in places if len(column)], pyarrow.int64()))
     batch = pyarrow.record_batch({"key": column, "place": pyarrow.array(range(len(column)), pyarrow.int64())})
-    keys = keys_of(column)
-    assert same_results(list(keys), of_columns(column))
     parts = split_columns(Router(width, 128), batch, KeyGroups(128, cached).of([column]))
     expected = Router(width, 128).split(of_columns(column), list(range(len(column))))
     assert [part.column("place").to_pylist() for part in parts] == expected
@@ -149,9 +211,3 @@ def test_a_column_whose_type_cannot_be_a_key_is_refused() -> None:
         batch = pyarrow.record_batch({"key": column})
         with pytest.raises(KeyUnsupported):
             KeyGroups(128).of([batch.column("key")])
-
-
-def test_key_information_is_stored_once_per_distinct_key() -> None:
-    keys = keys_of(pyarrow.array(["a", "b", "a"]))
-    assert isinstance(keys, ColumnKeys)
-    assert (keys.distinct, keys.tolist(), len(keys), keys[2]) == (["a", "b"], ["a", "b", "a"], 3, "a")

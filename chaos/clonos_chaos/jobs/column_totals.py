@@ -1,0 +1,86 @@
+"""Aggregates over all records of a key in columns, at the end of a fuzz job of columns, and what they must give.
+
+Which records of a key come first differs between two runs, and how many changes leave too. So of a key's results the
+counts are compared, and those results that have all of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+from clonos.agg import count, max_, min_, sum_
+from clonos.api.emission import Emission, at_end, changes, each
+from clonos.expressions.building import col
+
+EMISSIONS: Final = (each(1), changes(), at_end())
+
+
+class TotalsOfColumns:
+    """Aggregates by one or two columns, with or without a step on columns behind them."""
+
+    def __init__(self, rng: Random) -> None:
+        self._keys, self._has_two_keys = rng.choice((1, 3, 10)), rng.random() < 0.4
+        self._emit = rng.choice(EMISSIONS)
+        self._is_selected = rng.random() < 0.5
+        self._parallelism = rng.choice((1, 2))
+
+    def is_of(self, emit: Emission, keys: int) -> bool:
+        """Returns whether it has this emission, and this number of keys."""
+        return self._emit == emit and self._keys == keys and not self._has_two_keys
+
+    def add(self, stream: Any) -> Any:
+        """Adds the aggregates to a stream."""
+        results: Any = (
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
+            .aggregate(
+                found=count(),
+                total=sum_("n"),
+                low=min_("n"),
+                high=max_("n"),
+                emit=self._emit,
+                parallelism=self._parallelism,
+            )
+        )
+        return results.with_columns(total=col("total") * 2) if self._is_selected else results
+
+    def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
+        """Returns the row of a result, which is a dict behind a step on columns."""
+        if self._is_selected:
+            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
+            values = {**result, "total": result["total"] // 2}
+        else:
+            key, values = result
+        return 0, (), (key, *(values[name] for name in ("found", "total", "low", "high")))
+
+    def complaints(self, records: Iterable[dict[str, Any]], rows: Iterable[tuple[Any, ...]]) -> list[str]:
+        """Returns what is wrong with the rows of these records."""
+        numbers: dict[Any, list[int]] = {}
+        for record in records:
+            numbers.setdefault(self._key(record["n"]), []).append(record["n"])
+        found: dict[Any, dict[int, tuple[Any, ...]]] = {}
+        wrong: list[str] = []
+        for key, counted, *values in rows:
+            if counted in found.setdefault(key, {}):
+                wrong.append(f"{key!r} has two results of {counted} records")
+            found[key][counted] = tuple(values)
+        if found.keys() != numbers.keys():
+            wrong.append(f"there are results of {sorted(found)}, and records of {sorted(numbers)}")
+        for key in found.keys() & numbers.keys():
+            mine = numbers[key]
+            if found[key].get(len(mine)) != (sum(mine), min(mine), max(mine)):
+                wrong.append(f"{key!r} has {found[key]}, and the records {mine}")
+            if not self._are_counts(sorted(found[key]), len(mine)):
+                wrong.append(f"{key!r} has results of {sorted(found[key])} records with {self._emit}")
+        return wrong
+
+    def _are_counts(self, counts: list[int], records: int) -> bool:
+        if self._emit.count:
+            return counts == list(range(1, records + 1))
+        return counts[-1] == records and (len(counts) == 1 or not self._emit.is_final)
+
+    def _key(self, number: int) -> Any:
+        key = number % self._keys
+        return (key, number % 2 == 1) if self._has_two_keys else key

@@ -1,0 +1,53 @@
+"""Session windows over keyed columns, by sessions in columns or by sessions of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.by_type import ByType
+from clonos.operators.operator import Operator, Scope
+from clonos.operators.windows.assigners import SessionAssigner
+from clonos.operators.windows.cells import ACCUMULATOR, PENDING, new_cell
+from clonos.operators.windows.key_windows import WINDOWS_NAME, KeyWindows
+from clonos.operators.windows.window_rules import WindowRules
+
+if TYPE_CHECKING:
+    from clonos.operators.columnar.column_aggregates import ColumnAggregate
+    from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+
+
+class SessionsByType(ByType):
+    """Operator of session windows over keyed columns, with a fixed gap in event time."""
+
+    def __init__(
+        self,
+        step: str,
+        gap_ns: int,
+        aggregation: Aggregation[Any, Any],
+        keys: tuple[str, ...],
+        reads: tuple[str, ...],
+        rules: WindowRules,
+    ) -> None:
+        super().__init__(step, aggregation, keys, reads, rules)
+        self._gap_ns = gap_ns
+
+    def _new_rows(self) -> Operator:
+        return KeyWindows(self._step, SessionAssigner(self._gap_ns, None), self._aggregation, self._rules)
+
+    def _new_columns(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnSessions:
+        from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+
+        return ColumnSessions(self._step, self._gap_ns, aggregates, keys, self._rules)
+
+    def _has_rows(self, scope: Scope) -> bool:
+        return f"{self._step}/{WINDOWS_NAME}" in scope.state.restored(f"{self._step}/{WINDOWS_NAME}")
+
+    def _hand_over(self, columns: ColumnSessions | None, rows: KeyWindows) -> None:
+        for key, sessions in ({} if columns is None else columns.hand_over()).items():
+            cells = []
+            for start, end, number, parts in sessions:
+                cell = new_cell((start, end), number, None)
+                cell[PENDING], cell[ACCUMULATOR] = 1, self._accumulator(parts)
+                cells.append(cell)
+            rows.fill(key, cells)

@@ -1,0 +1,59 @@
+"""Columns of the results of windows, from the state of keys and aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy
+import pyarrow
+
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.row_forms import END, START, TIME, WindowForm, metadata_of
+from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
+
+RESULTS_MAX: Final = 1 << 16
+"""Results that leave in one batch."""
+
+INSTANT: Final = pyarrow.timestamp("us", "UTC")
+
+
+class WindowColumns:
+    """Maker of batches of results: the columns of the key, of the window, and one for each aggregate."""
+
+    def __init__(self, keys: Sequence[pyarrow.Field], aggregates: Sequence[ColumnAggregate]) -> None:
+        self._aggregates = tuple(aggregates)
+        self._key_names = tuple(field.name for field in keys)
+        self._values = tuple(each.name for each in aggregates)
+        self._metadata = metadata_of(WindowForm(self._key_names, self._values))
+
+    def batches(self, keys: Any, values: Any, slots: Any, start_ns: Any, end_ns: Any) -> Iterator[Any]:
+        """Yields the results of windows of ``slots``, in this order.
+
+        ``keys`` returns the columns of the key of slots; ``values`` has the state. Starts and ends are those of all
+        slots, or one for each of them.
+        """
+        starts, ends = (numpy.broadcast_to(each, len(slots)) for each in (start_ns, end_ns))
+        for first in range(0, len(slots), RESULTS_MAX):
+            part = slice(first, first + RESULTS_MAX)
+            yield self._batch(keys(slots[part]), values, slots[part], starts[part], ends[part])
+
+    def _batch(self, keys: list[Any], values: Any, slots: Any, starts: Any, ends: Any) -> Any:
+        columns = [
+            *keys,
+            *map(_instants, (starts, ends, ends - 1)),
+            *(each.results(values, slots) for each in self._aggregates),
+        ]
+        names = [*self._key_names, START, END, TIME, *self._values]
+        fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+        return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, self._metadata))
+
+
+def user_keys(columns: list[Any]) -> list[Any]:
+    """Returns keys as they are in rows: the value of one column, or a tuple."""
+    keys: list[Any] = columns[0].to_pylist()
+    return keys if len(columns) == 1 else list(zip(keys, *(each.to_pylist() for each in columns[1:]), strict=True))
+
+
+def _instants(nanoseconds: Any) -> Any:
+    return pyarrow.array(nanoseconds // NANOSECONDS_PER_MICROSECOND).view(INSTANT)

@@ -1,0 +1,256 @@
+"""Sessions over columns give what those over rows do: same input, same results in the same order, at any restore."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos import col
+from clonos.agg import count, first, max_, mean, min_, sum_
+from clonos.api.event_time import Timestamps
+from clonos.api.graph import JobGraph
+from clonos.api.windows import Session, Tumbling
+from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
+from clonos.operators.state import column_spec
+from clonos.operators.state.column_spec import ColumnSizes
+from clonos.operators.tags import Tag
+from clonos.operators.windows.key_windows import KeyWindows
+from clonos.operators.windows.results import Window
+from tests.unit.columns.test_column_windows import START, Changing, ColumnsOf, in_tenths, played
+from tests.unit.operators.driver import Given, GivenReader, Outbox, run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+LATE = Tag[Any]("late")
+GAPS = st.sampled_from(["1s", "2s", "3s", "10s"])
+DISORDERS = st.sampled_from(["1s", "4s", "20s"])
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draws records whose times rise, with disorder: sessions begin, join and end, and some records are late."""
+    rng = draw(st.randoms(use_true_random=False))
+    keys, seconds, disorder = rng.choice((1, 3, 8)), rng.choice((5, 40, 200)), rng.choice((0, 3, 10, 60))
+    found = []
+    for place in range(length := draw(st.integers(0, 150))):
+        at = max(0, place * seconds // length - rng.randint(0, disorder))
+        key = rng.choice([None, "a", "b", "c", "d", "e", "f", "g"][:keys])
+        x, y = (rng.choice([None, *range(-5, 6)]) for _ in "xy")
+        found.append({"key": key, "at": START + at, "x": x, "y": None if y is None else float(y)})
+    return found
+
+
+class Wide(Given):
+    """Records, read in batches as long as the task asks for."""
+
+    def reader(self) -> Any:
+        return WideReader(self.records)
+
+
+class WideReader(GivenReader):
+    """Reader of a share of the records."""
+
+    def read(self, records_max: int) -> list[Any] | None:
+        chunk = self.share[self.place : self.place + records_max]
+        self.place += len(chunk)
+        return chunk or None
+
+
+class WideColumns(ColumnsOf):
+    """The same records, as columns."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        super().__init__(records)
+        self.given = Wide(records)
+
+
+def aggregates() -> dict[str, Any]:
+    """One of each kind that sessions in columns have."""
+    whole = {"n": count(), "total": sum_("x"), "mean": mean("x"), "least": min_("x"), "most": max_("y")}
+    return {**whole, "floats": sum_("y"), "share": mean("y")}
+
+
+def ends(_: None, window: Window, found: list[Any]) -> list[Any]:
+    """Lists the results in a window."""
+    return [(window.start, result.key, result.end) for result in found]
+
+
+def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is_followed: bool = False) -> None:
+    """Adds the job: aggregates of each session, and the late records; ``is_followed``: and windows of the results."""
+    timestamps = Timestamps("at", out_of_order=disorder, watermark_every="1s", future_max=None)
+    stream = graph.source(source, timestamps=timestamps)
+    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**aggregates(), name="totals")
+    results.sink(Outbox(), name="out")
+    if is_followed:
+        results.window(Tumbling("3s")).apply(ends, name="ends", parallelism=1).sink(Outbox(), name="windows")
+    results.side_output(LATE).sink(Outbox(), name="late")
+
+
+@settings(max_examples=150, deadline=None)
+@given(records(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
+def test_sessions_over_columns_give_what_sessions_over_rows_do(
+    rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int, records_max: int
+) -> None:
+    found = []
+    for source in (Wide(rows), WideColumns(rows)):
+        graph = JobGraph("job")
+        sessions(graph, source, gap, disorder)
+        found.append(run(graph, parallelism, records_max).written)
+    assert found[1] == found[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(records(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
+def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
+    rows: list[dict[str, Any]], gap: str, disorder: str, actions: list[str], parallelism: int, records_max: int
+) -> None:
+    def build(graph: JobGraph) -> None:
+        sessions(graph, WideColumns(in_tenths(rows)), gap, disorder)
+
+    with patch.object(column_spec, "SIZES", ColumnSizes(compacted_min=2)):
+        steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert troubled == steady
+
+
+@settings(max_examples=40, deadline=None)
+@given(records(), GAPS, DISORDERS, st.integers(1, 60))
+def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_over_rows(
+    rows: list[dict[str, Any]], gap: str, disorder: str, records_max: int
+) -> None:
+    found = []
+    for source in (Wide(rows), WideColumns(rows)):
+        graph = JobGraph("job")
+        sessions(graph, source, gap, disorder, is_followed=True)
+        found.append(run(graph, 1, records_max).written)
+    assert found[1] == found[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(records(), GAPS, DISORDERS, st.integers(1, 2))
+def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
+    rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int
+) -> None:
+    found = []
+    for source in (Given(rows), Changing(rows)):
+        graph = JobGraph("job")
+        sessions(graph, source, gap, disorder)
+        found.append(run(graph, parallelism, 1).written)
+    assert found[1] == found[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(records(), GAPS, ACTIONS)
+def test_sessions_over_rows_that_have_taken_over_are_restored_at_any_barrier(
+    rows: list[dict[str, Any]], gap: str, actions: list[str]
+) -> None:
+    steady, troubled = steady_and_troubled(lambda graph: sessions(graph, Changing(rows), gap), actions, 1, 1)
+    assert troubled == steady
+
+
+def test_sessions_over_rows_take_over_before_a_sum_is_too_large() -> None:
+    rows = [{"key": key, "at": START, "x": 2**61, "y": 0.0} for key in "abaabaaab"]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Session("5s")).sum("x").sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [(row.key, row.value) for row in written] == [("a", 6 * 2**61), ("b", 3 * 2**61)]
+
+
+@pytest.mark.parametrize(
+    ("window", "named", "is_columnar"),
+    [
+        (Session("5s"), {"n": count(), "total": sum_("x")}, True),
+        (Session("5s"), {"first": first("x")}, False),
+        (Session("5s", max_length="9s"), {"n": count()}, False),
+        (Session(lambda row: "5s"), {"n": count()}, False),
+        (Session("5s", time="processing"), {"n": count()}, False),
+    ],
+)
+def test_the_sessions_that_columns_have(
+    window: Session, named: dict[str, Any], is_columnar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[type] = set()
+    for cls in (ColumnSessions, KeyWindows):
+        monkeypatch.setattr(cls, "open", _tracking(cls.open, used))
+    rows = [{"key": "a", "at": START, "x": 1, "y": 0.5}]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(window).aggregate(**named).sink(Outbox())
+
+    assert len(*played(build).values()) == 1
+    assert used == {ColumnSessions if is_columnar else KeyWindows}
+
+
+def _tracking(opening: Any, used: set[type]) -> Any:
+    def tracked(self: Any, scope: Any) -> None:
+        used.add(type(self))
+        opening(self, scope)
+
+    return tracked
+
+
+def test_sessions_by_two_columns_give_what_those_over_rows_do() -> None:
+    rows = [{"key": "ab"[at % 2], "at": START + at * (at % 3), "x": at % 4, "y": 0.5} for at in range(20)]
+    found = []
+    for source in (Wide(rows), WideColumns(rows)):
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", out_of_order="60s", future_max=None))
+        stream.key_by("key", "x").window(Session("6s")).count().sink(Outbox())
+        found.append(run(graph, 1, 7).written)
+    assert found[1] == found[0]
+    assert len({row.key for row in next(iter(found[0].values()))}) == 4
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+@pytest.mark.parametrize(("before", "is_torn"), [([4], True), ([2], True), ([2, 5], False)])
+def test_a_session_that_begins_behind_the_watermark_gets_a_warning(
+    is_column: bool, before: list[int], is_torn: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rows(times: list[int]) -> list[dict[str, Any]]:
+        return [{"key": "a", "at": START + at, "x": 1, "y": 0.5} for at in times]
+
+    def build(graph: JobGraph) -> None:
+        given = [*rows(before), {"key": "b", "at": START + 7, "x": 1, "y": 0.5}, *rows([3])]
+        stream = graph.source((ColumnsOf if is_column else Given)(given), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Session("5s")).count(name="visits").sink(Outbox())
+
+    assert played(build, records_max=1)
+    assert ("the step visits began a session at 2023-11-14T22:13:23+00:00" in caplog.text) == is_torn
+
+
+def test_sessions_over_columns_stay_in_columns() -> None:
+    rows = [{"key": key, "at": START + at, "x": at, "y": 0.5} for at, key in enumerate("aabab")]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        sums = stream.key_by("key").window(Session("2s")).aggregate(n=count(), total=sum_("x"))
+        sums.filter(col("n") > 1).select("key", "start", "end", "total").sink(Outbox())
+
+    (written,) = played(build).values()
+    second = [
+        (row["key"], int(row["start"].timestamp()) - START, int(row["end"].timestamp()) - START) for row in written
+    ]
+    assert second == [("a", 0, 3)]
+    assert [row["total"] for row in written] == [1]
+
+
+@pytest.mark.parametrize("key", [pa.nulls(3), pa.array(["u", "v", "u"]).dictionary_encode()])
+@pytest.mark.parametrize("window", [Session("5s"), Tumbling("5s")])
+def test_keys_may_be_null_and_of_a_dictionary(key: Any, window: Any) -> None:
+    batch = pa.record_batch({"key": key, "at": pa.array([START] * 3)})
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf([{"n": 1}], pa.schema([("n", pa.int64())])))
+        timed = stream.map_batches(lambda _: batch).with_timestamps(Timestamps("at", future_max=None))
+        timed.key_by("key").window(window).count().sink(Outbox())
+
+    (written,) = played(build).values()
+    assert Counter({row.key: row.value for row in written}) == Counter(key.to_pylist())

@@ -1,0 +1,246 @@
+"""Aggregates over the whole input in columns give what those in rows do: same results in the same order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos import col
+from clonos.agg import collect, count, first, last, max_, mean, min_, sum_
+from clonos.api.emission import Emission, at_end, changes, each, every
+from clonos.api.event_time import Timestamps
+from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import InvalidJob
+from clonos.api.windows import Tumbling
+from clonos.core.model.options import Options
+from tests.harnesses.both_kernels import kernels
+from tests.unit.columns.test_column_windows import ColumnsOf
+from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+__all__ = ["kernels"]
+
+START = START_NS // 1_000_000_000
+SCHEMA = pa.schema(
+    [("key", pa.string()), ("other", pa.bool_()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())]
+)
+EMISSIONS = (each(1), changes(), at_end())
+
+records = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(["a", "b", "c", None]),
+            "other": st.booleans(),
+            "at": st.integers(START, START + 30),
+            "x": st.none() | st.integers(-5, 5),
+            "y": st.none() | st.integers(-5, 5).map(float),
+        }
+    ),
+    max_size=40,
+)
+
+
+def aggregates() -> dict[str, Any]:
+    """One of each kind that columns have."""
+    return {
+        "n": count(),
+        "total": sum_("x"),
+        "mean": mean("x"),
+        "least": min_("x"),
+        "most": max_("y"),
+        "first": first("x"),
+        "last": last("y"),
+    }
+
+
+def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ...] = ("key",)) -> None:
+    """Adds the job: aggregates of each key, and what a step in rows behind them gets, with its timestamp."""
+    stream = graph.source(source, timestamps=Timestamps("at", future_max=None) if emit.count else None)
+    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **aggregates())
+    results.sink(Outbox(), name="out")
+    if emit.count:
+        results.window(Tumbling("5s")).count().sink(Outbox(), name="times")
+    results.map(repr, name="shown").sink(Outbox(), name="shown-out")
+
+
+@settings(max_examples=60, deadline=None)
+@given(records, st.sampled_from(EMISSIONS), st.booleans(), st.integers(1, 3), st.integers(1, 9))
+def test_totals_over_columns_are_those_over_rows(
+    rows: list[dict[str, Any]], emit: Emission, has_two_keys: bool, parallelism: int, records_max: int
+) -> None:
+    found = []
+    for source in (Given(rows), ColumnsOf(rows, SCHEMA)):
+        graph = JobGraph("job")
+        aggregated(graph, source, emit, ("key", "other") if has_two_keys else ("key",))
+        found.append(run(graph, parallelism, records_max).written)
+    assert found[1] == found[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(records, st.sampled_from(EMISSIONS), ACTIONS, st.integers(1, 2), st.integers(1, 5))
+def test_totals_over_columns_restored_at_any_barrier_are_the_same(
+    rows: list[dict[str, Any]], emit: Emission, actions: list[str], parallelism: int, records_max: int
+) -> None:
+    def build(graph: JobGraph) -> None:
+        aggregated(graph, ColumnsOf(rows, SCHEMA), emit)
+
+    steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert troubled == steady
+
+
+@settings(max_examples=30, deadline=None)
+@given(records, st.integers(1, 9), st.integers(1, 9))
+def test_the_last_change_of_a_key_is_the_same_for_every_cut(
+    rows: list[dict[str, Any]], records_max: int, other_max: int
+) -> None:
+    def last_of(source: Any, records_max: int) -> dict[Any, Any]:
+        graph = JobGraph("job")
+        stream = graph.source(source).key_by("key").aggregate(emit=changes(), **aggregates())
+        stream.sink(Outbox(), name="out")
+        written = run(graph, 1, records_max).written.get("aggregate", [])
+        return dict(written)
+
+    assert last_of(ColumnsOf(rows, SCHEMA), records_max) == last_of(Given(rows), other_max)
+
+
+def played(build: Any, *batches: Any, is_column: bool = True) -> list[Any]:
+    graph = JobGraph("job")
+    source: Any = Batches(batches) if is_column else Given([row for batch in batches for row in batch.to_pylist()])
+    build(graph.source(source)).sink(Outbox(), name="out")
+    (written,) = run(graph, 1, 100).written.values()
+    return written
+
+
+class Batches:
+    """A source of given batches, one a read."""
+
+    is_columnar = True
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = list(batches)
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        return [b"all"]
+
+    def reader(self) -> Any:
+        return BatchReader(self.batches)
+
+
+class BatchReader:
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches, self.place = batches, 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        self.place = int(mark or b"0")
+
+    def read(self, records_max: int) -> Any:
+        self.place += 1
+        return self.batches[self.place - 1] if self.place <= len(self.batches) else None
+
+    def mark(self) -> bytes:
+        return str(self.place).encode()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_change_is_one_result_a_key_and_batch() -> None:
+    first_batch = pa.record_batch({"key": ["b", "a", "b"], "x": [1, 2, 3]})
+    second = pa.record_batch({"key": ["c", "b"], "x": [4, 5]})
+
+    def totals(stream: Any) -> Any:
+        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=changes())
+
+    expected = [
+        ("b", {"n": 2, "total": 4}),
+        ("a", {"n": 1, "total": 2}),
+        ("c", {"n": 1, "total": 4}),
+        ("b", {"n": 3, "total": 9}),
+    ]
+    assert played(totals, first_batch, second) == expected
+    flat = played(lambda stream: totals(stream).filter(col("total") > 3).select("key", "total"), first_batch, second)
+    assert flat == [{"key": key, "total": each["total"]} for key, each in expected if each["total"] > 3]
+
+
+@pytest.mark.parametrize("emit", EMISSIONS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pa.record_batch({"key": ["a", "b"], "x": pa.array([2**62, 2**62])}),  # sums of more than 64 bits
+        pa.record_batch({"key": ["a", "b"], "x": pa.array([1, 2], pa.int32())}),
+        pa.record_batch({"key": ["a", "b"], "x": pa.array(["c", "d"])}),
+        pa.record_batch({"key": pa.array([1, 2]), "x": pa.array([1, 2])}),
+    ],
+    ids=["large", "other type", "texts", "other key"],
+)
+def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) -> None:
+    batches = [pa.record_batch({"key": ["a", "b", "a"], "x": [2**62, 2, 3]}), change, change]
+    is_summable = pa.types.is_integer(change.column("x").type)
+
+    def totals(stream: Any) -> Any:
+        more = {"total": sum_("x")} if is_summable else {}
+        return stream.key_by("key").aggregate(n=count(), first=first("x"), last=last("x"), **more, emit=emit)
+
+    given_rows = [batch.slice(place, 1) for batch in batches for place in range(batch.num_rows)]
+    found, expected = played(totals, *batches), played(totals, *given_rows, is_column=False)
+    if emit == changes():
+        found, expected = list(dict(found).items()), list(dict(expected).items())
+    assert found == expected
+
+
+def test_a_final_result_leaves_once_though_a_barrier_follows() -> None:
+    graph = JobGraph("job")
+    aggregated(graph, ColumnsOf([{"key": "a", "other": True, "at": START, "x": 1, "y": 1.0}], SCHEMA), at_end())
+    image = graph.compile(Options(), parallelism=1)
+    ended = Run(image)
+    ended.finish()
+    assert [len(rows) for rows in ended.written.values()] == [1, 1]
+    restored = Run(image, ended.barrier(1))
+    restored.finish()
+    assert restored.written == {}
+
+
+def test_totals_that_need_rows_work_on_rows() -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf([], SCHEMA))
+    keyed = stream.key_by("key")
+    for emit in EMISSIONS:
+        keyed.aggregate(n=count(), emit=emit)
+        assert graph.steps[-1].emits_columns
+    for needing, more in (
+        (keyed, {"n": count(), "emit": every("5s")}),
+        (keyed, {"n": count(), "emit": each(2)}),
+        (keyed, {"all": collect("x")}),
+        (keyed, {"key": count()}),
+        (stream.key_by(lambda row: row["key"]), {"n": count()}),
+    ):
+        needing.aggregate(**more)
+        assert not graph.steps[-1].emits_columns
+
+
+def test_changes_are_for_aggregates_alone() -> None:
+    stream = JobGraph("job").source(Given([]))
+    with pytest.raises(InvalidJob, match=r"has trigger=changes\(\), which is for emit= of aggregate and fold"):
+        stream.key_by("key").window(Tumbling("5s"), trigger=changes())
+    with pytest.raises(InvalidJob, match=r"has flush=changes\(\)"):
+        stream.sink(Outbox(), flush=changes())
+
+
+def test_a_fold_emits_its_changes() -> None:
+    def build(stream: Any) -> Any:
+        return stream.key_by("key").fold(0, lambda so_far, row: so_far + row["x"], emit=changes())
+
+    batches = [pa.record_batch({"key": ["a", "a"], "x": [1, 2]}), pa.record_batch({"key": ["a"], "x": [3]})]
+    assert played(build, *batches) == [("a", 3), ("a", 6)]
+
+
+def test_a_count_goes_on_in_columns_and_reaches_a_step_of_rows_as_pairs() -> None:
+    batch = pa.record_batch({"key": ["a", "b", "a"], "other": [True, True, False]})
+    pairs = played(lambda stream: stream.key_by("key", "other").count().map(lambda pair: pair), batch)
+    assert pairs == [(("a", True), 1), (("b", True), 1), (("a", False), 1)]
+    flat = played(lambda stream: stream.key_by("key").count().filter(col("count") > 1), batch)
+    assert flat == [{"key": "a", "count": 2}]
