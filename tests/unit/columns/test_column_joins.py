@@ -164,3 +164,18 @@ def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
     found = [written_by(partial(build, make=make), 1, 3) for make in (Given, ColumnsOf)]
     assert found[1] == found[0]
     assert len(next(iter(found[0].values()))) == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 9))
+def test_joins_by_several_columns_give_what_joins_over_rows_do(
+    sides: Any, how: str, actions: list[str], parallelism: int, records_max: int
+) -> None:
+    def build(graph: JobGraph, make: Any) -> None:
+        found = joined(graph, sides, lambda a, b: a.join(b, on=["key", "x"], how=how, between=(-5, 5)), make)
+        found.sink(Outbox(), name="out")
+
+    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, ColumnsOf)]
+    assert found[1] == found[0]
+    steady, troubled = steady_and_troubled(partial(build, make=ColumnsOf), actions, parallelism, records_max)
+    assert troubled == steady
