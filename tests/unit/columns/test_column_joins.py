@@ -13,12 +13,19 @@ from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.joins import sorted_runs
+from clonos.operators.columnar.joins import buffered_columns, sorted_runs
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+
+@pytest.fixture(autouse=True)
+def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are forgotten when there are a few."""
+    monkeypatch.setattr(buffered_columns, "RECORDS_MIN", 2)
+
 
 HOWS = st.sampled_from(["inner", "left", "right", "full", "full", "full", "semi", "anti"])
 BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda each: (each[0], each[0] + each[1]))
@@ -127,14 +134,14 @@ def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatc
     most = [0, 0, 0]
     drop = BufferedColumns._drop
 
-    def dropping(self: BufferedColumns, reached_ns: int | None) -> None:
-        drop(self, reached_ns)
+    def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
+        drop(self, reached_ns, at_once=at_once)
         if reached_ns is not None and self._index is not None:
             held = [*map(len, self._sides), len(self._index)]
             most[:] = [max(*each) for each in zip(most, held, strict=True)]
 
     monkeypatch.setattr(BufferedColumns, "_drop", dropping)
-    monkeypatch.setattr("clonos.operators.columnar.joins.buffered_columns.KEYS_SPARE", 8)
+    monkeypatch.setattr(buffered_columns, "KEYS_SPARE", 8)
     count = 300
     lefts = [{"key": f"k{at}", "at": START + at, "x": at} for at in range(count)]
     rights = [{"key": f"k{at}", "at": START + at, "name": "n", "x": at} for at in range(count)]
