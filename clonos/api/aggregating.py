@@ -196,18 +196,19 @@ def _add(
     def make_rows(step: str) -> Callable[[], Operator]:
         return partial(make, step, aggregation)
 
-    columns = column_totals(stream, aggregation, emit, make_rows) if is_keyed else None
+    columns: dict[str, Any] = {"make": make_rows, "row_reason": "aggregates without a key work on rows"}
+    if is_keyed:
+        columns = column_totals(stream, aggregation, emit, make_rows)
     return stream._step(
         kind,
-        make_rows if columns is None else columns.pop("make"),
-        options,
-        tuple(each.function for each in aggregation.functions),
-        tuple(each.arguments for each in aggregation.functions),
+        options=options,
+        functions=tuple(each.function for each in aggregation.functions),
+        arguments=tuple(each.arguments for each in aggregation.functions),
         runs_user_code=True,
         key_field="" if is_keyed else None,
         state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
         emits_at_end=is_final,
         ignores_order=is_final and aggregation.ignores_order,
         has_times=None if emit.count == 1 else False,
-        **(columns or {}),
+        **columns,
     )

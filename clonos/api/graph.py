@@ -84,11 +84,14 @@ class Step:
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: what its state depends on, as ("window", "5s"); None without state.
     - ``reads``: the columns of a record that it uses beside its key; None if it may use all.
+    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. ``rows_for`` returns
+      why a step on columns works on rows for those of a ``pyarrow.Schema``, "" if it does not.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
     - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
+    - ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -123,6 +126,9 @@ class Step:
     flush: Emission | None = None
     stage: Stage | None = None
     reads: tuple[str, ...] | None = None
+    partial: Callable[[str], Callable[[], Operator]] | None = None
+    row_reason: str = ""
+    rows_for: Callable[[Any], str] | None = None
 
 
 class JobGraph:

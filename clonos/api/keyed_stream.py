@@ -102,7 +102,8 @@ class KeyedStream(
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         make = partial(partial, keyed.RunningCount)
         counted = Named[Any]({COUNT_COLUMN: Count()})
-        columns = column_totals(self, counted, each(1), make, is_count=True) or {"make": make, "reads": ()}
+        columns = column_totals(self, counted, each(1), make, is_count=True)
+        columns.setdefault("reads", ())
         return Stream(
             self._graph, self._step("count", options=options, key_field="", state=(), ignores_order=True, **columns)
         )

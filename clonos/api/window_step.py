@@ -23,6 +23,8 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
@@ -74,18 +76,22 @@ class WindowSettings:
         return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
-        """Returns the properties on which the state depends; a resume compares them."""
+        """Returns the properties on which the state depends; a resume compares those that both jobs have."""
         text = [("window", str(self.kind))]
-        if self.rules.is_event_time:
-            text.append(("time", "event"))
-        if self._is_aligned and not self._has_panes:
-            text.append(("windows", "of each key, for a trigger or an evictor"))
+        if isinstance(self.kind, ENDING):
+            text.append(("time", "event" if self.rules.is_event_time else "processing"))
+        if self._is_aligned:
+            text.append(("windows", "in panes" if self._has_panes else "of each key, for a trigger or an evictor"))
         if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
             whole = self.rules.accumulates
             text.append(("content of further results", "all records" if whole else "the records since the last one"))
-        if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
-            text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
+        text.append(("accumulators", self._accumulators(aggregation)))
         return text
+
+    def _accumulators(self, aggregation: Aggregation[Any, Any]) -> str:
+        if self.evictor is not None:
+            return "values with times"
+        return "of the aggregate" if self._formed(aggregation) is aggregation else "values"
 
     @property
     def emits_at_end(self) -> bool:
@@ -141,6 +147,15 @@ class WindowSettings:
         assert isinstance(kind, Tumbling | Sliding), kind
         spans = _spans_of(kind)
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
+
+    def partial_operators(
+        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
+    ) -> Callable[[str], Callable[[], Operator]] | None:
+        """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
+        if not isinstance(self.kind, Tumbling | Sliding) or not can_be_partial(aggregation):
+            return None
+        spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
+        return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""

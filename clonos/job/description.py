@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
 from clonos.api.checks.growing_state import warn_of_growing_state
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.checks.row_functions import warn_of_row_functions
 from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
@@ -164,6 +165,7 @@ class Job:
         check_results(self._graph)
         warn_of_unnamed_steps(self._graph)
         warn_of_growing_state(self._graph)
+        warn_of_row_functions(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
         with fork_server_ahead(settings.run if has_to_import else None):
             from clonos.job.handle import Handle

@@ -114,6 +114,17 @@ def check_key_types(types: Sequence[Any]) -> None:
             raise TypeError(f"a column of {kind} cannot be a key: use whole numbers, texts, dates or times")
 
 
+def key_types(types: Sequence[Any]) -> list[Any] | None:
+    """Returns the types of an index for key columns of some types, those of the values of dictionaries; None if one of
+    them cannot be a key."""
+    found = [kind.value_type if pyarrow.types.is_dictionary(kind) else kind for kind in types]
+    try:
+        check_key_types(found)
+    except TypeError:
+        return None
+    return found
+
+
 def fixed_bytes(kind: Any) -> int:
     """Returns the bytes of a value of an Arrow type that can be a key, 0 for texts, bits and everything else."""
     types = pyarrow.types

@@ -10,7 +10,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.errors import ClonosError
 from clonos.operators.column_contract import DescribedSource
 
-KEEPING = ("with_timestamps", "limit")
+KEEPING = ("with_timestamps", "limit", "deduplicate", "distinct")
 """Kinds of steps whose results have the columns of their records."""
 
 
@@ -38,12 +38,17 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
     return schema_behind([step.stage], schemas[0])
 
 
+def known_schema(steps: Sequence[Step], step_input: StepInput) -> Any | None:
+    """Returns what ``schema_of`` does; None also if the input has changed since a step was added."""
+    try:
+        return schema_of(steps, step_input)
+    except ClonosError:
+        return None
+
+
 def column_texts(steps: Sequence[Step], step: Step) -> tuple[str, ...]:
     """Returns the columns of a step's results with their types, as texts; none if they are not known."""
-    try:
-        schema = schema_of(steps, StepInput(step.number))
-    except ClonosError:  # the input has changed since the step was added
-        return ()
+    schema = known_schema(steps, StepInput(step.number))
     return () if schema is None else tuple(f"{field.name}: {field.type}" for field in schema)
 
 

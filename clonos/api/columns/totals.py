@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.api.columns.key_columns import key_columns
+from clonos.api.columns.row_reasons import aggregate_reason, type_reason
 from clonos.api.emission import Emission
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.columnar.running.totals_by_type import TotalsByType
@@ -27,25 +28,30 @@ def column_totals(
     make_rows: Callable[[str], Callable[[], Operator]],
     *,
     is_count: bool = False,
-) -> dict[str, Any] | None:
-    """Returns the keywords of a step that works on columns, its ``make`` among them; None if it works on rows.
+) -> dict[str, Any]:
+    """Returns ``make`` and other keywords of a step over columns, or of one over rows if that is not possible.
 
     ``make_rows``: makes the operator over rows. ``is_count``: the aggregation is that of ``count()``.
     """
+    in_rows = {"make": make_rows, "row_reason": aggregate_reason(aggregation)}
     emits = "EACH" if emit.count == 1 else "CHANGES" if emit.is_per_batch else "END" if emit.is_final else None
     keys, reads = key_columns(stream._graph, stream._inputs), columns_read(aggregation)
-    if emits is None or not keys or reads is None or not isinstance(aggregation, Named):
-        return None
+    if emits is None:
+        return {**in_rows, "row_reason": f"emit={emit} works on rows"}
+    if not keys or reads is None or not isinstance(aggregation, Named):
+        return in_rows
     names = [*keys, *aggregation.aggregations]
     time = stream._graph.steps[stream._inputs[0].step].timestamp_column
     if time is not None and emits == "EACH" and time.name not in keys:
         names.append(time.name)
-    if len({*names}) < len(names):
-        return None
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        return {**in_rows, "row_reason": f"its results would have two columns {twice[0]!r}"}
     return {
         "make": lambda step: partial(
             TotalsByType, step, aggregation, keys, reads, emits, make_rows(step), is_count=is_count
         ),
         "emits_columns": True,
         "reads": reads,
+        "rows_for": partial(type_reason, aggregation, keys),
     }

@@ -14,6 +14,7 @@ from clonos.api.plan.explanation import (
     SourceInfo,
     StateInfo,
     StepInfo,
+    StretchInfo,
     VertexInfo,
 )
 from clonos.api.plan.step_tree import tree_lines
@@ -48,11 +49,17 @@ def explanation_text(plan: Explanation) -> str:
         lines += [f"{INDENT}{number}. {vertex.name}: {_several(vertex.tasks, 'task')}"]
         for label, text in _facts(vertex, plan):
             lines += _wrapped(text, f"{INDENT}   {label:<{LABEL}}")
-    for title, sentences in (("Order", plan.order), ("Warnings", plan.warnings)):
+    columns = tuple(map(_stretch_text, plan.columns))
+    for title, sentences in (("Columns", columns), ("Order", plan.order), ("Warnings", plan.warnings)):
         if sentences:
             lines += ["", title]
             lines += [line for sentence in sentences for line in _wrapped(sentence, f"{INDENT}- ")]
     return "\n".join(lines)
+
+
+def _stretch_text(stretch: StretchInfo) -> str:
+    rows = f"; rows from {' and '.join(stretch.rows_from)} on" if stretch.rows_from else ""
+    return f"{_several(len(stretch.steps), 'step')}: {', '.join(stretch.steps)}{rows}"
 
 
 def _facts(vertex: VertexInfo, plan: Explanation) -> Iterator[tuple[str, str]]:

@@ -9,10 +9,11 @@ import msgspec
 
 from clonos.api.checks.code_check import warnings_of
 from clonos.api.checks.growing_state import growth_warnings
+from clonos.api.checks.row_functions import row_function_warnings
 from clonos.api.checks.unnamed_steps import unnamed_warning
 from clonos.api.checks.unused_results import is_unread
 from clonos.api.columns.narrowing import narrowing_of
-from clonos.api.columns.schemas import column_texts
+from clonos.api.columns.schemas import column_texts, known_schema
 from clonos.api.graph import JobGraph, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy
@@ -34,6 +35,7 @@ from clonos.api.plan.explanation import (
     VertexInfo,
 )
 from clonos.api.plan.limits import limit_of
+from clonos.api.plan.stretches import stretches_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
 from clonos.operators.connector_contract import (
@@ -81,17 +83,19 @@ class _Explainer:
 
     def explanation(self, parallelism: int) -> Explanation:
         order = self._compiled.image.order
+        steps = tuple(map(self._step, self._graph.steps))
         return Explanation(
             FORMAT,
             self._graph.name,
             parallelism,
             self._options.checkpoint_every_ms,
-            tuple(map(self._step, self._graph.steps)),
+            steps,
             tuple(map(self._vertex, range(len(self._plan.vertices)))),
             tuple(map(self._exchange, range(len(self._plan.edges)))),
             _sink_of(self._graph.errors),
             order.ends,
             (*order.few_tasks, *self._warnings()),
+            stretches_of(steps),
         )
 
     # --- steps
@@ -100,7 +104,9 @@ class _Explainer:
         inputs = [self._graph.steps[each.step] for each in step.inputs]
         takes_columns = any(map(self._graph.gives_columns, step.inputs))
         keys = tuple(each for each in step.inputs if each.key is not None)
-        reason = step_texts.row_reason(step, takes_columns, keys, isinstance(step.sink, ImmediateSink))
+        is_immediate = isinstance(step.sink, ImmediateSink)
+        schema = known_schema(self._graph.steps, step.inputs[0]) if takes_columns else None
+        reason = step_texts.row_reason(step, schema, keys, is_immediate) if takes_columns else ""
         vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]
         return StepInfo(
             step.name,
@@ -177,7 +183,8 @@ class _Explainer:
         missing = [f"the splits of {name} are not known yet: {note}" for name, note in self._compiled.unlisted.items()]
         unnamed = unnamed_warning(self._graph)
         code = [text for _, text in warnings_of(self._graph)]
-        return [*missing, *lost, *([unnamed] if unnamed else []), *growth_warnings(self._graph), *code]
+        costly = row_function_warnings(self._graph)
+        return [*missing, *lost, *([unnamed] if unnamed else []), *growth_warnings(self._graph), *costly, *code]
 
 
 def _key_of(key_by: KeyBy | None) -> KeyInfo | None:

@@ -137,8 +137,19 @@ class ExchangeInfo(msgspec.Struct, frozen=True):
     key: KeyInfo | None
 
 
+class StretchInfo(msgspec.Struct, frozen=True):
+    """Steps that pass columns to each other; ``rows_from``: the steps behind them that turn the columns into rows."""
+
+    steps: tuple[str, ...]
+    rows_from: tuple[str, ...]
+
+
 class Explanation(msgspec.Struct, frozen=True):
-    """Logical and physical plan of a job. ``errors``: the sink of records whose step raised; None without one."""
+    """Logical and physical plan of a job.
+
+    ``errors``: the sink of records whose step raised; None without one. ``columns``: the stretches over which records
+    stay in columns, longest first.
+    """
 
     format: int
     job: str
@@ -150,3 +161,4 @@ class Explanation(msgspec.Struct, frozen=True):
     errors: SinkInfo | None
     order: tuple[str, ...]
     warnings: tuple[str, ...]
+    columns: tuple[StretchInfo, ...] = ()

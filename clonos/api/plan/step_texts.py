@@ -59,13 +59,14 @@ def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
     return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
 
 
-def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
-    """Returns why a step turns columns into rows; "" if it gets none or works on them.
+def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
+    """Returns why a step that gets columns turns them into rows; "" if it works on them.
 
-    ``keys``: its inputs with a key. ``is_immediate``: it is an immediate sink.
+    ``schema``: their types, None if these are not known. ``keys``: its inputs with a key. ``is_immediate``: it is an
+    immediate sink.
     """
-    if not takes_columns or step.emits_columns:
-        return ""
+    if step.emits_columns:
+        return "" if schema is None or step.rows_for is None else step.rows_for(schema)
     for each in keys:
         if each.key is not None and not each.key.fields:
             return f'{each.key.name} calls {key_text(each.key)} with each row; name a column instead: key_by("...")'
@@ -75,6 +76,8 @@ def row_reason(step: Step, takes_columns: bool, keys: tuple[StepInput, ...], is_
         return ""
     if step.functions:
         return f"it calls {function_text(step.functions[0])} with each row"
+    if step.row_reason:
+        return step.row_reason
     classes = list(_classes(step.make))
     method = "keyed_columns" if keys else "columns"
     if all(getattr(cls, method) is getattr(Operator, method) for cls in classes if issubclass(cls, Operator)):

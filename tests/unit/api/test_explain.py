@@ -201,11 +201,17 @@ def test_state_has_its_kind_key_and_window() -> None:
     assert (sums.kind, sums.key, sums.properties) == (
         "window sum",
         "the field 'user'",
-        {"window": "Tumbling 5s", "field": "'n'"},
+        {
+            "window": "Tumbling 5s",
+            "time": "processing",
+            "windows": "in panes",
+            "accumulators": "of the aggregate",
+            "field": "'n'",
+        },
     )
     assert (once.kind, once.properties['state "seen"']) == ("process", "ValueState")
     assert step(plan, "sink").state is None
-    assert "sums: window sum by the field 'user'; window: Tumbling 5s; field: 'n'" in explanation_text(plan)
+    assert "sums: window sum by the field 'user'; window: Tumbling 5s; time: processing;" in explanation_text(plan)
 
 
 def test_timestamps_watermarks_and_the_step_that_loses_them() -> None:
@@ -225,60 +231,6 @@ def test_timestamps_watermarks_and_the_step_that_loses_them() -> None:
     assert step(plan, "given").time.of == "float"
     assert step(plan, "given").time.watermarks == "at the latest timestamp of a task, every 200ms"
     assert "counted loses them" in explanation_text(plan)
-
-
-@pytest.mark.parametrize(
-    ("extend", "reason"),
-    [
-        (lambda stream: stream.filter(len, name="next"), "it calls len with each row"),
-        (
-            lambda stream: stream.key_by(len, name="by_length").count(name="next"),
-            'by_length calls len with each row; name a column instead: key_by("...")',
-        ),
-        (lambda stream: stream.key_by("a").count(name="next"), ""),
-        (lambda stream: stream.key_by("a").window(Tumbling("1s")).sum("n", name="next"), ""),
-        (
-            lambda stream: stream.key_by("a").window(Tumbling("1s")).sum(len, name="next"),
-            "it calls len with each row",
-        ),
-        (
-            lambda stream: stream.key_by("a").process(Remember, name="next"),
-            "it calls Remember with each row",
-        ),
-        (lambda stream: stream.map_batches(len, name="next"), ""),
-        (lambda stream: stream.with_timestamps("at", name="next"), ""),
-        (lambda stream: stream.union(stream).process(Remember, name="next"), "it calls Remember with each row"),
-    ],
-    ids=["filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"],
-)
-def test_the_plan_has_the_reason_for_which_a_step_turns_columns_into_rows(extend: Any, reason: str) -> None:
-    job = Job("columns")
-    extend(job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="batches")).sink(blackhole())
-    plan = plan_of(job)
-    found = step(plan, "next")
-    assert (found.takes, found.row_reason) == ("columns", reason)
-    assert step(plan, "batches").gives == "columns"
-    line = f"rows from next on: {reason}" if reason else "columns batches"
-    assert line in " ".join(explanation_text(plan).split())
-
-
-def test_a_plan_of_rows_does_not_mention_columns() -> None:
-    job = Job("rows")
-    numbers(job).map(abs, name="next").sink(blackhole())
-    plan = plan_of(job)
-    assert {(each.takes, each.gives, each.row_reason) for each in plan.steps} == {
-        ("", "rows", ""),
-        ("rows", "rows", ""),
-        ("rows", "", ""),
-    }
-    assert "columns" not in explanation_text(plan)
-
-
-def test_an_immediate_sink_of_columns_writes_rows(tmp_path: Path) -> None:
-    job = Job("rows")
-    stream = job.source(ColumnsGiven([{"a": 1}]))
-    stream.sink(sqlite(tmp_path / "a.db", "t", columns=["a"]), name="table")
-    assert step(plan_of(job), "table").row_reason == "its sink writes rows"
 
 
 def test_guarantees_and_descriptions_of_sources_and_sinks(tmp_path: Path) -> None:

@@ -322,5 +322,10 @@ def test_a_window_is_described_by_its_kind_for_a_resume() -> None:
     graph = JobGraph("job")
     records: Stream[Any] = graph.source(Given([1]), timestamps=lambda row: row)
     records.key_by(str).window(Tumbling("5s")).count()
-    assert graph.steps[-1].state == (("window", "Tumbling 5s"), ("time", "event"))
+    assert graph.steps[-1].state == (
+        ("window", "Tumbling 5s"),
+        ("time", "event"),
+        ("windows", "in panes"),
+        ("accumulators", "of the aggregate"),
+    )
     assert WindowResult._fields == ("key", "start", "end", "value")

@@ -1,0 +1,51 @@
+"""Reasons for which windows and aggregates over columns work on rows, for ``explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from clonos.api.windows import Sliding, Tumbling
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.support import columns_read, parts_of
+
+if TYPE_CHECKING:
+    from clonos.api.window_step import WindowSettings
+
+
+def aggregate_reason(aggregation: Aggregation[Any, Any]) -> str:
+    """Returns which aggregate works on rows, whatever the types of columns; "" if all may work on columns."""
+    for each in parts_of(aggregation).values():
+        if columns_read(each) is None:
+            return f"{each!r} works on rows"
+    return ""
+
+
+def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any]) -> str:
+    """Returns why windows over columns work on rows."""
+    if reason := aggregate_reason(aggregation):
+        return reason
+    if not settings.rules.is_keyed:
+        return "windows without a key work on rows"
+    if settings.trigger is not None:
+        return "windows with a trigger work on rows"
+    if settings.evictor is not None:
+        return "windows with an evictor work on rows"
+    if settings.rules.lateness_ns and isinstance(settings.kind, Tumbling | Sliding):
+        return "windows with lateness= work on rows"
+    return f"windows of the kind {type(settings.kind).__name__} work on rows"
+
+
+def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> str:
+    """Returns why an aggregation works on rows for columns of these types; "" if it does not."""
+    from clonos.operators.columnar.column_aggregates import column_aggregates
+    from clonos.operators.columnar.running.stored_keys import are_keys
+
+    for key in keys:
+        if key in schema.names and not are_keys(schema, (key,)):
+            return f"a key of the type {schema.field(key).type} works on rows"
+    for each in parts_of(aggregation).values():
+        of = getattr(each, "of", None)
+        if of in schema.names and column_aggregates(each, schema) is None:
+            return f"{each!r} of the type {schema.field(of).type} works on rows"
+    return ""

@@ -1,0 +1,180 @@
+"""Columns in a plan: which steps work on rows and why, and the stretches over which records stay in columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from clonos import (
+    Global,
+    Job,
+    Stream,
+    Tumbling,
+    ValueState,
+    blackhole,
+    col,
+    each,
+    every,
+    files,
+    last_values,
+    sqlite,
+    values,
+)
+from clonos.agg import collect, count, min_, sum_
+from clonos.api.plan.explain_text import explanation_text
+from clonos.api.plan.explaining import explain_graph
+from clonos.api.plan.explanation import Explanation, StepInfo
+from clonos.core.model.options import Options
+from clonos.job.description import graph_of
+from tests.unit.operators.samples import ColumnsGiven
+
+
+def plan_of(job: Job) -> Explanation:
+    return explain_graph(graph_of(job), Options(), 2)
+
+
+def step(plan: Explanation, name: str) -> StepInfo:
+    return next(each for each in plan.steps if each.name == name)
+
+
+def numbers(job: Job) -> Stream[int]:
+    return job.source(values([1, 2, 3]), name="numbers")
+
+
+class Remember:
+    seen = ValueState("seen", default=False)
+
+    def process(self, value: Any, context: Any) -> None:
+        context.emit(value)
+
+
+@pytest.mark.parametrize(
+    ("extend", "reason"),
+    [
+        (lambda stream: stream.filter(len, name="next"), "it calls len with each row"),
+        (
+            lambda stream: stream.key_by(len, name="by_length").count(name="next"),
+            'by_length calls len with each row; name a column instead: key_by("...")',
+        ),
+        (lambda stream: stream.key_by("a").count(name="next"), ""),
+        (lambda stream: stream.key_by("a").window(Tumbling("1s")).sum("n", name="next"), ""),
+        (
+            lambda stream: stream.key_by("a").window(Tumbling("1s")).sum(len, name="next"),
+            "it calls len with each row",
+        ),
+        (
+            lambda stream: stream.key_by("a").process(Remember, name="next"),
+            "it calls Remember with each row",
+        ),
+        (lambda stream: stream.map_batches(len, name="next"), ""),
+        (lambda stream: stream.with_timestamps("at", name="next"), ""),
+        (lambda stream: stream.union(stream).process(Remember, name="next"), "it calls Remember with each row"),
+        (
+            lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect("n"), name="next"),
+            "collect('n') works on rows",
+        ),
+        (
+            lambda stream: stream.key_by("a").window(Tumbling("1s"), early=each(2)).count(name="next"),
+            "windows with a trigger work on rows",
+        ),
+        (
+            lambda stream: stream.key_by("a").window(Tumbling("1s"), evictor=last_values(2)).count(name="next"),
+            "windows with an evictor work on rows",
+        ),
+        (
+            lambda stream: stream.key_by("a").window(Global(), trigger=each(2)).count(name="next"),
+            "windows with a trigger work on rows",
+        ),
+        (
+            lambda stream: stream.key_by("a").window(Global()).count(name="next"),
+            "windows of the kind Global work on rows",
+        ),
+        (
+            lambda stream: stream.key_by("a").aggregate(n=count(), emit=every("5s"), name="next"),
+            'emit=every("5s") works on rows',
+        ),
+        (
+            lambda stream: stream.key_by("a").aggregate(a=count(), name="next"),
+            "its results would have two columns 'a'",
+        ),
+        (lambda stream: stream.key_by("a").aggregate(b=collect(), name="next"), "collect() works on rows"),
+        (lambda stream: stream.aggregate(b=count(), name="next"), "aggregates without a key work on rows"),
+    ],
+    ids=[
+        *("filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"),
+        *("aggregate", "trigger", "evictor", "global trigger", "global", "interval", "two names", "running", "no key"),
+    ],
+)
+def test_the_plan_has_the_reason_for_which_a_step_turns_columns_into_rows(extend: Any, reason: str) -> None:
+    job = Job("columns")
+    extend(job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="batches")).sink(blackhole())
+    plan = plan_of(job)
+    found = step(plan, "next")
+    assert (found.takes, found.row_reason) == ("columns", reason)
+    assert step(plan, "batches").gives == "columns"
+    line = f"rows from next on: {reason}" if reason else "columns batches"
+    assert line in " ".join(explanation_text(plan).split())
+
+
+def test_a_plan_of_rows_does_not_mention_columns() -> None:
+    job = Job("rows")
+    numbers(job).map(abs, name="next").sink(blackhole())
+    plan = plan_of(job)
+    assert {(each.takes, each.gives, each.row_reason) for each in plan.steps} == {
+        ("", "rows", ""),
+        ("rows", "rows", ""),
+        ("rows", "", ""),
+    }
+    assert "columns" not in explanation_text(plan)
+
+
+def test_an_immediate_sink_of_columns_writes_rows(tmp_path: Path) -> None:
+    job = Job("rows")
+    stream = job.source(ColumnsGiven([{"a": 1}]))
+    stream.sink(sqlite(tmp_path / "a.db", "t", columns=["a"]), name="table")
+    assert step(plan_of(job), "table").row_reason == "its sink writes rows"
+
+
+def test_the_plan_names_an_aggregate_that_works_on_rows_for_the_type_of_its_column(tmp_path: Path) -> None:
+    batch = pyarrow.record_batch({"a": ["x"], "n": [1], "text": ["y"], "half": [0.5]})
+    parquet.write_table(pyarrow.Table.from_batches([batch]), tmp_path / "some.parquet")
+    job = Job("columns")
+    stream = job.source(files.parquet(str(tmp_path / "*.parquet")), name="read")
+    stream.key_by("a").aggregate(least=min_("text"), n=count(), name="texts").sink(blackhole())
+    stream.key_by("a").aggregate(total=sum_("n"), name="ints").sink(blackhole())
+    stream.key_by("half").window(Tumbling("1s")).count(name="halves").sink(blackhole())
+    plan = plan_of(job)
+    assert step(plan, "texts").row_reason == "min_('text') of the type string works on rows"
+    assert step(plan, "ints").row_reason == ""
+    assert step(plan, "halves").row_reason == "a key of the type double works on rows"
+
+
+def test_the_plan_lists_the_stretches_of_columns() -> None:
+    job = Job("columns")
+    stream = job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="read")
+    dear = stream.filter(col("n") > 1, name="dear")
+    counted = dear.key_by("a").count(name="counted")
+    counted.map(str, name="texts").sink(blackhole(), name="first")
+    dear.union(stream.select("a", "n", name="chosen")).map_batches(len, name="both").sink(blackhole(), name="second")
+    numbers(job).map(abs, name="rows").sink(blackhole(), name="third")
+    plan = plan_of(job)
+    assert [(each.steps, each.rows_from) for each in plan.columns] == [
+        (("read", "dear", "counted", "chosen", "both", "second"), ("texts",))
+    ]
+    text = " ".join(explanation_text(plan).split())
+    assert "Columns - 6 steps: read, dear, counted, chosen, both, second; rows from texts on" in text
+
+
+def test_a_join_of_two_stretches_makes_one() -> None:
+    job = Job("columns")
+    one, other = (job.source(ColumnsGiven([{"a": 1}]), name=name) for name in ("one", "other"))
+    one.select("a", name="chosen").union(other).map_batches(len, name="both").sink(blackhole(), name="out")
+    job.source(ColumnsGiven([{"a": 1}]), name="alone").map(str, name="texts").sink(blackhole())
+    assert [(each.steps, each.rows_from) for each in plan_of(job).columns] == [
+        (("one", "other", "chosen", "both", "out"), ()),
+        (("alone",), ("texts",)),
+    ]
