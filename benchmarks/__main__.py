@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         default="bare",
         metavar="SIDE,...",
         help=f"of {', '.join(SIDES)}, spark for all of its kinds, or all; throughput has them all, bids, enrichment and"
-        " large_state have bare, nexmark bare and flink, others are measured beside their goals",
+        " large_state have bare, nexmark bare, flink and spark, others are measured beside their goals",
     )
     count = at_least(1, int)
     parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default: {PAIRS})")
