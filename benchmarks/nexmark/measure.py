@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.isolated_run import ROOT
 from benchmarks.harness.result_counter import WrongResult
-from benchmarks.nexmark import bare, clonos_side, generator
+from benchmarks.nexmark import bare, clonos_side, curves, generator
 from benchmarks.nexmark.generator import Events, prepared
 from benchmarks.nexmark.jobs import columns
 from benchmarks.nexmark.jvm_peer import JvmPeer
@@ -122,6 +122,8 @@ def run(session: Session) -> None:
         for query in QUERIES.values():
             if query.name in session.queries:
                 measure_query(measuring, query)
+    if session.experiments:
+        curves.run(session)
 
 
 def measure_query(measuring: Measuring, query: Query) -> None:
