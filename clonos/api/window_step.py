@@ -13,15 +13,14 @@ from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
     CountSliding,
     CountTumbling,
-    Duration,
     Global,
     Session,
     Sliding,
     Tumbling,
     WindowKind,
     checked_count,
-    duration_ns,
 )
+from clonos.core.model.durations import Duration, duration_ns
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial

@@ -11,7 +11,7 @@ from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
-from clonos.api.windows import duration_ns
+from clonos.core.model.durations import duration_ns
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
 from clonos.operators.fields import Field

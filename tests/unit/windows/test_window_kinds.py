@@ -12,9 +12,10 @@ import pytest
 
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import InvalidDuration, InvalidJob
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.event_time.timestamps import to_timestamp_ns
