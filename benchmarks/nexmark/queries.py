@@ -47,6 +47,11 @@ class Query:
         return self.oracle_sql.replace(*self.rule_of_flink) if any(self.rule_of_flink) else self.oracle_sql
 
     @property
+    def spark_sql(self) -> str:
+        """Returns the query for Spark."""
+        return (SQL / "spark" / f"{self.name}.sql").read_text("utf-8")
+
+    @property
     def flink_sql(self) -> str:
         """Returns the query for Flink."""
         return (SQL / "flink" / f"{self.name}.sql").read_text("utf-8")
