@@ -26,7 +26,7 @@ from benchmarks.harness.ab_session import Session
 from benchmarks.harness.kill_loop import Kill, KillLoop
 from benchmarks.harness.timestamp_sink import Entry
 from benchmarks.measures.latency import percentile
-from benchmarks.workloads import failover_jobs, paced, words
+from benchmarks.workloads import column_failover, failover_jobs, paced, words
 from benchmarks.workloads.paced import Pace
 from clonos.status import RecoveryState, Status
 
@@ -81,6 +81,7 @@ class Case:
     is_executor: bool = False
     fill_s: float = 0.0
     is_quick: bool = False
+    pace: type[Pace] = Pace
 
     @property
     def standbys(self) -> int:
@@ -108,6 +109,9 @@ THREE_KEEPERS: Final = (("keepers", 3),)
 
 SMALL: Final = "counting task, 2,000 lines/s"
 LARGE: Final = "counting task, 500 MB of state"
+FEW_KEYS: Final = "windows in columns, little state"
+MANY_KEYS: Final = "windows in columns, a million keys"
+RATIOS: Final = {"500 MB of state to 1 MB": (LARGE, SMALL), "a million keys in columns to few": (MANY_KEYS, FEW_KEYS)}
 CASES: Final = (
     Case(SMALL, ("count",), None, PEERS_GOALS, is_quick=True),
     Case("counting task, half load", ("count",), failover_jobs.plain, HALF_GOALS, is_quick=True),
@@ -133,6 +137,17 @@ CASES: Final = (
     ),
     Case("counting task without standby", ("count",), None, ("<= 2000", "", ""), (NO_STANDBY,)),
     Case(LARGE, ("count",), None, PEERS_GOALS, (), failover_jobs.large, fill_s=30.0),
+    Case(FEW_KEYS, ("count",), None, PEERS_GOALS, (), column_failover.column_job, pace=column_failover.FewKeys),
+    Case(
+        MANY_KEYS,
+        ("count",),
+        None,
+        PEERS_GOALS,
+        (),
+        column_failover.column_job,
+        fill_s=10.0,
+        pace=column_failover.ManyKeys,
+    ),
     Case("worker of Spark", ("count",), None, PEERS_GOALS, (ON_SPARK,)),
     Case("executor of Spark", ("count",), None, ("<= 300", "", "<= 1000"), (ON_SPARK,), is_executor=True, fill_s=5.0),
     Case("executor without standby", ("count",), None, ("<= 8000", "", ""), (ON_SPARK, NO_STANDBY), is_executor=True),
@@ -159,7 +174,7 @@ def run(session: Session) -> None:
             rate = PEERS_WORDS_PER_S if case.half_of is None else maxima[case.half_of] / 2
             session.progress(f"{case.name}: {kills} kills at {rate:,.0f} words/s")
             seconds = kills * EPOCHS_A_KILL * case.epoch_s + 4 + case.fill_s
-            pace = paced.at_rate(Pace(name, 1, 1, 1), rate, seconds, MARKS_PER_S)
+            pace = paced.at_rate(case.pace(name, 1, 1, 1), rate, seconds, MARKS_PER_S)
             try:
                 outputs[case.name] = _record_figures(
                     session, case, *_killed(folder, pace, case, kills, seconds)
@@ -167,9 +182,10 @@ def run(session: Session) -> None:
             except Exception as error:  # noqa: BLE001  reported at the end; other cases are still measured
                 traceback.print_exc()
                 session.fail(f"failover: {case.name}", error)
-    if outputs.get(SMALL) and outputs.get(LARGE):
-        ratio = statistics.median(outputs[LARGE]) / statistics.median(outputs[SMALL])
-        session.figure("500 MB of state to 1 MB: first new output", ratio, "times", "<= 1.2")
+    for name, (large, small) in RATIOS.items():
+        if outputs.get(small) and outputs.get(large):
+            ratio = statistics.median(outputs[large]) / statistics.median(outputs[small])
+            session.figure(f"{name}: first new output", ratio, "times", "<= 1.2")
 
 
 def _why_no_spark() -> str:
@@ -191,7 +207,7 @@ def _killed(
         kill_loop = KillLoop(handle, case.victims, case.standbys, seconds, case.epoch_s, case.is_executor)
         if case.job is failover_jobs.hot:
             kill_loop.is_hot = True
-        if case.job is failover_jobs.large:
+        if case.job in (failover_jobs.large, column_failover.column_job):
             kill_loop.is_ready = lambda: failover_jobs.is_filled(pace)
         done, recoveries = kill_loop.kill_repeatedly(kills)
         return pace, done, recoveries, kill_loop.finish(recoveries)

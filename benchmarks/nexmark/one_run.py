@@ -19,7 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from benchmarks.nexmark.jobs import columns, columns_joined, columns_running, rows_joined, rows_simple, rows_windows
+from benchmarks.nexmark.jobs import (
+    columns,
+    columns_joined,
+    columns_ranked,
+    columns_running,
+    rows_joined,
+    rows_simple,
+    rows_windows,
+)
 from benchmarks.nexmark.jobs.house import House
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.results import ResultSink
@@ -30,7 +38,7 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 REAP_S_MAX: Final = 20.0
 SHAPES: Final = {
     "rows": (rows_simple, rows_joined, rows_windows),
-    "columns": (columns, columns_joined, columns_running),
+    "columns": (columns, columns_joined, columns_ranked, columns_running),
 }
 
 

@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 from benchmarks.nexmark.queries import Check, Query
 
 Row = tuple[Any, ...]
+RANKED: Final = ("auction", "rank", "price")
+"""Columns of a ranked result that are compared."""
+
 BY_KEY: Final = frozenset({Check.LAST, Check.ONE_OF_TIES})
 
 
@@ -73,7 +76,7 @@ class ResultWriter:
         if self._query.check is Check.SUMS:
             self._sums = added(self._sums, sums_of_columns(batch))
         else:
-            self._batches.append(batch)
+            self._batches.append(batch.select(RANKED) if self._query.is_ranked else batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Writes what has come since the last call; returns the name of the file."""

@@ -159,6 +159,25 @@ class BidShare:
         at = position % len(self._pool)
         return self._pool[at : at + min(records_max, self.size - position)]
 
+    def columns(self) -> BidColumns:
+        """Returns the share as record batches."""
+        return BidColumns(self._pool, self.size)
+
+
+class BidColumns:
+    """Share of a reader as record batches with the columns of a bid."""
+
+    def __init__(self, pool: list[tuple[int, int, int]], size: int) -> None:
+        import pyarrow
+
+        columns = [pyarrow.array(column, pyarrow.int64()) for column in zip(*pool, strict=True)]
+        self._pool, self.size = pyarrow.record_batch(columns, names=("auction", "bidder", "price")), size
+
+    def after(self, position: int, records_max: int) -> Any:
+        """Returns at least one record from a position on; an empty batch at the end."""
+        at = position % self._pool.num_rows
+        return self._pool.slice(at, min(records_max, self.size - position))
+
 
 class ValueShare:
     """Share of a reader: (key, value) pairs, each key once, then updates of all keys."""

@@ -9,8 +9,9 @@ from typing import Any
 from benchmarks.harness.keyed_result_counter import KeyedResultCounter
 from benchmarks.harness.result_counter import Measured, SinkResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, profile
-from benchmarks.workloads.word_job import ALL_ON, PreparedLines
+from benchmarks.workloads.word_job import ALL_ON, COLUMN_OPTIONS, PreparedLines
 from clonos import Job, service
+from clonos.agg import count, max_, sum_
 from clonos.core.values.keys import Router
 
 MAX_PARALLELISM = 128
@@ -37,6 +38,7 @@ class KeyedSink:
     """Transactional sink that counts results in the task's process. ``rows``: of each task."""
 
     rows: list[int]
+    is_columnar: bool = False
     parts: list[SinkResult] = field(default_factory=list)
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
@@ -67,6 +69,10 @@ class KeyedWriter:
         """Counts a batch of results."""
         self._counter.add(rows)
 
+    def write_columns(self, batch: Any) -> None:
+        """Counts a batch of results."""
+        self._counter.add_columns(batch)
+
     def prepare(self, checkpoint: int) -> bytes | None:
         """Returns the count, once."""
         if self._is_reported or not self._counter.is_complete:
@@ -76,6 +82,15 @@ class KeyedWriter:
 
     def close(self) -> None:
         """Does nothing, because no file is open."""
+
+
+def bids_in_columns(workload: KeyedWorkload, sink: Any) -> Job:
+    """Makes the job of bids with built-in aggregates of columns."""
+    job = Job(workload.kind)
+    records = job.source(PreparedLines(workload, True), name="records")
+    totals = records.key_by("auction").aggregate(n=count(), total=sum_("price"), highest=max_("price"), name="fold")
+    totals.select("auction", "n", "total", "highest", name="results").sink(sink)
+    return job
 
 
 def job_of(workload: KeyedWorkload, sink: Any) -> Job:
@@ -89,13 +104,15 @@ def job_of(workload: KeyedWorkload, sink: Any) -> Job:
     return job
 
 
-def run(workload: KeyedWorkload, **options: Any) -> Measured:
-    """Runs the job once and checks the result."""
+def run(workload: KeyedWorkload, shape: str = "rows", **options: Any) -> Measured:
+    """Runs the job once and checks the result. ``shape``: rows, or columns for bids."""
     rows, finals = workload.expected(Router(workload.readers, MAX_PARALLELISM).target)
-    sink = KeyedSink(rows)
+    is_columnar = shape == "columns"
+    sink = KeyedSink(rows, is_columnar)
     folder = Path(workload.folder)
-    chosen = {**ALL_ON, **options}
-    result = job_of(workload, sink).run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
+    chosen = {**ALL_ON, **(COLUMN_OPTIONS if is_columnar else {}), **options}
+    job = bids_in_columns(workload, sink) if is_columnar else job_of(workload, sink)
+    result = job.run(slots="process", store=str(folder / "store"), overwrite=True, **chosen)
     read = [SinkResult.decoded((folder / f"read-{reader}").read_bytes()) for reader in range(workload.readers)]
     found = measured(workload, read, sink.parts, finals)
     return replace(found, determinant_bytes=result.counter("determinant_bytes"))

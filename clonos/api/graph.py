@@ -91,6 +91,7 @@ class Step:
     - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
     - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
+    - ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -127,6 +128,7 @@ class Step:
     reads: tuple[str, ...] | None = None
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
+    partial: Callable[[str], Callable[[], Operator]] | None = None
 
 
 class JobGraph:

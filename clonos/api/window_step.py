@@ -23,6 +23,8 @@ from clonos.api.windows import (
     duration_ns,
 )
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
@@ -141,6 +143,15 @@ class WindowSettings:
         assert isinstance(kind, Tumbling | Sliding), kind
         spans = _spans_of(kind)
         return lambda step: partial(WindowsByType, step, spans, aggregation, keys, reads, rules)
+
+    def partial_operators(
+        self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]
+    ) -> Callable[[str], Callable[[], Operator]] | None:
+        """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
+        if not isinstance(self.kind, Tumbling | Sliding) or not can_be_partial(aggregation):
+            return None
+        spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
+        return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)
 
     def operators(self, aggregation: Aggregation[Any, Any], apply: Any) -> Callable[[str], Callable[[], Operator]]:
         """Returns for the name of the step the function that makes its operators."""

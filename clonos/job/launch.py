@@ -83,21 +83,7 @@ def launch(
             versions=versions(hash_seed=deployment.hash_seed),
             can_spread=deployment.can_spread,
         )
-        rewriter = deployment.address_rewriter
-        launch_spec = SlotLaunchSpec(
-            "",
-            b"",
-            "",
-            packed,
-            store.url,
-            deployment.slot_binding,
-            folder_root=deployment.folder_root,
-            address_rewriter=rewriter,
-            log_level=logging.getLogger("clonos").getEffectiveLevel(),
-            root_log_level=logging.getLogger().getEffectiveLevel(),
-            fault_points=run.fault_points,
-            slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
-        )
+        launch_spec = _launch_spec(run, deployment, packed, store.url)
         plan = DriverPlan(
             image,
             begin,
@@ -106,13 +92,31 @@ def launch(
             deployment.driver_binding,
             lambda listener: deployment.provider(listener, image.has_columns),
             listener,
-            rewriter,
+            deployment.address_rewriter,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:
         start.undo()
         deployment.close()
         raise
+
+
+def _launch_spec(run: RunOptions, deployment: Deployment, packed: bytes, store_url: str) -> SlotLaunchSpec:
+    """Returns the launch spec of all slots, to which the driver adds its address and a token."""
+    return SlotLaunchSpec(
+        "",
+        b"",
+        "",
+        packed,
+        store_url,
+        deployment.slot_binding,
+        folder_root=deployment.folder_root,
+        address_rewriter=deployment.address_rewriter,
+        log_level=logging.getLogger("clonos").getEffectiveLevel(),
+        root_log_level=logging.getLogger().getEffectiveLevel(),
+        fault_points=run.fault_points,
+        slot_trace=os.path.abspath(run.slot_trace) if run.slot_trace else "",
+    )
 
 
 def log_notes(image: JobImage) -> None:

@@ -1,4 +1,4 @@
-/* BytesIndex(slots_max, seed): open addressing with linear probing; a place holds 32 bits of the hash beside the slot, and
+/* BytesIndex(slots_max, seed, room): open addressing with linear probing; a place holds 32 bits of the hash beside the slot, and
  * the keys lie one behind the other in the order of their slots. */
 
 #include "native.h"
@@ -117,19 +117,19 @@ static int append(BytesIndex *self, const char *key, int64_t size)
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"slots_max", "seed", NULL};
-    long long slots_max, seed;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LL", names, &slots_max, &seed)) return NULL;
+    static char *names[] = {"slots_max", "seed", "room", NULL};
+    long long slots_max, seed, room = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LL|L", names, &slots_max, &seed, &room)) return NULL;
     if (slots_max < 1 || slots_max > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "an index of %lld slots is not possible", slots_max);
     BytesIndex *self = (BytesIndex *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->slots_max = slots_max;
     self->seed = mix((uint64_t)seed);
-    self->capacity = FIRST_SLOTS;
-    self->ends = PyMem_RawCalloc(FIRST_SLOTS + 1, 8);
-    self->table = new_table(table_size(FIRST_SLOTS));
-    self->mask = table_size(FIRST_SLOTS) - 1;
+    self->capacity = first_capacity(room, slots_max);
+    self->ends = PyMem_RawCalloc((size_t)self->capacity + 1, 8);
+    self->table = new_table(table_size(self->capacity));
+    self->mask = table_size(self->capacity) - 1;
     if (self->ends != NULL && self->table != NULL) return (PyObject *)self;
     Py_DECREF(self);
     return PyErr_NoMemory();

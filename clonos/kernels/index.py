@@ -56,8 +56,8 @@ class HashIndex(Protocol):
         """Memory of the index in bytes."""
 
 
-def new_index(kind: type_of_keys, *, slots_max: int = SLOTS_MAX) -> HashIndex:
-    """Returns an empty index, native where the extension is in use.
+def new_index(kind: type_of_keys, *, slots_max: int = SLOTS_MAX, room: int = 0) -> HashIndex:
+    """Returns an empty index, native where the extension is in use. ``room``: the number of keys that are expected.
 
     Raises: ValueError, if ``kind`` or ``slots_max`` is not valid.
     """
@@ -68,7 +68,7 @@ def new_index(kind: type_of_keys, *, slots_max: int = SLOTS_MAX) -> HashIndex:
     if choice.native is not None:
         from clonos.kernels.native_index import NativeBytesIndex, NativeInt64Index
 
-        return (NativeInt64Index if kind == "int64" else NativeBytesIndex)(choice.native, slots_max)
+        return (NativeInt64Index if kind == "int64" else NativeBytesIndex)(choice.native, slots_max, room)
     from clonos.kernels.numpy_index import NumpyBytesIndex, NumpyInt64Index
 
-    return (NumpyInt64Index if kind == "int64" else NumpyBytesIndex)(slots_max)
+    return (NumpyInt64Index if kind == "int64" else NumpyBytesIndex)(slots_max, room)

@@ -1,4 +1,4 @@
-/* Int64Index(slots_max, seed): open addressing with linear probing; a place holds the key beside its slot. */
+/* Int64Index(slots_max, seed, room): open addressing with linear probing; a place holds the key beside its slot. */
 
 #include "native.h"
 
@@ -63,19 +63,19 @@ static int reserve(Int64Index *self, int64_t count)
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"slots_max", "seed", NULL};
-    long long slots_max, seed;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LL", names, &slots_max, &seed)) return NULL;
+    static char *names[] = {"slots_max", "seed", "room", NULL};
+    long long slots_max, seed, room = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "LL|L", names, &slots_max, &seed, &room)) return NULL;
     if (slots_max < 1 || slots_max > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "an index of %lld slots is not possible", slots_max);
     Int64Index *self = (Int64Index *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->slots_max = slots_max;
     self->seed = mix((uint64_t)seed);
-    self->capacity = FIRST_SLOTS;
-    self->keys = PyMem_RawMalloc(FIRST_SLOTS * 8);
-    self->table = new_table(table_size(FIRST_SLOTS));
-    self->mask = table_size(FIRST_SLOTS) - 1;
+    self->capacity = first_capacity(room, slots_max);
+    self->keys = PyMem_RawMalloc((size_t)self->capacity * 8);
+    self->table = new_table(table_size(self->capacity));
+    self->mask = table_size(self->capacity) - 1;
     if (self->keys != NULL && self->table != NULL) return (PyObject *)self;
     Py_DECREF(self);
     return PyErr_NoMemory();

@@ -30,8 +30,10 @@ class KeyIndex:
     Everything else is packed. Slots do not change when the first null comes.
     """
 
-    def __init__(self, types: Sequence[Any]) -> None:
+    def __init__(self, types: Sequence[Any], room: int = 0) -> None:
         """Takes the Arrow types of the columns; a dictionary column has the type of its values.
+
+        ``room``: the number of rows that are expected, up to which the index does not grow.
 
         Raises: TypeError, if a type cannot be a key.
         """
@@ -39,7 +41,7 @@ class KeyIndex:
         check_key_types(self.types)
         kind = _kind_of_single(self.types)
         self._is_packed = kind is None
-        self._index: HashIndex = new_index(kind or "bytes")
+        self._index: HashIndex = new_index(kind or "bytes", room=room)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -110,6 +112,17 @@ def check_key_types(types: Sequence[Any]) -> None:
     for kind in types:
         if not (_is_text(kind) or pyarrow.types.is_boolean(kind) or fixed_bytes(kind)):
             raise TypeError(f"a column of {kind} cannot be a key: use whole numbers, texts, dates or times")
+
+
+def key_types(types: Sequence[Any]) -> list[Any] | None:
+    """Returns the types of an index for key columns of some types, those of the values of dictionaries; None if one of
+    them cannot be a key."""
+    found = [kind.value_type if pyarrow.types.is_dictionary(kind) else kind for kind in types]
+    try:
+        check_key_types(found)
+    except TypeError:
+        return None
+    return found
 
 
 def fixed_bytes(kind: Any) -> int:

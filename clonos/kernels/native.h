@@ -62,6 +62,13 @@ static inline uint64_t table_size(int64_t count)
     return size;
 }
 
+/* Returns for how many keys a new index has room, if `room` are expected. */
+static inline int64_t first_capacity(int64_t room, int64_t slots_max)
+{
+    if (room > slots_max) room = slots_max;
+    return room < FIRST_SLOTS ? FIRST_SLOTS : room;
+}
+
 void *too_many_keys(int64_t slots_max);
 
 extern PyType_Spec int64_index_spec, bytes_index_spec;

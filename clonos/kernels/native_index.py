@@ -37,8 +37,8 @@ class NativeIndex:
 class NativeInt64Index(NativeIndex):
     """Index of int64 keys."""
 
-    def __init__(self, native: ModuleType, slots_max: int) -> None:
-        super().__init__(native.Int64Index(slots_max, SEED))
+    def __init__(self, native: ModuleType, slots_max: int, room: int = 0) -> None:
+        super().__init__(native.Int64Index(slots_max, SEED, room))
 
     def find(self, keys: Any) -> NDArray[numpy.int32]:
         """Returns the slot of each key, -1 for an unknown one."""
@@ -71,8 +71,8 @@ class NativeInt64Index(NativeIndex):
 class NativeBytesIndex(NativeIndex):
     """Index of texts and binaries."""
 
-    def __init__(self, native: ModuleType, slots_max: int) -> None:
-        super().__init__(native.BytesIndex(slots_max, SEED))
+    def __init__(self, native: ModuleType, slots_max: int, room: int = 0) -> None:
+        super().__init__(native.BytesIndex(slots_max, SEED, room))
 
     def find(self, keys: Any) -> NDArray[numpy.int32]:
         """Returns the slot of each key, -1 for an unknown one."""

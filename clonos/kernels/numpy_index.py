@@ -21,11 +21,12 @@ HALF: Final = numpy.uint64(32)
 class NumpyInt64Index:
     """Index of int64 keys. A place of the table has a slot or -1; at most half of the places are taken."""
 
-    def __init__(self, slots_max: int) -> None:
+    def __init__(self, slots_max: int, room: int = 0) -> None:
         self._slots_max = slots_max
         self._count = 0
-        self._keys = numpy.zeros(FIRST_SLOTS, numpy.int64)  # by slot
-        self._table = numpy.full(2 * FIRST_SLOTS, -1, numpy.int32)
+        capacity = _power_of_two(max(FIRST_SLOTS, min(room, slots_max)))
+        self._keys = numpy.zeros(capacity, numpy.int64)  # by slot
+        self._table = numpy.full(2 * capacity, -1, numpy.int32)
 
     def __len__(self) -> int:
         return self._count
@@ -106,7 +107,7 @@ class NumpyInt64Index:
 class NumpyBytesIndex:
     """Index of texts and binaries, with Python work per distinct key of a batch."""
 
-    def __init__(self, slots_max: int) -> None:
+    def __init__(self, slots_max: int, room: int = 0) -> None:
         self._slots_max = slots_max
         self._slots: dict[bytes, int] = {}
         self._keys: list[bytes] = []

@@ -137,8 +137,6 @@ NOT_YET: Final = {
     "q4": WINNING,
     "q9": WINNING,
     "q16": RUNNING,
-    "q18": "there is no columnar form of the last record of a key yet",
-    "q19": "there is no columnar top_k yet",
 }
 """Queries without a form in columns, and the reason."""
 

@@ -1,26 +1,31 @@
 """Fuzz jobs of columns: random steps by expressions, branches and exchanges between them, and records that fail.
 
 Each column is a function of the offset, and a dumb twin computes it for dicts: a record that a restored step has lost,
-doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins.
+doubled or computed from another one differs from the twin's. Some jobs end in windows, aggregates or joins, or choose
+among the records of a key.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
 from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph
+from clonos.api.graph import JobGraph, Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
+from clonos_chaos.jobs.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.column_totals import TotalsOfColumns
 from clonos_chaos.jobs.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
@@ -35,8 +40,11 @@ WINDOWED_SHARE: Final = 0.6
 JOINED_SHARE: Final = 0.25
 """Share of the jobs that have a join."""
 
-TOTALS_SHARE: Final = 0.5
-"""Share of the jobs without windows that have aggregates of each key."""
+CHOSEN_SHARE: Final = 0.4
+"""Share of the jobs without windows that choose among the records of each key."""
+
+TOTALS_SHARE: Final = 0.6
+"""Share of the others that have aggregates of each key."""
 
 INT64: Final = 1 << 64
 
@@ -186,19 +194,41 @@ class Steps:
         return stream.map_batches(_same)
 
 
+class EagerPartials(PartialAggregates):
+    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
+
+    rows_min: ClassVar[int] = 1
+    gain_min: ClassVar[float] = 0
+
+
+def _eager(step: Step) -> Step:
+    """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
+    given = step.partial
+    if given is None:
+        return step
+
+    def eager(name: str) -> Callable[[], Operator]:
+        make: Any = given(name)
+        return partial(EagerPartials, *make.args)
+
+    return replace(step, partial=eager)
+
+
 class WindowedColumns:
     """Windows or sessions over columns by key, with or without a step on columns behind them.
 
     No record is late: each split has its records in the order of their timestamps.
     """
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, graph: JobGraph) -> None:
+        self._graph = graph
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
+        self._is_eager = rng.random() < 0.7
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -209,11 +239,20 @@ class WindowedColumns:
             is_sliding = self._every_s < self._size_s
             kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
         results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
             .window(kind)
-            .aggregate(n=count(), total=sum_("n"), low=min_("n"), high=max_("n"), parallelism=self._parallelism)
+            .aggregate(
+                n=count(),
+                total=sum_("n"),
+                low=min_("n"),
+                high=max_("n"),
+                parts=sum_("part"),
+                parallelism=self._parallelism,
+            )
         )
+        if self._is_eager:
+            self._graph._steps[-1] = _eager(self._graph.steps[-1])
         if self._is_selected:
             results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
         return cast(Columns, results)
@@ -226,7 +265,7 @@ class WindowedColumns:
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
-        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high")))
+        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high", "parts")))
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
@@ -243,7 +282,9 @@ class WindowedColumns:
             last_s = at_s - at_s % self._every_s
             for start_s in range(last_s, at_s - self._size_s, -self._every_s):
                 found.setdefault((key, start_s), []).append(record["n"])
-        return Counter((*place, len(each), sum(each), min(each), max(each)) for place, each in found.items())
+        return Counter(
+            (*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()
+        )
 
     def _key(self, number: int) -> Any:
         key = number % self._keys
@@ -255,7 +296,7 @@ class ColumnJob(ApiJob):
 
     counts_rows: ClassVar[bool] = False
 
-    totals_complaints: Callable[[Iterable[Any]], list[str]] | None = None
+    end_complaints: Callable[[Iterable[Any]], list[str]] | None = None
     """What is wrong with the rows of a job that ends in aggregates of each key."""
 
     def _build(self, graph: JobGraph, rng: Random) -> None:
@@ -273,11 +314,15 @@ class ColumnJob(ApiJob):
         if rng.random() < JOINED_SHARE:
             end = JoinedColumns(rng, timestamps is not None)
         elif timestamps is not None and rng.random() < WINDOWED_SHARE:
-            end = WindowedColumns(rng)
+            end = WindowedColumns(rng, graph)
+        elif rng.random() < CHOSEN_SHARE:
+            chosen = ChosenColumns(rng, has_times=timestamps is not None)
+            stream, output = chosen.add(stream), chosen.output
+            self.end_complaints = partial(chosen.complaints, found)
         elif rng.random() < TOTALS_SHARE:
             totals = TotalsOfColumns(rng)
             stream, output = totals.add(stream), totals.output
-            self.totals_complaints = partial(totals.complaints, found)
+            self.end_complaints = partial(totals.complaints, found)
         if end is not None:
             stream, output = end.add(stream), end.output
             self.wanted = end.twin(found)
@@ -286,8 +331,8 @@ class ColumnJob(ApiJob):
 
     def complaints_of_rows(self, rows: Iterable[Any]) -> list[str]:
         """Returns how the rows at the sink differ from those of the twin."""
-        if self.totals_complaints is not None:
-            return self.totals_complaints(values for _, _, values in rows)
+        if self.end_complaints is not None:
+            return self.end_complaints(values for _, _, values in rows)
         found = Counter(values for _, _, values in rows)
         missing, strange = self.wanted - found, found - self.wanted
         return [f"missing {dict(missing)}, strange {dict(strange)}"] if missing or strange else []

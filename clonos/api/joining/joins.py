@@ -16,7 +16,7 @@ from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Duration, Tumbling, duration_ns
-from clonos.operators.columnar.joins.join_by_type import clock_columns, column_lookup, event_columns
+from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
 from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import BUFFER_TABLES, ClockJoin, EventJoin
 from clonos.operators.joins.lookup import TABLE_NAME, Lookup
@@ -175,17 +175,23 @@ def as_of_step(
         raise timestamps_missing(step, have_times)
     tolerance_ns = None if tolerance is None else bound_ns(tolerance)
     tags = _tags(step, late)
-    make = partial(
-        partial,
-        AsOfJoin,
-        direction=Direction(direction),
-        tolerance_ns=tolerance_ns,
-        is_inner=kind is How.INNER,
-        select=select,
-        late=next(iter(tags), None),
-    )
+    rule: dict[str, Any] = {
+        "direction": Direction(direction),
+        "tolerance_ns": tolerance_ns,
+        "is_inner": kind is How.INNER,
+        "late": next(iter(tags), None),
+    }
+    make_rows = partial(AsOfJoin, select=select, **rule)
+    make: Any = partial(partial, make_rows)
+    columns: dict[str, Any] = {}
+    if select is None:
+        found = in_columns(left, right, make_rows, partial(as_of_columns, **rule), BUFFER_TABLES)
+        if found is not None:
+            make, columns = found, left_timestamps(left, True)
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
-    return add_step(left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state)
+    return add_step(
+        left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state, **columns
+    )
 
 
 def lookup_step(

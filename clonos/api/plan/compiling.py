@@ -28,7 +28,7 @@ from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
-from clonos.operators.chain import Input, InputShape, Node, VertexImage
+from clonos.operators.chain import Input, InputShape
 from clonos.operators.chain_outputs import (
     CombinedSinks,
     DropKeys,
@@ -110,8 +110,8 @@ class _Compiler:
         self._edges: list[Edge] = []
         self._vertex_of: list[PlannedVertex] = []  # by number of the step
         self._node_of: list[int] = []  # by number of the step: its node in its vertex
-        self._key_outputs: dict[tuple[int, str, int], tuple[int, list[int]]] = {}
-        """Nodes that partition by key, with their ports, by number and tag of the step and id of the ``KeyBy``."""
+        self._key_outputs: dict[tuple[int, int, str, int], tuple[int, list[int]]] = {}
+        """Nodes that partition by key, with their ports, by vertex, node and tag in front, and id of the ``KeyBy``."""
 
     def image(self) -> JobImage:
         sinks_of_steps = [(step.name, step.sink) for step in self._graph.steps]
@@ -146,7 +146,7 @@ class _Compiler:
             self._options.sharing_depth,
             self._options.replicas,
         )
-        images = tuple(_vertex_image(name, vertex) for name, vertex in zip(names, self._vertices, strict=True))
+        images = tuple(vertex.image(name) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
         has_columns = any(step.emits_columns for step in self._graph.steps)
@@ -220,7 +220,7 @@ class _Compiler:
             vertex.inputs = [
                 Input(
                     head + (step.second_from is not None and index >= step.second_from),
-                    *self._connect(step_input, vertex),
+                    *self._connect(step_input, vertex, step),
                 )
                 for index, step_input in enumerate(step.inputs)
             ]
@@ -269,7 +269,9 @@ class _Compiler:
 
     # --- edges
 
-    def _connect(self, step_input: StepInput, target: PlannedVertex) -> tuple[InputShape, tuple[str, ...]]:
+    def _connect(
+        self, step_input: StepInput, target: PlannedVertex, reader: Step
+    ) -> tuple[InputShape, tuple[str, ...]]:
         """Adds the edge to the vertex that reads a step; returns the shape of its batches and the key columns."""
         vertex = self._vertex_of[step_input.step]
         port = vertex.allocate_port()
@@ -280,7 +282,7 @@ class _Compiler:
         self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
         self.inputs[len(self._edges) - 1] = step_input
         if step_input.key is not None:
-            return self._connect_by_key(step_input, step_input.key, vertex, port)
+            return self._connect_by_key(step_input, step_input.key, vertex, port, reader)
         output: Callable[[], Operator] = partial(ToEdge, port)
         if step_input.route is not None:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
@@ -294,12 +296,17 @@ class _Compiler:
         return None if step_input.tag else self._graph.steps[step_input.step].timestamp_column
 
     def _connect_by_key(
-        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int
+        self, step_input: StepInput, key_by: KeyBy, vertex: PlannedVertex, port: int, reader: Step
     ) -> tuple[InputShape, tuple[str, ...]]:
         key, columns = key_by.key, key_by.fields
         by_column = bool(columns) and self._graph.gives_columns(step_input)
         rows_are_keys = callable(key) and is_identity(key)
-        key_output = self._key_outputs.get((step_input.step, step_input.tag, id(key_by)))
+        parent, tag = self._node_of[step_input.step], step_input.tag
+        if by_column and reader.partial is not None:
+            make_partial = reader.partial(reader.name)
+            node = PlannedNode(f"{reader.name}.partial", make_partial, False, self._timestamp_column(step_input))
+            parent, tag = vertex.add(node, parent, tag), ""
+        key_output = self._key_outputs.get((vertex.number, parent, tag, id(key_by)))
         if key_output is not None:
             key_output[1].append(port)
         else:
@@ -307,8 +314,8 @@ class _Compiler:
             make = partial(ToColumnKeys, ports, columns) if by_column else partial(ToKeys, ports, key, rows_are_keys)
             aligned = self._is_one_to_one(vertex, step_input) and not by_column
             node = PlannedNode(key_by.name, make, aligned, self._timestamp_column(step_input))
-            number = vertex.add(node, self._node_of[step_input.step], step_input.tag)
-            self._key_outputs[step_input.step, step_input.tag, id(key_by)] = number, ports
+            number = vertex.add(node, parent, tag)
+            self._key_outputs[vertex.number, parent, tag, id(key_by)] = number, ports
             vertex.names.append((key_by.name, key_by.is_named))
             vertex.runs_user_code = True
         if by_column:
@@ -373,21 +380,6 @@ def _stateful(step: Step) -> StatefulStep:
 
 def _key_text(key_by: KeyBy) -> str:
     return fields_text(key_by.fields) if key_by.fields else "a function"
-
-
-def _vertex_image(name: str, vertex: PlannedVertex) -> VertexImage:
-    nodes = tuple(
-        Node(
-            node.step,
-            node.make,
-            tuple(node.children),
-            node.is_aligned,
-            node.timestamp_column,
-            tuple((tag, tuple(children)) for tag, children in node.tagged.items()),
-        )
-        for node in vertex.nodes
-    )
-    return VertexImage(name, nodes, tuple(vertex.inputs), vertex.error_port)
 
 
 def _sink_of(vertex: PlannedVertex) -> AnySink | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clonos.api.graph import Step
-from clonos.operators.chain import Input
+from clonos.operators.chain import Input, Node, VertexImage
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
@@ -59,3 +59,18 @@ class PlannedVertex:
             followed = self.nodes[parent]
             (followed.tagged.setdefault(tag, []) if tag else followed.children).append(number)
         return number
+
+    def image(self, name: str) -> VertexImage:
+        """Returns the program of its tasks."""
+        nodes = tuple(
+            Node(
+                node.step,
+                node.make,
+                tuple(node.children),
+                node.is_aligned,
+                node.timestamp_column,
+                tuple((tag, tuple(children)) for tag, children in node.tagged.items()),
+            )
+            for node in self.nodes
+        )
+        return VertexImage(name, nodes, tuple(self.inputs), self.error_port)

@@ -62,10 +62,11 @@ class Choosing(GraphBuilder, Generic[T]):
             by: a function of the record or the name of a field; None for the record itself.
             keep: "first" to pass on the first record at once, "last" to pass on the last one when the span has ended.
                 In event time that is the one with the highest timestamp, and it gets the end of the span less 1 ns.
-            within: the length of time; None to remember every key for ever, with ``keep="first"`` only.
+            within: the length of time; None to remember every key for ever. ``keep="last"`` passes on the last record
+                of each key so far then, once for each batch of input that has a later one.
 
         Raises:
-            InvalidJob: ``keep`` is neither, or "last" without ``within``.
+            InvalidJob: ``keep`` is neither.
 
         Example::
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
 from clonos.api.windows import duration_ns
+from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
+from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
-from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastWithin
-from clonos.operators.transforms.top_k import TopK
+from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch, LastWithin
+from clonos.operators.transforms.top_k import ChangedRanks, TopK
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
@@ -56,20 +59,15 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         alone.
 
         Raises:
-            InvalidJob: ``keep`` is neither "first" nor "last", or "last" without ``within``.
+            InvalidJob: ``keep`` is neither "first" nor "last".
         """
         kind = "deduplicate"
         if keep not in ("first", "last"):
             raise InvalidJob(name or kind, f"has keep={keep!r:.80}", 'Give "first" or "last".')
-        if keep == "last" and within is None:
-            raise InvalidJob(
-                name or kind,
-                'has keep="last" and no within=, so that it would never emit',
-                'Give within= a length of time, such as "10min": the last record leaves when it has ended.',
-            )
         within_ns = None if within is None else duration_ns(within)
         return self._deduplicated(kind, by, name, parallelism, standby, keep, within_ns)
 
+    @overload
     def top_k(
         self,
         k: int,
@@ -78,27 +76,72 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         name: str | None = None,
         parallelism: int | None = None,
         standby: StandbyMode | None = None,
-    ) -> Stream[tuple[K, list[T]]]:
+    ) -> Stream[tuple[K, list[T]]]: ...
+
+    @overload
+    def top_k(
+        self,
+        k: int,
+        by: Callable[[T], Any] | str | None = None,
+        *,
+        rank: str,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[dict[str, Any]]: ...
+
+    def top_k(
+        self,
+        k: int,
+        by: Callable[[T], Any] | str | None = None,
+        *,
+        rank: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        standby: StandbyMode | None = None,
+    ) -> Stream[Any]:
         """Keeps the ``k`` highest records of each key, and emits (key, records) whenever that list changes.
 
-        The highest comes first; of equal ones the earlier. ``by`` is a function of the record or the name of a field
-        that gives the rank; None for the record itself. For the lowest, negate the rank.
+        With ``rank``, the results are records with their rank: those whose rank a batch of input has changed, once. The
+        last result of a key and rank is the present one, and how many there are before it depends on batches.
+
+        Args:
+            k: the number of records.
+            by: a function of the record or the name of a field that is compared, the highest first; None for the record
+                itself. Of equal ones the earlier is first. For the lowest, negate it.
+            rank: the name of the field, of records that are dicts, or of the column that gets the rank, from 1 on. Such
+                results have no timestamps. Over columns they are columns.
 
         Raises:
-            InvalidJob: ``k`` is not an int of at least 1.
+            InvalidJob: ``k`` is not an int of at least 1, or ``rank`` is no name.
+
+        Example::
+
+            bids.key_by("auction").top_k(10, "price", rank="rank")
         """
         if type(k) is not int or k < 1:
             raise InvalidJob(name or "top_k", f"gets k={k!r:.80}", "Give the number of records: an int of at least 1.")
+        if rank is not None and (type(rank) is not str or not rank):
+            raise InvalidJob(name or "top_k", f"gets rank={rank!r:.80}", "Give the name of the field for the rank.")
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        rank = _function_of(_itself if by is None else by)
+        function = _function_of(_itself if by is None else by)
+        make: Callable[[str], Callable[[], Operator]] = partial(partial, TopK, function=function, k=k)
+        more: dict[str, Any] = {"key_field": ""}
+        if rank is not None:
+            make = partial(partial, ChangedRanks, function=function, k=k, rank=rank)
+            more = {"has_times": False}
+            keys = key_columns(self._graph, self._inputs)
+            if keys and isinstance(by, str):
+                make = partial(partial, TopKByType, keys=keys, by=by, k=k, rank=rank)
+                more["emits_columns"] = True
         step = self._step(
             "top_k",
-            partial(partial, TopK, function=rank, k=k),
+            make,
             options,
             (by,) if callable(by) else (),
             runs_user_code=True,
-            key_field="",
-            state=(("k", str(k)), *_fields((by,))),
+            state=(("k", str(k)), *_fields((by,)), *(() if rank is None else (("results", "changed ranks"),))),
+            **more,
         )
         return self._stream(step)
 
@@ -115,8 +158,16 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         function = None if by is None else _function_of(by)
         has_times = self._graph.have_times(self._inputs)
-        make: Callable[[str], Callable[[], Operator]] = partial(partial, Deduplicate, by=function)
-        if within_ns is not None:
+        has_columns = not (keep == "last" and within_ns is not None) and (by is None or isinstance(by, str))
+        keys = key_columns(self._graph, self._inputs) if has_columns else ()
+        make: Callable[[str], Callable[[], Operator]] = partial(
+            partial, Deduplicate if keep == "first" else LastOfBatch, by=function
+        )
+        if keys:
+            make = partial(
+                partial, DeduplicateByType, keys=keys, by=by, keep=keep, within_ns=within_ns, has_times=has_times
+            )
+        elif within_ns is not None:
             retained = DeduplicateWithin if keep == "first" else LastWithin
             make = partial(partial, retained, by=function, within_ns=within_ns, has_times=has_times)
         step = self._step(
@@ -126,6 +177,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             (by,) if callable(by) and by is not _itself else (),
             runs_user_code=by is not None,
             selects_rows=True,
+            emits_columns=bool(keys),
             state=(("keep", keep), ("within", str(within_ns)), ("event time", str(has_times)), *_fields((by,))),
         )
         return self._stream(step)

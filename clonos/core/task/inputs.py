@@ -12,7 +12,7 @@ from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import decode_watermark
 from clonos.core.ports.task_port import Delivered
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.values.elements import cut_elements, decode_elements, join_elements
+from clonos.core.values.elements import can_join, cut_elements, decode_elements, join_elements
 
 
 class _Piece:
@@ -29,11 +29,16 @@ class _Piece:
         self.freed_bytes = cost_bytes(delivered.count, len(delivered.payload))
         self.batch: Any = None
 
-    def take(self, count: int) -> Any:
-        """Takes the next ``count`` elements, as a list or a RecordBatch."""
+    def decode(self) -> Any:
+        """Returns all of its elements, as a list or a RecordBatch."""
         if self.batch is None:
             self.batch = decode_elements(self.kind, self.payload)
             self.payload = b""
+        return self.batch
+
+    def take(self, count: int) -> Any:
+        """Takes the next ``count`` elements, as a list or a RecordBatch."""
+        self.decode()
         start = self.skip
         self.skip += count
         self.left -= count
@@ -101,7 +106,8 @@ class InputQueue:
         return self.channel, self.next_seq, freed_bytes
 
     def take(self, count: int) -> tuple[ElementKind, Any]:
-        """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark.
+        """Takes the next ``count`` elements as one contiguous batch, of records only up to the next watermark, and of
+        columns only up to the next change of their schema.
 
         Returns their kind and the batch; for a barrier its checkpoint, for a watermark its content.
         """
@@ -115,11 +121,11 @@ class InputQueue:
             self.next_seq += count
             self._drop(head)
             return head.kind, head.take(count)
-        parts = []
+        parts: list[Any] = []
         missing = count
         while missing:
             piece = self.pieces[0]
-            if piece.kind is not head.kind:
+            if piece.kind is not head.kind or (parts and not can_join(head.kind, parts[0], piece.decode())):
                 break
             taken = min(missing, piece.left)
             parts.append(piece.take(taken))

@@ -125,6 +125,11 @@ def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> An
             assert_never(kind)
 
 
+def can_join(kind: ElementKind, first: Any, second: Any) -> bool:
+    """Returns whether decoded records of two batches can be one: columns need the same schema."""
+    return kind is not ElementKind.COLUMNS or bool(first.schema.equals(second.schema, check_metadata=True))
+
+
 def join_elements(kind: ElementKind, parts: list[Any]) -> Any:
     """Returns the decoded records of several batches as one batch.
 

@@ -77,7 +77,7 @@ def import_for_job(modules: Iterable[str]) -> None:
     try:
         warm_up(modules)
     except Exception as error:  # noqa: BLE001  modules of other libraries may raise anything
-        print(f"the fork server of slots cannot import {' '.join(modules)}: {error!r}", file=sys.stderr)
+        sys.stderr.write(f"the fork server of slots cannot import {' '.join(modules)}: {error!r}\n")
     gc.collect()
     gc.freeze()
 

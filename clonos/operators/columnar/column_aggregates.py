@@ -35,6 +35,12 @@ class ColumnAggregate(ABC):
 
     fields: ClassVar[tuple[str, ...]] = ()
 
+    limit: ClassVar[int] = INT_MAX
+    """Largest absolute number that the state may have."""
+
+    adds_states: ClassVar[bool] = False
+    """Whether ``add_states`` gives the same as ``add`` with the records of the states, in any order."""
+
     def __init__(self, name: str, of: str | None) -> None:
         self.name, self.of = name, of
         self._names = [f"{name}.{field}" for field in self.fields]
@@ -59,6 +65,14 @@ class ColumnAggregate(ABC):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         """Adds other states, one per slot: the records of ``other`` come later. No slot is there twice."""
 
+    def growth_by(self, other: State) -> int:
+        """Returns a bound of how much a number of the state may grow by other states, 0 if it cannot be too large."""
+        return 0
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        """Adds other states, one per slot, as ``merge`` does; a slot may be there several times."""
+        self.merge(state, slots, other)
+
     @abstractmethod
     def results(self, state: State, slots: Slots) -> Any:
         """Returns the results of some slots as an Arrow array."""
@@ -72,6 +86,7 @@ class ColumnAggregate(ABC):
 class CountColumn(ColumnAggregate):
     """Number of records."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("n",)
 
     def dtypes(self) -> dict[str, Any]:
@@ -82,6 +97,9 @@ class CountColumn(ColumnAggregate):
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
         return pyarrow.array(state[self._names[0]][slots])
@@ -99,7 +117,11 @@ class OfColumn(ColumnAggregate):
         if cells.null_count:
             slots, cells = slots[cells.is_valid().to_numpy(zero_copy_only=False)], cells.drop_null()
         if len(slots):
-            self._add(state, slots, _numbers(cells, self._storage))
+            self._add(state, slots, self._numbers(cells))
+
+    def _numbers(self, cells: Any) -> Any:
+        """Returns the cells of an Arrow array without nulls as numbers."""
+        return _numbers(cells, self._storage)
 
     @abstractmethod
     def _add(self, state: State, slots: Slots, numbers: Any) -> None: ...
@@ -108,13 +130,14 @@ class OfColumn(ColumnAggregate):
 class SumColumn(OfColumn):
     """Sum of ints; 0 without a number."""
 
+    adds_states: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("sum",)
 
     def dtypes(self) -> dict[str, Any]:
         return {self._names[0]: self._storage}
 
     def growth(self, cells: Any) -> int:
-        return _largest(_numbers(cells.drop_null(), self._storage)) * len(cells)
+        return _largest(self._numbers(cells.drop_null())) * len(cells)
 
     def largest(self, state: State, count: int) -> int:
         return _largest(state[self._names[0]][:count])
@@ -124,6 +147,13 @@ class SumColumn(OfColumn):
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]
+
+    def growth_by(self, other: State) -> int:
+        sums = other[self._names[0]]
+        return _largest(sums) * len(sums)
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
         sums = state[self._names[0]][slots]
@@ -145,6 +175,10 @@ class MeanColumn(SumColumn):
     def merge(self, state: State, slots: Slots, other: State) -> None:
         super().merge(state, slots, other)
         state[self._names[1]][slots] += other[self._names[1]]
+
+    def add_states(self, state: State, slots: Slots, other: State) -> None:
+        super().add_states(state, slots, other)
+        numpy.add.at(state[self._names[1]], slots, other[self._names[1]])
 
     def results(self, state: State, slots: Slots) -> Any:
         sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
@@ -179,6 +213,8 @@ class ValueColumn(OfColumn):
 
 class ExtremeColumn(ValueColumn):
     """Smallest or largest value. A nan is the result only if there is nothing else."""
+
+    adds_states: ClassVar[bool] = True
 
     def __init__(self, name: str, of: str, type_: Any, *, is_largest: bool) -> None:
         super().__init__(name, of, type_)
@@ -234,17 +270,31 @@ def column_aggregates(aggregation: Aggregation[Any, Any], schema: Any) -> list[C
 
 def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
     if type(aggregation) in (Sum, Mean):
-        return (SumColumn if type(aggregation) is Sum else MeanColumn)(name, of, type_)
+        return _sum(name, aggregation, of, type_)
     if type(aggregation) in (Min, Max):
         return ExtremeColumn(name, of, type_, is_largest=type(aggregation) is Max)
     return (FirstColumn if type(aggregation) is First else LastColumn)(name, of, type_)
 
 
+def _sum(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
+    from clonos.operators.columnar.sums.decimal_sums import DecimalSum
+    from clonos.operators.columnar.sums.float_sums import FloatMean, FloatSum
+
+    is_sum = type(aggregation) is Sum
+    if types.is_decimal(type_):
+        return DecimalSum(name, of, type_)
+    if types.is_floating(type_):
+        return (FloatSum if is_sum else FloatMean)(name, of, type_)
+    return (SumColumn if is_sum else MeanColumn)(name, of, type_)
+
+
 def _is_supported(aggregation: Any, type_: Any) -> bool:
     if types.is_float16(type_) or types.is_uint64(type_):
         return False
-    if type(aggregation) in (Sum, Mean):  # sums of floats are exact in rows, which a column of floats cannot be
-        return bool(types.is_integer(type_) or types.is_boolean(type_))
+    if types.is_decimal(type_):  # a mean has 28 digits, wherever its point is; a column has one scale
+        return type(aggregation) is Sum and not types.is_decimal256(type_)
+    if type(aggregation) in (Sum, Mean):
+        return bool(types.is_integer(type_) or types.is_boolean(type_) or types.is_floating(type_))
     is_number = types.is_integer(type_) or types.is_floating(type_)
     return bool(is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_))
 

@@ -14,8 +14,9 @@ import numpy
 import pyarrow
 
 from clonos.operators.columnar.by_type import ColumnOperator
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import MergedColumns
+from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, user_keys
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
@@ -41,7 +42,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
         self._results = WindowColumns(keys, aggregates)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
 
     def _new_table(self, name: str) -> ColumnTable:
@@ -54,20 +55,26 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
         found: dict[int, dict[Any, dict[str, Any]]] = {}
         for pane, table in self._panes.items():
-            slots = numpy.arange(len(table))
-            parts = [each.accumulators(table.values, slots) for each in self._aggregates]
-            names = [each.name for each in self._aggregates]
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-            found[pane] = dict(zip(user_keys(table.keys(slots)), rows, strict=True))
+            rows = accumulators_of(self._aggregates, table.values, len(table))
+            found[pane] = dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
             self._state.drop(self._name(PANE_NAME, pane))
         return found
 
     # --- records
 
     def has_room_for(self, batch: Any) -> bool:
-        limit = INT_MAX // self._spans.panes
-        for place, each in enumerate(self._aggregates):
-            growth = 0 if each.of is None else each.growth(batch.column(each.of))
+        return self._has_room(
+            [0 if each.of is None else each.growth(batch.column(each.of)) for each in self._aggregates]
+        )
+
+    def has_room_for_partials(self, batch: Any) -> bool:
+        """Returns the same as ``has_room_for`` for a batch of partial aggregates."""
+        states = states_of(batch)
+        return self._has_room([each.growth_by(states) for each in self._aggregates])
+
+    def _has_room(self, growths: Sequence[int]) -> bool:
+        for place, (each, growth) in enumerate(zip(self._aggregates, growths, strict=True)):
+            limit = each.limit // self._spans.panes
             if growth and self._bounds[place] + growth > limit:
                 tables = self._panes.values()
                 self._bounds[place] = max((each.largest(table.values, len(table)) for table in tables), default=0)
@@ -103,6 +110,18 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         self._merged.change(pane)
         for each in self._aggregates:
             each.add(table.values, slots, None if each.of is None else batch.column(each.of))
+
+    def add_partials(self, batch: Any) -> None:
+        """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
+        for pane, part in runs_of(batch):
+            number = self._pane_now() if pane is None else pane
+            table = self._pane_table(number)
+            slots = table.slots([part.column(field.name) for field in self._keys])
+            table.touch(slots)
+            self._merged.change(number)
+            states = states_of(part)
+            for each in self._aggregates:
+                each.add_states(table.values, slots, states)
 
     def _is_late(self, pane: int) -> bool:
         reached_ns = self._reached_ns

@@ -7,16 +7,54 @@ derived from the panes, so a restored operator gives equal results, to the last 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy
 
+from clonos.kernels.key_columns import KeyIndex
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 
+GROWTH: Final = 2
+"""Factor by which arrays grow."""
+
+
+class MergedTable:
+    """Keys and states of several panes: slots are in the order in which keys first come, as in a ``ColumnTable``."""
+
+    __slots__ = ("_aggregates", "_index", "values")
+
+    def __init__(self, spec: ColumnSpec, aggregates: Sequence[ColumnAggregate]) -> None:
+        self._aggregates = aggregates
+        self._index = KeyIndex(spec.keys)
+        self.values: Mapping[str, Any] = {name: numpy.zeros(0, dtype) for name, dtype in spec.values.items()}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def keys(self, slots: Any) -> list[Any]:
+        """Returns the key columns of slots."""
+        return self._index.columns_at(slots)
+
+    def add(self, other: AnyTable) -> None:
+        """Adds another table, whose records come later."""
+        count = len(other)
+        slots = self._index.add(other.keys(numpy.arange(count)))
+        room = len(next(iter(self.values.values()), ()))
+        if len(self) > room:
+            room = max(len(self), room * GROWTH)
+            self.values = {name: _grown(column, room) for name, column in self.values.items()}
+        states = {name: column[:count] for name, column in other.values.items()}
+        for each in self._aggregates:
+            each.merge(self.values, slots, states)
+
+
+AnyTable = ColumnTable | MergedTable
+
 
 class MergedColumns:
-    """Merged panes. Windows come in the order of their ends, and nothing may change what it returns."""
+    """Merged panes. Windows come in the order of their ends; what it returns is right until it is called again."""
 
     def __init__(
         self,
@@ -28,8 +66,8 @@ class MergedColumns:
         """Creates it for windows of ``width`` panes."""
         self._spec, self._aggregates, self._width, self._panes = spec, tuple(aggregates), width, panes
         self._block: int | None = None  # first pane of the present block, None if what follows is out of date
-        self._front: dict[int, ColumnTable] = {}  # the end of the block before, from each of its panes on
-        self._back: ColumnTable | None = None  # the beginning of the present block
+        self._front: dict[int, AnyTable] = {}  # the end of the block before, from each of its panes on
+        self._back: AnyTable | None = None  # the beginning of the present block
         self._covered = 0  # the pane behind those of ``_back``
 
     def change(self, pane: int) -> None:
@@ -37,14 +75,17 @@ class MergedColumns:
         if pane < self._covered:
             self._block = None
 
-    def window(self, end: int) -> ColumnTable:
+    def window(self, end: int) -> AnyTable:
         """Returns the state of the window that ends in front of the pane ``end``; some pane of it has records."""
         start, block = end - self._width, end // self._width * self._width
         if block != self._block:
             self._divide(start, block)
         for pane in range(max(self._covered, block), end):
             if (found := self._panes.get(pane)) is not None:
-                self._back = self._merged([found] if self._back is None else [self._back, found])
+                if isinstance(self._back, MergedTable):
+                    self._back.add(found)
+                else:
+                    self._back = found if self._back is None else self._merged(self._back, found)
         self._covered = end
         for pane in [pane for pane in self._front if pane < start]:
             del self._front[pane]
@@ -53,25 +94,25 @@ class MergedColumns:
             whole = self._back if front is None else front
             assert whole is not None, "a window emits if one of its panes has records"
             return whole
-        return self._merged([front, self._back])
+        return self._merged(front, self._back)
 
     def _divide(self, start: int, block: int) -> None:
         """Merges the panes of the window in front of the block from the newest on."""
         self._front, self._back, self._block, self._covered = {}, None, block, block
-        behind: ColumnTable | None = None
+        behind: AnyTable | None = None
         for pane in range(block - 1, start - 1, -1):
             if (found := self._panes.get(pane)) is not None:
-                behind = self._front[pane] = found if behind is None else self._merged([found, behind])
+                behind = self._front[pane] = found if behind is None else self._merged(found, behind)
 
-    def _merged(self, tables: Iterable[ColumnTable]) -> ColumnTable:
-        """Merges tables into a new one, unless there is only one; the records of a table come before the next one's."""
-        first, *others = tables
-        if not others:
-            return first
-        merged = ColumnTable("", self._spec)
-        for table in (first, *others):
-            slots = merged.slots(table.keys(numpy.arange(len(table))))
-            values = {name: column[: len(table)] for name, column in table.values.items()}
-            for each in self._aggregates:
-                each.merge(merged.values, slots, values)
+    def _merged(self, first: AnyTable, second: AnyTable) -> MergedTable:
+        """Merges two tables into a new one; the records of the second come later."""
+        merged = MergedTable(self._spec, self._aggregates)
+        merged.add(first)
+        merged.add(second)
         return merged
+
+
+def _grown(column: Any, room: int) -> Any:
+    found = numpy.zeros(room, column.dtype)
+    found[: len(column)] = column
+    return found

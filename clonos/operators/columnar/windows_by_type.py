@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.by_type import ByType
+from clonos.operators.columnar.partial_form import accumulators_of, runs_of, schema_bytes_of, states_of
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.pane_windows import PaneWindows
@@ -41,6 +42,37 @@ class WindowsByType(ByType):
         from clonos.operators.columnar.column_windows import ColumnWindows
 
         return ColumnWindows(self._step, self._spans, aggregates, keys, self._rules)
+
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        records = schema_bytes_of(batch)
+        if records is None:
+            super().keyed_columns(batch, key)
+        else:
+            self._add_partials(batch, records)
+
+    def _add_partials(self, batch: Any, records: bytes) -> None:
+        """Adds partial aggregates; ``records`` is the schema of the records that they are of."""
+        import pyarrow
+
+        schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(records))
+        if self._operator is None:
+            self._choose(schema)
+        columns: Any = self._in_columns
+        if columns is not None and self._has_known_types(schema) and columns.has_room_for_partials(batch):
+            columns.add_partials(batch)
+        else:
+            self._add_partials_to(self._in_rows or self._take_over(), batch, schema)
+
+    def _add_partials_to(self, rows: Any, batch: Any, schema: Any) -> None:
+        from clonos.operators.columnar.column_aggregates import column_aggregates
+        from clonos.operators.columnar.window_columns import user_keys
+
+        aggregates = column_aggregates(self._aggregation, schema)
+        assert aggregates is not None, "there are partial aggregates of these types"
+        for pane, part in runs_of(batch):
+            keys = state_keys(user_keys([part.column(name) for name in self._keys]))
+            parts = accumulators_of(aggregates, states_of(part), part.num_rows)
+            rows.merge(pane, list(zip(keys, map(self._accumulator, parts), strict=True)))
 
     def _has_rows(self, scope: Scope) -> bool:
         return bool(scope.state.restored(f"{self._step}/{PANE_NAME}/"))

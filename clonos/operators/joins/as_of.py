@@ -118,7 +118,7 @@ class AsOfJoin(TwoInputOperator):
         last = self._versions.last_at(stored, reached_ns)
         if last is not None and last.timestamp_ns > timestamp_ns:
             return False
-        self._missed.warn(lambda: _missed_text(self._step, timestamp_ns, reached_ns))
+        self._missed.warn(lambda: missed_text(self._step, timestamp_ns, reached_ns))
         return True
 
     # --- time
@@ -189,7 +189,8 @@ class AsOfJoin(TwoInputOperator):
                 self._versions.remove_before(stored, earliest_ns - self._tolerated_ns())
 
 
-def _missed_text(step: str, timestamp_ns: int, reached_ns: int) -> str:
+def missed_text(step: str, timestamp_ns: int, reached_ns: int) -> str:
+    """Returns the warning of a version that came behind the watermark."""
     return (
         f"the step {step} took a version of {from_timestamp_ns(timestamp_ns).isoformat()} when the watermark was at"
         f" {from_timestamp_ns(reached_ns).isoformat()}: left records between them, if any, have been joined without"

@@ -94,7 +94,6 @@ class ColumnTable:
             else numpy.array(spec.initial[name], dtype.base)
             for name, dtype in spec.dtypes.items()
         }
-        self._make_index(spec)
 
     @property
     def is_open(self) -> bool:
@@ -288,7 +287,7 @@ class ColumnTable:
 
         Raises: StateMalformed: a key has two slots.
         """
-        index, store, live = KeyIndex(spec.keys), self.store, self.live()
+        index, store, live = KeyIndex(spec.keys, self.live_count), self.store, self.live()
         if isinstance(store.keys, IntegerKeys):
             index.add(self.keys(live))
         else:

@@ -1,4 +1,4 @@
-"""deduplicate and distinct: one record of each key, of all time or within a length of time.
+"""deduplicate and distinct: one record of each key, of all time or within a length of time, or the last one so far.
 
 Records of a key belong to one span if they are less than ``within`` away from the record that opened it. A span is
 forgotten by a timer at its end: in event time where the stream has timestamps, else in processing time. A late record
@@ -42,6 +42,10 @@ class Deduplicate(Operator):
         if rows:
             self._take(keys, self._stored(keys, rows), [record for _, record in rows], times)
 
+    def fill(self, entries: dict[Any, Any]) -> None:
+        """Takes over the state of other keys: by the user's key, what the table has."""
+        self._seen.update(dict(zip(state_keys(list(entries)), entries.values(), strict=True)))
+
     def _take(self, keys: list[Any], stored: list[Any], records: list[Any], times: Times) -> None:
         """Takes records with their keys, as the user has them and as tables have them."""
         seen = self._seen
@@ -70,6 +74,24 @@ class Deduplicate(Operator):
             raise
 
 
+class LastOfBatch(Deduplicate):
+    """Last record of each key so far, once a batch: by timestamp and then by arrival, without timestamps by arrival.
+
+    The table has the latest instant of each key; it stays empty without timestamps.
+    """
+
+    def _take(self, keys: list[Any], stored: list[Any], records: list[Any], times: Times) -> None:
+        seen, last = self._seen, dict[Any, int]()
+        for index, key in enumerate(stored):
+            if times is not None:
+                latest_ns = seen.entries.get(key)
+                if latest_ns is not None and times[index] < latest_ns:
+                    continue
+                seen.set(key, times[index])
+            last[key] = index
+        self._emit(sorted(last.values()), records, times)
+
+
 class DeduplicateWithin(Deduplicate):
     """First record of each span of a key. The table has the instants that opened the spans of each key."""
 
@@ -95,6 +117,12 @@ class DeduplicateWithin(Deduplicate):
                 self._timers.set(instant_ns + self._within_ns, keys[index])
                 retained.append(index)
         self._emit(retained, records, times)
+
+    def fill(self, entries: dict[Any, tuple[int, ...]]) -> None:
+        super().fill(entries)
+        for key, opened in entries.items():
+            for opener_ns in opened:
+                self._timers.set(opener_ns + self._within_ns, key)
 
     def _instants(self, times: Times, count: int) -> Sequence[int]:
         return [self._recorder.instant_ns(False)] * count if times is None else times

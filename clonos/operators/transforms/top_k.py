@@ -1,4 +1,4 @@
-"""Running top k of each key: the new list whenever a record changes it."""
+"""Running top k of each key: the new list whenever a record changes it, or the ranks that a batch has changed."""
 
 from __future__ import annotations
 
@@ -33,20 +33,63 @@ class TopK(KeyedFunction[Callable[[Any], Any]]):
             self.out.rows(results, None if times is None else self._times_of_results)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
-        rank_of, table, times = self._function, self._table, self._times
+        times, entries = self._times, self._table.entries
         for key, (user_key, record) in records:
             timestamp_ns = None if times is None else next(times)
-            rank = rank_of(record)
-            if rank is None or rank != rank:  # no rank, as in ``agg.top_k``
+            if self._insert(key, record) is None:
                 continue
-            ranks, retained = table.entries.get(key, ((), ()))
-            place = len(ranks)
-            while place and ranks[place - 1] < rank:
-                place -= 1
-            if place >= self._k:
-                continue
-            retained = (*retained[:place], record, *retained[place : self._k - 1])
-            table.set(key, ((*ranks[:place], rank, *ranks[place : self._k - 1]), retained))
-            results.append((user_key, copied(list(retained))))
+            results.append((user_key, copied(list(entries[key][1]))))
             if timestamp_ns is not None:
                 self._times_of_results.append(timestamp_ns)
+
+    def _insert(self, key: Any, record: Any) -> int | None:
+        """Inserts a record and returns its place; None if it is not among the highest."""
+        rank = self._function(record)
+        if rank is None or rank != rank:  # no rank, as in ``agg.top_k``
+            return None
+        ranks, retained = self._table.entries.get(key, ((), ()))
+        place = len(ranks)
+        while place and ranks[place - 1] < rank:
+            place -= 1
+        if place >= self._k:
+            return None
+        retained = (*retained[:place], record, *retained[place : self._k - 1])
+        self._table.set(key, ((*ranks[:place], rank, *ranks[place : self._k - 1]), retained))
+        return place
+
+    def fill(self, entries: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
+        """Takes over the state of other keys: (ranks, records) by the key as tables have it."""
+        self._table.update(entries)
+
+
+class ChangedRanks(TopK):
+    """The same as records with their rank in a field: the ranks that a batch has changed, once, from the first one on.
+
+    Keys come in the order of their first change, and the ranks of a key ascend.
+    """
+
+    def __init__(self, step: str, function: Callable[[Any], Any], k: int, rank: str) -> None:
+        super().__init__(step, function, k)
+        self._rank = rank
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        stored = state_keys([key for key, _ in rows])
+        changed: dict[Any, int] = {}  # the first place that has changed, by the key as tables have it
+        self.guard.run(lambda records: self._note(records, changed), list(zip(stored, rows, strict=True)), pairs=rows)
+        entries, name = self._table.entries, self._rank
+        results = [
+            copied({**record, name: rank})
+            for key, first in changed.items()
+            for rank, record in enumerate(entries[key][1][first:], first + 1)
+        ]
+        if results:
+            self.out.rows(results)
+
+    def _note(self, records: Iterator[Any], changed: dict[Any, int]) -> None:
+        for key, (_, record) in records:
+            if type(record) is not dict:
+                kind = type(record).__qualname__
+                raise TypeError(f"top_k with rank={self._rank!r} adds a field to dicts, and gets a record of {kind}")
+            place = self._insert(key, record)
+            if place is not None:
+                changed[key] = min(place, changed.get(key, place))

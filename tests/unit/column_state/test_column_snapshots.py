@@ -316,9 +316,22 @@ def test_a_damaged_section_is_refused(part: str, change: Callable[[list[Any]], N
         image_of(pieces)
 
 
-def test_a_key_with_two_slots_is_refused_when_a_step_opens_the_table() -> None:
+def test_a_key_with_two_slots_is_refused_when_a_step_looks_for_keys() -> None:
     backend = StateBackend(None)
     backend.column_table(NAME, COUNTS).slots(numpy.arange(2))
     image = image_of([damaged(backend.changes(True), set_data(0, bytes(16)), "add")])
+    table = StateBackend(image).column_table(NAME, COUNTS)
     with pytest.raises(StateMalformed, match="2 slots have 1 keys"):
-        StateBackend(image).column_table(NAME, COUNTS)
+        table.find(numpy.arange(2))
+
+
+def test_a_restored_table_has_no_index_until_a_step_looks_for_keys() -> None:
+    backend = StateBackend(None)
+    backend.column_table(NAME, COUNTS).slots(numpy.arange(1_000))
+    table = StateBackend(image_of([backend.changes(True)])).column_table(NAME, COUNTS)
+    without = table.size_bytes
+    assert table.keys(numpy.arange(2))[0].to_pylist() == [0, 1]
+    assert table.live().tolist() == list(range(1_000))
+    assert table.size_bytes == without
+    assert table.find(numpy.array([999, 1_000])).tolist() == [999, -1]
+    assert table.size_bytes > without + 8_000

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.agg import count, first, last, max_, mean, min_, sum_
@@ -37,15 +38,28 @@ VALUES = {
 
 EXTREMES = {"n": count(), "min": min_("x"), "max": max_("x"), "first": first("x"), "last": last("x")}
 ALL = {**EXTREMES, "sum": sum_("x"), "mean": mean("x")}
+DECIMALS = {
+    pa.decimal128(20, 2): st.decimals(-(10**18) + 1, 10**18 - 1, places=2),
+    pa.decimal128(38, 9): st.decimals(-(10**20), 10**20, places=9),
+    pa.decimal64(18, 0): st.decimals(-(10**18) + 1, 10**18 - 1, places=0),
+    pa.decimal32(5, -2): st.integers(-99_999, 99_999).map(lambda number: Decimal(number).scaleb(2)),
+}
+WIDE_FLOATS = (
+    st.floats(-1e30, 1e30)
+    | st.sampled_from([1e16, -1e16, 1.0, 0.1, -1e22, 1e22, 5e-324, -0.0])
+    | st.sampled_from([math.inf, -math.inf, math.nan])
+)
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Named[Any], Any, list[list[tuple[int, Any]]]]:
     """Draws an aggregation, the type of its column, and batches of (slot, value)."""
-    type_ = draw(st.sampled_from(list(VALUES)))
-    value = st.none() | VALUES[type_]
+    type_ = draw(st.sampled_from([*VALUES, *DECIMALS]))
+    value = st.none() | {**VALUES, **DECIMALS}[type_]
     batches = draw(st.lists(st.lists(st.tuples(st.integers(0, SLOTS - 1), value), max_size=8), max_size=5))
-    return Named(ALL if type_ in NUMBERS else EXTREMES), type_, batches
+    if type_ in DECIMALS:
+        return Named({"n": count(), "sum": sum_("x")}), type_, batches
+    return Named(ALL if type_ in NUMBERS or pa.types.is_floating(type_) else EXTREMES), type_, batches
 
 
 def made(aggregation: Named[Any], type_: Any) -> list[ColumnAggregate]:
@@ -156,7 +170,53 @@ def test_only_aggregates_of_columns_are_made_for_columns(of: Any) -> None:
     assert columns_read(sum_(of)) == (("x",) if of == "x" else None)
 
 
-@pytest.mark.parametrize("type_", [pa.string(), pa.decimal128(10, 2), pa.uint64(), pa.float64(), pa.list_(pa.int64())])
+@pytest.mark.parametrize("type_", [pa.string(), pa.decimal256(10, 2), pa.uint64(), pa.float16(), pa.list_(pa.int64())])
 def test_types_without_a_column_of_state_are_left_to_rows(type_: Any) -> None:
     assert column_aggregates(sum_("x"), pa.schema([("x", type_)])) is None
     assert column_aggregates(sum_("y"), pa.schema([("x", pa.int64())])) is None
+    assert column_aggregates(mean("x"), pa.schema([("x", pa.decimal128(10, 2))])) is None
+
+
+@settings(max_examples=300)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 1), WIDE_FLOATS), max_size=30), max_size=6))
+def test_sums_of_floats_are_those_of_rows_whatever_cancels(batches: list[list[tuple[int, float]]]) -> None:
+    aggregation = Named({"sum": sum_("x"), "mean": mean("x")})
+    aggregates = made(aggregation, pa.float64())
+    state = new_state(aggregates)
+    for batch in batches:
+        add(aggregates, state, batch, pa.float64())
+    expected = in_rows(aggregation, batches, pa.float64())
+    slots = sorted(expected)
+    largest = max((abs(x) for batch in batches for _, x in batch if math.isfinite(x)), default=0.0)
+    for found, slot in zip(results(aggregates, state, slots), slots, strict=True):
+        for name, value in expected[slot].items():
+            if math.isfinite(value):
+                assert abs(found[name] - value) <= 1e-9 * abs(value) + largest * 2.0**-90, name
+            else:
+                assert repr(found[name]) == repr(value)
+
+
+def test_sums_of_many_floats_are_the_nearest_floats() -> None:
+    rng = numpy.random.default_rng(7)
+    numbers = rng.normal(size=40_000) * 10.0 ** rng.integers(-8, 9, 40_000)
+    for cuts in ([40_000], [1, 17, 39_982], [8_000] * 5):
+        (total,) = made(Named({"sum": sum_("x")}), pa.float64())
+        state = new_state([total])
+        for part in numpy.split(numbers, numpy.cumsum(cuts)[:-1]):
+            total.add(state, numpy.zeros(len(part), numpy.int32), pa.array(part))
+        assert results([total], state, [0]) == [{"sum": math.fsum(numbers)}]
+
+
+def test_floats_whose_sum_may_be_beyond_all_floats_are_left_to_rows() -> None:
+    (total,) = made(Named({"sum": sum_("x")}), pa.float64())
+    cells = [pa.array([1.0, -1e250, None, math.inf]), pa.array([1e300]), pa.array([], pa.float64())]
+    assert [total.growth(each) > total.limit for each in cells] == [False, True, False]
+
+
+def test_sums_of_decimals_return_how_much_they_may_grow() -> None:
+    (total,) = made(Named({"sum": sum_("x")}), pa.decimal128(38, 0))
+    cells = pa.array([Decimal(10) ** 37, None, -(Decimal(10) ** 37)], pa.decimal128(38, 0))
+    assert 2 * 10**37 < total.growth(cells) < 4 * 10**37
+    state = new_state([total])
+    total.add(state, numpy.array([0, 0, 1]), cells)
+    assert 10**37 < total.largest(state, 2) < 2 * 10**37

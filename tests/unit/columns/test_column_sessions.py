@@ -22,7 +22,7 @@ from clonos.operators.state.column_spec import ColumnSizes
 from clonos.operators.tags import Tag
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.results import Window
-from tests.unit.columns.test_column_windows import START, Changing, ColumnsOf, played
+from tests.unit.columns.test_column_windows import START, Changing, ColumnsOf, in_tenths, played
 from tests.unit.operators.driver import Given, GivenReader, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
@@ -71,7 +71,8 @@ class WideColumns(ColumnsOf):
 
 def aggregates() -> dict[str, Any]:
     """One of each kind that sessions in columns have."""
-    return {"n": count(), "total": sum_("x"), "mean": mean("x"), "least": min_("x"), "most": max_("y")}
+    whole = {"n": count(), "total": sum_("x"), "mean": mean("x"), "least": min_("x"), "most": max_("y")}
+    return {**whole, "floats": sum_("y"), "share": mean("y")}
 
 
 def ends(_: None, window: Window, found: list[Any]) -> list[Any]:
@@ -109,7 +110,7 @@ def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
     rows: list[dict[str, Any]], gap: str, disorder: str, actions: list[str], parallelism: int, records_max: int
 ) -> None:
     def build(graph: JobGraph) -> None:
-        sessions(graph, WideColumns(rows), gap, disorder)
+        sessions(graph, WideColumns(in_tenths(rows)), gap, disorder)
 
     with patch.object(column_spec, "SIZES", ColumnSizes(compacted_min=2)):
         steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)

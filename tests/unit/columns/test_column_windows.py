@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,10 @@ from clonos import col
 from clonos.agg import count, first, last, max_, mean, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
+from clonos.operators.columnar.sums.decimal_sums import DecimalSum
 from clonos.operators.tags import Tag
 from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
@@ -75,6 +77,11 @@ class ColumnsReader:
         return None if rows is None else pa.RecordBatch.from_pylist(rows, self.schema)
 
 
+def in_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns records whose floats are rounded, and sums of which are."""
+    return [{**row, "y": None if row["y"] is None else row["y"] / 10} for row in rows]
+
+
 def aggregates() -> dict[str, Any]:
     """One of each kind that columns have."""
     return {
@@ -85,6 +92,8 @@ def aggregates() -> dict[str, Any]:
         "most": max_("y"),
         "first": first("x"),
         "last": last("y"),
+        "floats": sum_("y"),
+        "share": mean("y"),
     }
 
 
@@ -123,7 +132,7 @@ def test_windows_over_columns_restored_at_any_barrier_give_the_same(
     rows: list[dict[str, Any]], kind: Any, actions: list[str], parallelism: int, records_max: int, is_event_time: bool
 ) -> None:
     def build(graph: JobGraph) -> None:
-        windowed(graph, ColumnsOf(rows), kind, is_event_time=is_event_time)
+        windowed(graph, ColumnsOf(in_tenths(rows)), kind, is_event_time=is_event_time)
 
     steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
@@ -255,7 +264,7 @@ def test_a_step_on_columns_behind_windows_in_rows_fails_with_one_sentence(is_bat
 
     def build(graph: JobGraph) -> None:
         stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        sums = stream.key_by("key").window(Tumbling("5s")).aggregate(total=sum_("y"))
+        sums = stream.key_by("key").window(Tumbling("5s")).aggregate(total=min_("key"))
         out = sums.map_batches(lambda batch: batch, name="next") if is_batches else sums.select("total", name="next")
         out.sink(Outbox())
 
@@ -287,3 +296,37 @@ def test_rows_of_a_batch_that_a_function_returns_are_dicts() -> None:
 
     (written,) = played(build).values()
     assert [(row["key"], row["value"]) for row in written] == [("a", 1)]
+
+
+@pytest.mark.parametrize("window", [Sliding("6s", every="2s"), Session("3s")])
+def test_sums_of_decimals_are_exact_in_columns(window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    prices = [Decimal("99999999999999999999.99"), Decimal("-0.01"), None, Decimal("1e19")]
+    rows = [{"key": "ab"[at % 2], "at": START + at, "x": prices[at % 4]} for at in range(20)]
+    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.decimal128(30, 2))])
+    used: set[Any] = set()
+    results = DecimalSum.results
+
+    def tracked(self: DecimalSum, *state: Any) -> Any:
+        used.add(type(self))
+        return results(self, *state)
+
+    monkeypatch.setattr(DecimalSum, "results", tracked)
+    found = []
+    for source in (Given(rows), ColumnsOf(rows, schema)):
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(window).aggregate(total=sum_("x"), n=count()).sink(Outbox())
+        found.append(run(graph, 1, 5).written)
+    assert found[1] == found[0]
+    assert used == {DecimalSum}
+
+
+def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> None:
+    rows = [{"key": "a", "at": START, "x": 0, "y": y} for y in (0.1, 1e308, 1e308, -1e308, -1e308)]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        stream.key_by("key").window(Tumbling("5s")).sum("y").sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [row.value for row in written] == [0.1]

@@ -110,6 +110,22 @@ def test_an_index_grows_over_many_batches() -> None:
     assert numbers.keys().tolist() == list(model)
 
 
+def test_an_index_with_room_does_not_grow_until_it_is_full() -> None:
+    keys = numpy.arange(5_000) * 7_919
+    index, texts = new_index("int64", room=5_000), new_index("bytes", room=5_000)
+    before = index.nbytes
+    assert index.add(keys).tolist() == list(range(5_000))
+    assert index.nbytes == before > new_index("int64").nbytes
+    assert index.add(keys + 1).tolist() == list(range(5_000, 10_000))
+    assert texts.add(pyarrow.array([f"{key}" for key in keys.tolist()])).tolist() == list(range(5_000))
+    assert texts.find(pyarrow.array([f"{keys[4_999]}", "-"])).tolist() == [4_999, -1]
+
+
+@pytest.mark.parametrize("kind", ["int64", "bytes"])
+def test_an_index_has_no_room_for_more_keys_than_it_may_have(kind: Any) -> None:
+    assert new_index(kind, slots_max=100, room=1 << 40).nbytes < 10_000
+
+
 def test_keys_that_differ_in_their_high_bits_alone_are_apart() -> None:
     index = new_index("int64")
     keys = int64([number << 50 for number in range(4096)])

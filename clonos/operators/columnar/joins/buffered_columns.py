@@ -20,7 +20,7 @@ from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
 from clonos.operators.columnar.joins.sides import key_columns, user_keys
-from clonos.operators.columnar.joins.sorted_runs import Matches
+from clonos.operators.columnar.joins.sorted_runs import Matches, Run
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.buffered_join import (
     LEFT_NAME,
@@ -237,10 +237,11 @@ class BufferedColumns(ColumnJoin):
         for place, side in enumerate(self._sides):
             is_left = place == 0
 
-            def is_over(times: Any, is_left: bool = is_left) -> Any:
+            def is_over(run: Run, is_left: bool = is_left) -> Any:
                 if reached_ns is None:
-                    return numpy.ones(len(times), numpy.bool_)
-                return self._partners(is_left, times)[1] < reached_ns
+                    return numpy.ones(len(run.times), numpy.bool_)
+                over = self._partners(is_left, run.distinct)[1] < reached_ns
+                return run.times <= run.distinct[over][-1] if over.any() else None
 
             side.forget(is_over)
         if self._index is not None and len(self._index) > KEYS_SPARE + 2 * sum(map(len, self._sides)):

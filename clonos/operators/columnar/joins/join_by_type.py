@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.watermark import Watermark
+from clonos.operators.joins.as_of import Direction
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope, Times, TwoInputOperator
 
@@ -151,6 +152,15 @@ def clock_columns(step: str, keys: Keys, rule: MatchRule, how: How) -> ColumnJoi
     from clonos.operators.columnar.joins.timed_columns import ClockColumns
 
     return ClockColumns(step, keys, rule, how)
+
+
+def as_of_columns(
+    step: str, keys: Keys, direction: Direction, tolerance_ns: int | None, is_inner: bool, late: str | None
+) -> ColumnJoin:
+    """Returns an as-of join over columns."""
+    from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
+
+    return ColumnAsOf(step, keys, direction, tolerance_ns, is_inner, late)
 
 
 def _schemas(encoded: Sequence[bytes]) -> list[Any]:

@@ -6,7 +6,7 @@ index is derived from it: the slots of its keys are those of ``slots_of``, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -46,12 +46,17 @@ class SideRows:
         return len(self._store)
 
     def add(self, slots: Any, batch: Any, times: Any, arrivals: Any) -> Any:
-        """Adds records and returns their numbers."""
+        """Adds records and returns their numbers. ``slots``: None keeps them out of the index."""
         columns = [*batch.columns, pyarrow.array(times), pyarrow.array(arrivals)]
         names = [*batch.schema.names, TIME_COLUMN, NUMBER_COLUMN]
         numbers = self._store.append(pyarrow.RecordBatch.from_arrays(columns, names=names))
-        self.runs.add(slots, times, numbers)
+        if slots is not None:
+            self.runs.add(slots, times, numbers)
         return numbers
+
+    def discard(self, numbers: Any) -> None:
+        """Removes records that are not in the index, by their distinct numbers."""
+        self._store.remove(numbers)
 
     def take(self, numbers: Any) -> Any:
         """Returns records by their numbers, with nulls where a number is ``MISSING``."""
@@ -94,12 +99,11 @@ class SideRows:
         places = numbers - self._first
         return gone[numpy.minimum(places, len(gone) - 1)] & (places < len(gone))
 
-    def forget(self, is_over: Any) -> None:
-        """Removes the records whose timestamps are over; ``is_over`` gets distinct ones in ascending order."""
+    def forget(self, is_over: Callable[[Run], Any]) -> None:
+        """Removes records; ``is_over`` tells which ones of a run, None for no one."""
 
         def gone_of(run: Run) -> Any:
-            over = is_over(run.distinct)
-            gone = run.times <= run.distinct[over][-1] if over.any() else None
+            gone = is_over(run)
             if not len(self._gone):
                 return gone
             removed = self.is_gone(run.numbers)

@@ -76,14 +76,17 @@ class SortedRuns:
         runs = self._runs
         runs.append(_sorted(slots, times, numbers))
         while len(runs) > 1 and len(runs[-2].numbers) < 2 * len(runs[-1].numbers):
-            parts = [runs[-2], runs[-1]]
-            runs[-2:] = [
-                _sorted(
-                    numpy.concatenate([part.slots for part in parts]),
-                    numpy.concatenate([part.times for part in parts]),
-                    numpy.concatenate([part.numbers for part in parts]),
-                )
-            ]
+            self._merge_last()
+
+    def merge(self) -> None:
+        """Makes one run of all."""
+        while len(self._runs) > 1:
+            self._merge_last()
+
+    def _merge_last(self) -> None:
+        parts = self._runs[-2:]
+        columns = zip(*((part.slots, part.times, part.numbers) for part in parts), strict=True)
+        self._runs[-2:] = [_sorted(*map(numpy.concatenate, columns))]
 
     def counts(self, slots: Ints, firsts: Ints, lasts: Ints) -> Ints:
         """Returns how many records of a key are from the first to the last timestamp, for each of several keys."""

@@ -19,7 +19,7 @@ import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.columnar.by_type import WATERMARK_NAME, ColumnOperator
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
@@ -66,7 +66,7 @@ class ColumnSessions(ColumnOperator):
         types = tuple(field.type for field in keys)
         self._spec = ColumnSpec((*types, pyarrow.int64()), {**spans, **dtypes})
         self._results = WindowColumns(keys, aggregates)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._next_end: int | None = None  # no session ends earlier; None without sessions
 
     def open(self, scope: Scope) -> None:
@@ -108,10 +108,10 @@ class ColumnSessions(ColumnOperator):
     def has_room_for(self, batch: Any) -> bool:
         for place, each in enumerate(self._aggregates):
             growth = 0 if each.of is None else each.growth(batch.column(each.of))
-            if growth and self._bounds[place] + growth > INT_MAX:
+            if growth and self._bounds[place] + growth > each.limit:
                 count = len(self._table)
                 self._bounds[place] = each.largest(self._table.values, count) * count  # if all of them are joined
-            if growth and self._bounds[place] + growth > INT_MAX:
+            if growth and self._bounds[place] + growth > each.limit:
                 return False
             self._bounds[place] += growth
         return True

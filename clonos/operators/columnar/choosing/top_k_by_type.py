@@ -1,0 +1,36 @@
+"""Top k of keyed columns, with state in columns if ranks are numbers, dates or instants, and in rows otherwise."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from clonos.operators.columnar.choosing.by_type import ByType, ColumnForm
+from clonos.operators.fields import Field
+from clonos.operators.transforms.top_k import ChangedRanks
+
+K_MAX: Final = 1 << 10
+"""Largest k for which the state is in columns: a key has room for k records."""
+
+
+class TopKByType(ByType):
+    """Ranks that a batch has changed, as records with their rank in a column."""
+
+    def __init__(self, step: str, keys: tuple[str, ...], by: str, k: int, rank: str) -> None:
+        super().__init__(step, keys, partial(ChangedRanks, step, function=Field(by), k=k, rank=rank))
+        self._by, self._k, self._rank = by, k, rank
+
+    def _schema_of(self, schema: Any) -> Any:
+        from clonos.operators.columnar.choosing.cells import are_keys, plain_schema, plain_type, rank_storage
+
+        is_known = self._k <= K_MAX and are_keys(schema, self._keys) and schema.names.count(self._by) == 1
+        if not is_known or len({*schema.names}) < len(schema.names):
+            return None
+        if rank_storage(plain_type(schema.field(self._by).type)) is None:
+            return None
+        return plain_schema(schema)
+
+    def _column_form(self, schema: Any) -> ColumnForm:
+        from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
+
+        return ColumnTopK(self._step, schema, self._keys, self._by, self._k, self._rank)

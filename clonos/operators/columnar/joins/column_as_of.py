@@ -1,0 +1,240 @@
+"""As-of join over columns: each left record with the version of its key that was valid at its time.
+
+Results are those of ``AsOfJoin``, in the same order. State: the left records that wait, and the versions, as rows. An
+index finds the versions of all left records that leave at once. Versions that no left record can meet any more are
+forgotten when their number has doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy
+import pyarrow
+
+from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
+from clonos.core.ports.recorder import Recorder
+from clonos.kernels.key_columns import KeyIndex
+from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
+from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
+from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
+from clonos.operators.columnar.joins.side_rows import SideRows
+from clonos.operators.columnar.joins.sides import key_columns, user_keys
+from clonos.operators.columnar.joins.sorted_runs import PAIRS_MAX, Run
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.joins.as_of import Direction, missed_text
+from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
+from clonos.operators.joins.late_records import LateBatch
+from clonos.operators.operator import InputSide, Scope
+from clonos.operators.warn_once import WarnOnce
+
+VERSIONS_MIN: Final = 1 << 10
+"""Number of versions up to which none is forgotten."""
+
+
+class ColumnAsOf(ColumnJoin):
+    """As-of join of two streams with timestamps. ``tolerance_ns`` is given unless the direction is backward."""
+
+    holds_watermarks: ClassVar[bool] = True
+
+    def __init__(
+        self, step: str, keys: Keys, direction: Direction, tolerance_ns: int | None, is_inner: bool, late: str | None
+    ) -> None:
+        super().__init__(step, keys)
+        self._direction, self._tolerance_ns, self._is_inner, self._late_tag = direction, tolerance_ns, is_inner, late
+        self._wait_ns = 0 if direction is Direction.BACKWARD else tolerance_ns or 0
+        self._results = JoinResults(keys, (False, not is_inner), has_time=False)
+        self._expected: Any = None
+        self._index: KeyIndex | None = None  # of the versions
+
+    def open(self, scope: Scope) -> None:
+        state, step = scope.state, self._step
+        self._state = state
+        recorder: Recorder = scope.context.recorder
+        self._reached = state.table(f"{step}/{WATERMARK_NAME}", is_small=True)
+        self._numbers = state.table(f"{step}/{NUMBERS_NAME}", is_small=True)
+        self._next_number: int = self._numbers.entries.get(0, 0)
+        self._sides = [SideRows(state.row_store(f"{step}/{name}{ROWS_SUFFIX}")) for name in NAMES]
+        self._lefts, self._versions = self._sides
+        self._waiting: list[tuple[Any, Any]] = []  # timestamps and numbers of the left records
+        self._versions_max = VERSIONS_MIN
+        self._late = LateBatch(step, self._late_tag, self, scope)
+        self._missed = WarnOnce(step, recorder)
+
+    def know(self, schemas: Sequence[Any]) -> None:
+        super().know(schemas)
+        for side, schema in zip(self._sides, schemas, strict=True):
+            side.schema = schema
+        if self._index is None:
+            self._waiting = [(each.times, each.numbers) for each in self._lefts.stored()]
+            self._make_index()
+
+    def expect(self, schemas: Sequence[Any]) -> None:
+        self._expected = schemas[1]
+
+    def prepare(self, checkpoint: int) -> None:
+        if self._numbers.entries.get(0, 0) != self._next_number:
+            self._numbers.set(0, self._next_number)
+
+    def _make_index(self) -> None:
+        assert self.kinds is not None, "the key of a side that is known"
+        self._index = KeyIndex(self.kinds)
+        self._versions.clear()
+        for each in self._versions.stored():
+            slots = self._index.add(key_columns(each.rows, self.keys_of[1], self.kinds))
+            self._versions.runs.add(slots.astype(numpy.int64), each.times, each.numbers)
+
+    # --- records
+
+    def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
+        times = side.time_array(batch)
+        assert times is not None and self._index is not None, "an as-of join reads streams with timestamps"
+        reached_ns: int | None = self._reached.entries.get(0)
+        slots = None if is_left else self._index.add(self._key_columns(False, batch)).astype(numpy.int64)
+        if reached_ns is not None and (is_late := times < reached_ns).any():
+            if slots is not None and self._direction is Direction.BACKWARD:
+                is_late &= ~self._counting(slots, times, reached_ns)
+            rows = rows_of(batch.filter(pyarrow.array(is_late))) if is_late.any() else []
+            for row, timestamp_ns in zip(rows, times[is_late].tolist(), strict=True):
+                self._late.add(row, timestamp_ns)
+            batch, times = batch.filter(pyarrow.array(~is_late)), times[~is_late]
+            slots = None if slots is None else slots[~is_late]
+        if len(times):
+            arrivals = numpy.arange(self._next_number, self._next_number + len(times))
+            self._next_number += len(times)
+            numbers = self._sides[not is_left].add(slots, batch, times, arrivals)
+            if is_left:
+                self._waiting.append((times, numbers))
+        self._late.emit(reached_ns)
+
+    def _counting(self, slots: Any, times: Any, reached_ns: int) -> Any:
+        """Returns which versions behind the watermark a left record may still meet: there is no later one before it."""
+        counts = numpy.zeros(len(times), numpy.bool_)
+        numbers, before = self._versions.runs.last_at(slots, numpy.full(len(slots), reached_ns))
+        last: dict[int, int] = {}
+        for place in numpy.flatnonzero(times <= reached_ns).tolist():
+            slot, timestamp_ns = int(slots[place]), int(times[place])
+            latest = last.get(slot, int(before[place]) if numbers[place] >= 0 else timestamp_ns)
+            last[slot] = max(latest, timestamp_ns)
+            is_near = self._tolerance_ns is None or timestamp_ns >= reached_ns - self._tolerance_ns
+            if timestamp_ns < reached_ns and timestamp_ns >= latest and is_near:
+                counts[place] = True
+                self._missed.warn(partial(missed_text, self._step, timestamp_ns, reached_ns))
+        return counts
+
+    # --- time
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if not isinstance(watermark, Activity):
+            self._reached.set(0, watermark)
+            watermark -= self._wait_ns
+            if watermark < INSTANT_NS_MIN:
+                return
+            self._emit_before(watermark)
+            self._forget(watermark)
+        self.pass_watermark(watermark)
+
+    def end_of_time(self) -> None:
+        self._emit_before(None)
+
+    def _emit_before(self, timestamp_ns: int | None) -> None:
+        """Emits the left records that are earlier (None: all), by timestamp and arrival."""
+        due: list[tuple[Any, Any]] = []
+        waiting: list[tuple[Any, Any]] = []
+        rest: list[tuple[Any, Any]] = []
+        for times, numbers in self._waiting:
+            is_due = numpy.ones(len(times), numpy.bool_) if timestamp_ns is None else times < timestamp_ns
+            if not is_due.any():
+                waiting.append((times, numbers))
+                continue
+            due.append((times[is_due], numbers[is_due]))
+            if not is_due.all():
+                rest.append((times[~is_due], numbers[~is_due]))
+        if not due:
+            return
+        if rest:
+            waiting.append(_concatenated(rest))
+        self._waiting = waiting
+        times, numbers = _concatenated(due)
+        order = numpy.lexsort((numbers, times))
+        times, numbers = times[order], numbers[order]
+        for first in range(0, len(times), PAIRS_MAX):
+            part = slice(first, first + PAIRS_MAX)
+            self._emit(times[part], numbers[part])
+        self._lefts.discard(numbers)
+
+    def _emit(self, times: Any, numbers: Any) -> None:
+        assert self.kinds is not None and self._index is not None, "records have come"
+        lefts = self._lefts.take(numbers)
+        slots = self._index.find(key_columns(lefts, self.keys_of[0], self.kinds)).astype(numpy.int64)
+        versions = self._versions_of(slots, times)
+        has: Any = versions >= 0
+        if self._is_inner:
+            if not has.any():
+                return
+            lefts, versions, times, has = lefts.filter(pyarrow.array(has)), versions[has], times[has], None
+        if has is not None and not has.any():
+            schema = self.schemas[1] or self._expected
+            rights = None if schema is None else nulls(schema, len(versions))
+        else:
+            rights = self._versions.take(versions)
+        for batch in self._results.batches(lefts, rights, (None, has), times):
+            self.out.columns(batch)
+
+    def _versions_of(self, slots: Any, times: Any) -> Any:
+        """Returns the number of the version of each left record, ``MISSING`` without one."""
+        found: list[tuple[Any, Any]] = []
+        if self._direction is not Direction.FORWARD:
+            found.append(self._versions.runs.last_at(slots, times))
+        if self._direction is not Direction.BACKWARD:
+            found.append(self._versions.runs.first_at(slots, times))
+        numbers, at = found[0]
+        if len(found) > 1:
+            after, after_at = found[1]
+            is_after = (after >= 0) & ((numbers < 0) | (after_at - times < times - at))
+            numbers, at = numpy.where(is_after, after, numbers), numpy.where(is_after, after_at, at)
+        if self._tolerance_ns is not None:
+            numbers = numpy.where(numpy.abs(at - times) <= self._tolerance_ns, numbers, MISSING)
+        return numbers
+
+    # --- forgetting
+
+    def _forget(self, earliest_ns: int) -> None:
+        """Forgets the versions that no left record from ``earliest_ns`` on meets, if there are many."""
+        if len(self._versions) <= self._versions_max:
+            return
+
+        def is_over(run: Run) -> Any:
+            over = numpy.zeros(len(run.times), numpy.bool_)
+            if self._direction is Direction.BACKWARD:
+                slots = run.slots
+                over[:-1] = (slots[1:] == slots[:-1]) & (run.times[1:] <= earliest_ns)
+            if self._tolerance_ns is not None:
+                tolerated_ns = 0 if self._direction is Direction.FORWARD else self._tolerance_ns
+                over |= run.times < earliest_ns - tolerated_ns
+            return over
+
+        self._versions.runs.merge()
+        self._versions.forget(is_over)
+        self._versions_max = max(VERSIONS_MIN, 2 * len(self._versions))
+        if self._index is not None and len(self._index) > self._versions_max:
+            self._make_index()
+
+    # --- rows
+
+    def hand_over(self) -> None:
+        for name, side, keys in zip(NAMES, self._sides, self.keys_of, strict=True):
+            table = self._state.table(f"{self._step}/{name}")
+            for each in side.stored() if side.schema is not None else ():
+                found = (each.arrivals.tolist(), user_keys(each.rows, keys), each.times.tolist(), rows_of(each.rows))
+                for number, key, timestamp_ns, row in zip(*found, strict=True):
+                    table.set(number, (key, timestamp_ns, row))
+            self._state.drop(f"{self._step}/{name}{ROWS_SUFFIX}")
+        self.prepare(0)
+
+
+def _concatenated(parts: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    times, numbers = (numpy.concatenate([part[place] for part in parts]) for place in (0, 1))
+    return times, numbers

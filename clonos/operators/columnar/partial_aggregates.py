@@ -1,0 +1,196 @@
+"""Partial aggregates in front of an exchange: a batch is aggregated by key and pane before it leaves.
+
+The windows behind the exchange merge them as they merge panes. Each batch is aggregated for itself and passed on at
+once, so nothing waits here for a watermark or a barrier. Records of panes behind the watermark of this task pass as
+they are: the windows decide which of them are late. So do batches that would hardly become smaller, and all batches of
+a task that has been idle: the watermark of the windows may be ahead of its own then.
+
+State: the watermark, and whether the task has been idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from clonos.core.model.watermark import IDLE, Activity, Watermark
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.partial_form import PANE, PARTIAL_KEY, STATE_PREFIX
+from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.paned import WATERMARK_NAME
+
+HAS_BEEN_IDLE: Final = 1
+"""Key of the state that says so; the watermark has 0."""
+
+
+class _Kind(NamedTuple):
+    """Kind of batches, by their schema ``given``. ``schema``: that of partial aggregates, None if none can be made."""
+
+    given: Any
+    schema: Any = None
+    key_types: Sequence[Any] = ()
+    aggregates: Sequence[Any] = ()
+
+
+class PartialAggregates(Operator):
+    """Operator in front of an exchange by the columns of a key, for tumbling and sliding windows behind it."""
+
+    takes_columns = True
+    changes_rows = False
+
+    rows_min: ClassVar[int] = 16
+    """Rows of a batch below which it passes as it is."""
+
+    gain_min: ClassVar[float] = 2
+    """Records for each partial aggregate below which batches pass as they are, up to the next barrier."""
+
+    keys_max: ClassVar[int] = 1 << 14
+    """Number of keys at which their numbers are forgotten, so that the index stays in the cache of a core."""
+
+    def __init__(
+        self,
+        step: str,
+        spans: Spans,
+        aggregation: Aggregation[Any, Any],
+        keys: tuple[str, ...],
+        reads: tuple[str, ...],
+        is_event_time: bool,
+    ) -> None:
+        """Creates the operator for the windows ``step``; ``reads`` are the columns that the aggregates read."""
+        self._step, self._spans, self._aggregation = step, spans, aggregation
+        self._keys, self._names = list(keys), list(dict.fromkeys((*keys, *reads)))
+        self._is_event_time = is_event_time
+        self._kind: _Kind | None = None
+        self._index: Any = None  # of the keys
+        self._pays = True
+
+    def open(self, scope: Scope) -> None:
+        self._reached = scope.state.table(f"{self._step}/partial/{WATERMARK_NAME}", is_small=True)
+
+    def prepare(self, checkpoint: int) -> None:
+        self._pays = True  # a task that takes over begins here, and must make the same batches
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if self._is_event_time:
+            if not isinstance(watermark, Activity):
+                self._reached.set(0, watermark)
+            elif watermark is IDLE:
+                self._reached.set(HAS_BEEN_IDLE, True)
+        self.out.on_watermark(watermark)
+
+    # --- records
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        self.out.rows(rows, times)
+
+    def columns(self, batch: Any) -> None:
+        kind = self._kind
+        if kind is None or not kind.given.equals(batch.schema):
+            kind = self._kind = self._kind_of(batch.schema)
+        if kind.schema is None or not self._pays or batch.num_rows < self.rows_min or not _fits(kind.aggregates, batch):
+            self.out.columns(batch)
+        elif not self._is_event_time:
+            self._pass_on(batch, self.partials(kind, batch, None))
+        else:
+            self._by_pane(kind, batch)
+
+    def _by_pane(self, kind: _Kind, batch: Any) -> None:
+        import numpy
+        import pyarrow
+
+        reached_ns: int | None = self._reached.entries.get(0)
+        if reached_ns is None or HAS_BEEN_IDLE in self._reached.entries:  # the windows may know a later watermark
+            self.out.columns(batch)
+            return
+        times = self.time_array(batch)
+        assert times is not None, "windows in event time are on streams with timestamps"
+        panes = self._spans.grid.indexes_of(times)
+        first = self._first_open(int(panes.min()), int(panes.max()), reached_ns)
+        behind = panes < first
+        if not behind.any():
+            self._pass_on(batch, self.partials(kind, batch, panes))
+            return
+        self.out.columns(batch.filter(pyarrow.array(behind)))
+        ahead = numpy.flatnonzero(~behind)
+        if len(ahead):
+            rest = batch.take(pyarrow.array(ahead))
+            self._pass_on(rest, self.partials(kind, rest, panes[ahead]))
+
+    def _first_open(self, low: int, high: int, reached_ns: int) -> int:
+        """Returns the first pane from ``low`` on that a window has which has not ended; at most ``high`` + 1."""
+        spans = self._spans
+        while low <= high and spans.end_ns(spans.last_end_of(low)) <= reached_ns:
+            low += 1
+        return low
+
+    def _pass_on(self, batch: Any, partials: Any | None) -> None:
+        """Passes the partial aggregates of a batch on, or the batch if they are hardly fewer."""
+        self._pays = partials is not None
+        self.out.columns(batch if partials is None else partials)
+
+    def partials(self, kind: _Kind, batch: Any, panes: Any) -> Any | None:
+        """Returns the partial aggregates of a batch, in the order of panes, then of the first records of keys."""
+        import numpy
+        import pyarrow
+
+        from clonos.kernels.index import new_index
+        from clonos.kernels.key_columns import KeyIndex
+        from clonos.kernels.partition import gather
+
+        if self._index is None or len(self._index) >= self.keys_max:
+            self._index = KeyIndex(kind.key_types)
+        groups = self._index.add([batch.column(name) for name in self._keys]).astype(numpy.int64)
+        if panes is not None and (low := int(panes.min())) != (high := int(panes.max())):
+            groups = groups * (high - low + 1) + (panes - low)
+        index = new_index("int64")
+        places: Any = index.add(groups)
+        if len(index) * self.gain_min > batch.num_rows:
+            return None
+        first = numpy.empty(len(index), numpy.int64)
+        first[places[::-1]] = numpy.arange(batch.num_rows - 1, -1, -1)
+        if panes is not None:
+            order = numpy.argsort(panes[first], kind="stable")
+            first, ranks = first[order], numpy.empty(len(order), numpy.int64)
+            ranks[order] = numpy.arange(len(order))
+            places = ranks[places]
+        columns = gather(batch.select(self._keys), first).columns
+        if panes is not None:
+            columns.append(pyarrow.array(panes[first]))
+        for each in kind.aggregates:
+            state = {name: numpy.zeros(len(first), dtype) for name, dtype in each.dtypes().items()}
+            each.add(state, places, None if each.of is None else batch.column(each.of))
+            columns += map(pyarrow.array, state.values())
+        return pyarrow.RecordBatch.from_arrays(columns, schema=kind.schema)
+
+    def _kind_of(self, schema: Any) -> _Kind:
+        """Returns what is made of batches of a schema."""
+        import pyarrow
+
+        from clonos.kernels.key_columns import key_types
+        from clonos.operators.columnar.column_aggregates import column_aggregates
+
+        self._index = None
+        aggregates = column_aggregates(self._aggregation, schema)
+        if aggregates is None or not all(each.adds_states for each in aggregates):
+            return _Kind(schema)
+        if any(name not in schema.names for name in self._keys):
+            return _Kind(schema)
+        fields = [schema.field(name) for name in self._keys]
+        types = key_types([each.type for each in fields])
+        if types is None:
+            return _Kind(schema)
+        if self._is_event_time:
+            fields.append(pyarrow.field(PANE, pyarrow.int64()))
+        dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
+        fields += [pyarrow.field(STATE_PREFIX + name, pyarrow.from_numpy_dtype(each)) for name, each in dtypes.items()]
+        records = pyarrow.schema([schema.field(name) for name in self._names])
+        metadata = {PARTIAL_KEY: records.serialize().to_pybytes()}
+        return _Kind(schema, pyarrow.schema(fields, metadata), types, aggregates)
+
+
+def _fits(aggregates: Sequence[Any], batch: Any) -> bool:
+    """Returns whether no sum of a batch can be too large for its column."""
+    from clonos.operators.columnar.column_aggregates import INT_MAX
+
+    return all(each.of is None or each.growth(batch.column(each.of)) <= INT_MAX for each in aggregates)

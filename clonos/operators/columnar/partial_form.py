@@ -1,0 +1,62 @@
+"""Form of batches of partial aggregates: what the sender of an exchange tells the windows behind it.
+
+A batch has the columns of the key, ``PANE`` in event time, and the columns of state of each aggregate; a row stands for
+the records of one key in one pane. The metadata of its schema has the schema of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.counting import Count
+from clonos.operators.aggregates.numeric import Mean, Sum
+from clonos.operators.aggregates.values import Max, Min
+from clonos.operators.columnar.support import parts_of
+
+PARTIAL_KEY: Final = b"clonos.partial"
+"""Key of the metadata."""
+
+PANE: Final = "clonos.pane"
+STATE_PREFIX: Final = "clonos.state."
+"""Names of columns that are no columns of the key."""
+
+
+def can_be_partial(aggregation: Aggregation[Any, Any]) -> bool:
+    """Returns whether an aggregation that ``columns_read`` accepts is the same in whatever order its records come."""
+    return all(type(each) in (Count, Sum, Mean, Min, Max) for each in parts_of(aggregation).values())
+
+
+def schema_bytes_of(batch: Any) -> bytes | None:
+    """Returns the schema of the records of which a batch has partial aggregates; None if it has records."""
+    metadata = batch.schema.metadata
+    return metadata.get(PARTIAL_KEY) if metadata else None
+
+
+def runs_of(batch: Any) -> Iterator[tuple[int | None, Any]]:
+    """Yields the parts of a batch with partial aggregates of one pane, and its number; None in processing time."""
+    import numpy
+
+    if PANE not in batch.schema.names:
+        yield None, batch
+        return
+    panes = batch.column(PANE).to_numpy()
+    begins = [0, *(numpy.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
+    for begin, end in zip(begins, [*begins[1:], len(panes)], strict=True):
+        yield int(panes[begin]), batch.slice(begin, end - begin)
+
+
+def accumulators_of(aggregates: Sequence[Any], state: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Returns the accumulators that aggregates over rows have for the first ``count`` slots of a state, by name."""
+    import numpy
+
+    parts = [each.accumulators(state, numpy.arange(count)) for each in aggregates]
+    names = [each.name for each in aggregates]
+    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def states_of(batch: Any) -> dict[str, Any]:
+    """Returns the columns of state in a batch by name, as numpy arrays."""
+    names = [name for name in batch.schema.names if name.startswith(STATE_PREFIX)]
+    return {name.removeprefix(STATE_PREFIX): batch.column(name).to_numpy(zero_copy_only=False) for name in names}

@@ -1,0 +1,1 @@
+"""Sums over columns that do not fit one number of a slot: of floats and of decimals."""

@@ -1,0 +1,144 @@
+"""Sums of floats over columns, as pairs of floats: their error is some 2**-100 of the largest sum on the way.
+
+Sums over rows are exact. Those of a batch are exact here, too, but for the last bits of the smallest numbers: each
+number is divided into parts that are multiples of one power of two, so that the sum of all parts needs no rounding. The
+sum of a slot is a pair, a float and what is missing from it, to which the sums of batches are added.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy
+import pyarrow
+
+from clonos.kernels import grouped
+from clonos.operators.aggregates.exact_numbers import exact, plus
+from clonos.operators.columnar.column_aggregates import OfColumn, Slots, State
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.float64]
+
+MAGNITUDE_MAX: Final = 2.0**900
+"""Bound of numbers whose sums and parts are surely no larger than any float."""
+
+BITS: Final = 53
+"""Bits of a float."""
+
+
+class FloatSum(OfColumn):
+    """Sum of floats; 0 without a number."""
+
+    fields: ClassVar[tuple[str, ...]] = ("sum", "rest")
+    limit: ClassVar[int] = 0
+
+    def dtypes(self) -> dict[str, Any]:
+        return dict.fromkeys(self._names[:2], numpy.float64)
+
+    def growth(self, cells: Any) -> int:
+        """Returns 1 for numbers whose sum might be beyond all floats: only rows add them exactly."""
+        return int(_magnitude(self._numbers(cells.drop_null())) >= MAGNITUDE_MAX)
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        is_finite = numpy.isfinite(numbers)
+        if not is_finite.all():
+            self._add_special(state, slots[~is_finite], numbers[~is_finite])
+            slots, numbers = slots[is_finite], numbers[is_finite]
+        if len(slots):
+            distinct, of_rows = grouped.distinct_slots(slots)
+            self._add_pairs(state, distinct, *_sums(numbers, of_rows, len(distinct)))
+
+    def _add_special(self, state: State, slots: Slots, numbers: Floats) -> None:
+        """Adds infinite numbers and nan, which absorb all others."""
+        with numpy.errstate(invalid="ignore"):
+            numpy.add.at(state[self._names[0]], slots, numbers)
+        state[self._names[1]][slots] = 0.0
+
+    def _add_pairs(self, state: State, slots: Slots, high: Floats, low: Floats) -> None:
+        """Adds a pair to each slot; no slot is there twice."""
+        sums, rests = state[self._names[0]], state[self._names[1]]
+        with numpy.errstate(invalid="ignore"):
+            plain = sums[slots] + high
+            total, rest = _pair(*_two_sum(sums[slots], high), *_two_sum(rests[slots], low))
+        is_finite = numpy.isfinite(plain)
+        sums[slots], rests[slots] = numpy.where(is_finite, total, plain), numpy.where(is_finite, rest, 0.0)
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        self._add_pairs(state, slots, other[self._names[0]], other[self._names[1]])
+
+    def _totals(self, state: State, slots: Slots) -> Floats:
+        totals: Floats = state[self._names[0]][slots] + state[self._names[1]][slots]
+        return totals
+
+    def results(self, state: State, slots: Slots) -> Any:
+        return pyarrow.array(self._totals(state, slots))
+
+    def accumulators(self, state: State, slots: Slots) -> list[Any]:
+        pairs = zip(state[self._names[0]][slots].tolist(), state[self._names[1]][slots].tolist(), strict=True)
+        return [plus(exact(total), exact(rest)) if total or rest else 0 for total, rest in pairs]
+
+
+class FloatMean(FloatSum):
+    """Arithmetic mean of floats; null without a number."""
+
+    fields: ClassVar[tuple[str, ...]] = ("sum", "rest", "n")
+
+    def dtypes(self) -> dict[str, Any]:
+        return {**super().dtypes(), self._names[2]: numpy.int64}
+
+    def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        super()._add(state, slots, numbers)
+        numpy.add.at(state[self._names[2]], slots, 1)
+
+    def merge(self, state: State, slots: Slots, other: State) -> None:
+        super().merge(state, slots, other)
+        state[self._names[2]][slots] += other[self._names[2]]
+
+    def results(self, state: State, slots: Slots) -> Any:
+        counts = state[self._names[2]][slots]
+        is_empty = counts == 0
+        return pyarrow.array(self._totals(state, slots) / numpy.where(is_empty, 1, counts), mask=is_empty)
+
+    def accumulators(self, state: State, slots: Slots) -> list[Any]:
+        return list(zip(super().accumulators(state, slots), state[self._names[2]][slots].tolist(), strict=True))
+
+
+def _magnitude(numbers: Floats) -> float:
+    """Returns the largest absolute value of the finite numbers."""
+    if not len(numbers):
+        return 0.0
+    largest = max(float(numbers.max()), -float(numbers.min()))
+    if numpy.isfinite(largest):
+        return largest
+    return float(numpy.abs(numbers[numpy.isfinite(numbers)]).max(initial=0.0))
+
+
+def _sums(numbers: Floats, of_rows: NDArray[Any], count: int) -> tuple[Floats, Floats]:
+    """Returns the sums of finite numbers by slot, as pairs."""
+    bits = len(numbers).bit_length() + 2
+    _, exponent = numpy.frexp(_magnitude(numbers))
+    parts: list[Any] = []
+    for _ in range(2):
+        exponent = int(exponent) + bits
+        step = numpy.ldexp(1.5, exponent - 1)  # adding it rounds to multiples of 2**(exponent - BITS)
+        rounded = (numbers + step) - step
+        numbers = numbers - rounded
+        parts.append(numpy.bincount(of_rows, rounded, count))
+        exponent -= BITS
+    high, low = _two_sum(*parts)
+    return _two_sum(high, low + numpy.bincount(of_rows, numbers, count))
+
+
+def _two_sum(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Returns the rounded sums, and what is missing from them."""
+    total = first + second
+    part = total - first
+    return total, (first - (total - part)) + (second - part)
+
+
+def _pair(high: Floats, rest: Floats, low: Floats, rest_of_low: Floats) -> tuple[Floats, Floats]:
+    """Returns the sums of four floats as pairs; each is small beside the one before."""
+    high, rest = _two_sum(high, rest + low)
+    return _two_sum(high, rest + rest_of_low)

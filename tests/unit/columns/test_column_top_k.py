@@ -1,0 +1,201 @@
+"""top_k with ranks over columns gives what it does over rows: same input, same results in the same order."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos import col
+from clonos.api.graph import JobGraph
+from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.options import Options
+from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
+from clonos.operators.state.column_table import ColumnSpec
+from clonos.operators.state.keyed_state import StateBackend
+from clonos.operators.transforms.top_k import ChangedRanks
+from tests.unit.columns.test_column_windows import Changing, ColumnsOf
+from tests.unit.operators.driver import Given, Outbox, Run, run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
+
+keys = st.sampled_from(["a", "b", "c", None])
+extremes = st.sampled_from([-(1 << 63), (1 << 63) - 1])
+records = st.lists(
+    st.builds(
+        lambda key, x, y: {"key": key, "x": x, "y": y},
+        keys,
+        st.none() | st.integers(-4, 4) | extremes,
+        st.none() | st.integers(-3, 3).map(float) | st.just(float("nan")),
+    ),
+    max_size=50,
+).map(lambda rows: [{"key": row["key"], "at": number, "x": row["x"], "y": row["y"]} for number, row in enumerate(rows)])
+
+
+def ranked(graph: JobGraph, source: Any, k: int, by: str, rank: str = "rank") -> None:
+    """Adds the job; by rank of ``y`` the key is of two columns."""
+    keys: Any = ("key", "x") if by == "y" else ("key",)
+    graph.source(source).key_by(*keys).top_k(k, by, rank=rank, name="top").sink(Outbox(), name="out")
+
+
+def written(source: Any, k: int, by: str, parallelism: int, records_max: int, rank: str = "rank") -> Any:
+    graph = JobGraph("job")
+    ranked(graph, source, k, by, rank)
+    return run(graph, parallelism, records_max).written
+
+
+@settings(max_examples=60, deadline=None)
+@given(records, st.integers(1, 4), st.sampled_from(["x", "y", "at"]), st.integers(1, 2), st.integers(1, 9))
+def test_top_k_over_columns_gives_what_it_does_over_rows(
+    rows: list[dict[str, Any]], k: int, by: str, parallelism: int, records_max: int
+) -> None:
+    found = [written(source, k, by, parallelism, records_max) for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
+    assert repr(found[1]) == repr(found[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(records, st.integers(1, 4), st.integers(1, 2), st.integers(1, 9))
+def test_the_last_result_of_a_key_and_rank_is_the_present_one(
+    rows: list[dict[str, Any]], k: int, parallelism: int, records_max: int
+) -> None:
+    found = {
+        (row["key"], row.pop("rank")): row
+        for results in written(ColumnsOf(rows, SCHEMA), k, "x", parallelism, records_max).values()
+        for row in results
+    }
+    twin: dict[Any, Any] = {}
+    for key in {row["key"] for row in rows}:
+        with_rank = [row for row in rows if row["key"] == key and row["x"] is not None]
+        if parallelism == 1:  # else equal ranks come in the order of two channels
+            highest = sorted(with_rank, key=lambda row: -row["x"])[:k]  # stable: the earlier of equal ones is first
+            twin |= {(key, rank): row for rank, row in enumerate(highest, 1)}
+            continue
+        ranks = sorted((row["x"] for row in with_rank), reverse=True)[:k]
+        assert [found[key, rank]["x"] for rank in range(1, len(ranks) + 1)] == ranks
+    if parallelism == 1:
+        assert repr(sorted(found.items(), key=repr)) == repr(sorted(twin.items(), key=repr))
+
+
+def small(row: dict[str, Any]) -> dict[str, Any]:
+    """A record whose x may be a float, and without nan."""
+    return row | {"x": None if row["x"] is None else row["x"] % 5, "y": 0.5}
+
+
+@settings(max_examples=25, deadline=None)
+@given(records, st.integers(1, 4), ACTIONS, st.integers(1, 2), st.integers(1, 5), st.booleans())
+def test_top_k_restored_at_any_barrier_gives_the_same(
+    rows: list[dict[str, Any]], k: int, actions: list[str], parallelism: int, records_max: int, changes_types: bool
+) -> None:
+    def build(graph: JobGraph) -> None:
+        ranked(graph, Changing(map(small, rows), SCHEMA) if changes_types else ColumnsOf(rows, SCHEMA), k, "x")
+
+    steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert repr(troubled) == repr(steady)
+
+
+@settings(max_examples=25, deadline=None)
+@given(records, st.integers(1, 4), st.integers(1, 2))
+def test_top_k_over_rows_takes_over_when_a_column_changes_its_type(
+    rows: list[dict[str, Any]], k: int, parallelism: int
+) -> None:
+    rows = [small(row) for row in rows]
+    found = [written(source, k, "x", parallelism, 1) for source in (Given(rows), Changing(rows, SCHEMA))]
+    assert found[1] == found[0]
+
+
+RANKS: tuple[tuple[Any, list[Any], bool], ...] = (
+    (pa.int8(), [3, -4, 9], True),
+    (pa.float32(), [0.5, -1.5, 9.25], True),
+    (pa.bool_(), [False, True, True], True),
+    (pa.date32(), [date(2026, 1, day) for day in (3, 1, 9)], True),
+    (pa.timestamp("ms", "UTC"), [datetime(2026, 1, day, tzinfo=UTC) for day in (3, 1, 9)], True),
+    (pa.dictionary(pa.int32(), pa.int64()), [3, 1, 9], True),
+    (pa.uint64(), [3, 1, 1 << 63], False),
+    (pa.string(), ["b", "a", "c"], False),
+    (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("-1.00"), Decimal("2.25")], False),
+)
+
+
+@pytest.mark.parametrize(("kind", "ranks", "is_column"), RANKS)
+def test_ranks_may_be_of_any_type_that_rows_compare(
+    kind: Any, ranks: list[Any], is_column: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[type] = set()
+    for cls in (ColumnTopK, ChangedRanks):
+        monkeypatch.setattr(cls, "keyed_columns", _tracking(used, cls.keyed_columns))
+    rows = [{"key": "a", "by": rank, "tags": [number]} for number, rank in enumerate([*ranks, None])]
+    schema = pa.schema([("key", pa.string()), ("by", kind), ("tags", pa.list_(pa.int64()))])
+    found = [written(source, 2, "by", 1, 2) for source in (Given(rows), ColumnsOf(rows, schema))]
+    assert found[1] == found[0]
+    assert used == {ColumnTopK if is_column else ChangedRanks}
+
+
+def _tracking(used: set[type], process: Any) -> Any:
+    def tracked(self: Any, batch: Any, column: Any) -> None:
+        used.add(type(self))
+        process(self, batch, column)
+
+    return tracked
+
+
+def test_the_rank_may_replace_a_column() -> None:
+    rows = [{"key": "a", "at": 0, "x": x, "y": 0.0} for x in (1, 5, 3)]
+    found = [written(source, 2, "x", 1, 3, rank="at") for source in (Given(rows), ColumnsOf(rows, SCHEMA))]
+    assert found[1] == found[0]
+    ((_, results),) = found[0].items()
+    assert [(row["at"], row["x"]) for row in results] == [(1, 5), (2, 3)]
+
+
+def test_results_over_columns_stay_in_columns() -> None:
+    rows = [{"key": key, "at": 0, "x": x, "y": 0.0} for x, key in enumerate("aabab")]
+    graph = JobGraph("job")
+    top = graph.source(ColumnsOf(rows, SCHEMA)).key_by("key").top_k(2, "x", rank="rank")
+    top.filter(col("rank") == 1).select("key", "x").sink(Outbox())
+    ((_, results),) = run(graph, 1).written.items()
+    assert {row["key"]: row["x"] for row in results} == {"a": 3, "b": 4}
+
+
+def test_a_snapshot_has_the_keys_that_have_changed_and_the_highest_records_alone() -> None:
+    rows = [{"key": key, "at": at, "x": at, "y": 0.0} for at in range(20) for key in "ab"]
+    graph = JobGraph("job")
+    ranked(graph, ColumnsOf(rows, SCHEMA), 2, "x")
+    running = Run(graph.compile(Options(), parallelism=1))
+    taken = []
+    for checkpoint in range(1, 6):
+        assert running.read(9)
+        running.drain()
+        taken = running.barrier(checkpoint)
+    whole = running.barrier(9, full=True)
+    names = [running.plan.vertices[running.plan.vertex_of[task]].name for task in running.plan.tasks]
+    step = names.index("top")
+    images = []
+    for changes in (taken[step][0], whole[step][0]):
+        image = running.image.new_mirror(running.plan.vertex_of[step])
+        for each in changes:
+            image.apply(each)
+        state = StateBackend(image)
+        store = state.row_store("top/rows")
+        spec = ColumnSpec((pa.string(),), {"ranks": (np.int64, 2), "numbers": (np.int64, 2), "count": np.int64})
+        table = state.column_table("top/keys", spec)
+        images.append((len(store), table.values["ranks"][: len(table)].tolist()))
+    assert images[0] == images[1] == (4, [[7, 6], [6, 5]])
+    running.close()
+
+
+def test_wrong_arguments_and_records_get_one_sentence() -> None:
+    keyed = JobGraph("job").source(Given([1])).key_by(lambda n: n)
+    with pytest.raises(InvalidJob, match="gets rank=''"):
+        keyed.top_k(1, rank="")
+    graph = JobGraph("job")
+    graph.source(Given([(1, 2)])).key_by(lambda pair: pair[0]).top_k(1, lambda pair: pair[1], rank="n").sink(Outbox())
+    with pytest.raises(StepFailed) as failed:
+        run(graph)
+    assert "adds a field to dicts, and gets a record of tuple" in str(failed.value.__cause__)

@@ -1,0 +1,293 @@
+"""Partial aggregates in front of an exchange change no result: same records, same results in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clonos.agg import count, first, max_, mean, min_, sum_
+from clonos.api.event_time import Timestamps
+from clonos.api.graph import JobGraph
+from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.core.model.options import Options
+from clonos.core.model.watermark import ACTIVE, IDLE
+from clonos.core.ports.operator_chain import ChainContext
+from clonos.operators.chain import Input, Node, VertexImage
+from clonos.operators.columnar.column_windows import ColumnWindows
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.event_time.timestamps import TimestampColumn
+from clonos.operators.operator import Operator
+from clonos.operators.state.keyed_state import StateImage
+from clonos.operators.windows.pane_windows import PaneWindows
+from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, Changing, ColumnsOf, records
+from tests.unit.operators.driver import Clock, Given, Outbox, Run, run
+from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+
+@contextmanager
+def partial_always(keys_max: int = 2) -> Iterator[list[int]]:
+    """Makes partial aggregates of each batch; yields how many were made of each."""
+    made: list[int] = []
+    partials = PartialAggregates.partials
+
+    def counting(self: Any, *arguments: Any) -> Any:
+        found: Any = partials(self, *arguments)
+        made.append(found.num_rows)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartialAggregates, "rows_min", 1)
+        patch.setattr(PartialAggregates, "gain_min", 1)
+        patch.setattr(PartialAggregates, "keys_max", keys_max)
+        patch.setattr(PartialAggregates, "partials", counting)
+        yield made
+
+
+def aggregates() -> dict[str, Any]:
+    """One of each kind that can be partial."""
+    return {
+        "n": count(),
+        "total": sum_("x"),
+        "mean": mean("x"),
+        "least": min_("x"),
+        "most": max_("y"),
+    }
+
+
+def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True) -> None:
+    """Adds the job: aggregates of each window, and the late records."""
+    timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None)
+    stream = graph.source(source, timestamps=timestamps if is_event_time else None)
+    windows = stream.key_by("key").window(kind, late=LATE if is_event_time else None)
+    results = windows.aggregate(**aggregates(), name="totals")
+    results.sink(Outbox(), name="out")
+    if is_event_time:
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+
+def of(source: Any, kind: Any, parallelism: int = 1, records_max: int = 9) -> dict[str, list[Any]]:
+    graph = JobGraph("job")
+    windowed(graph, source, kind)
+    return run(graph, parallelism, records_max).written
+
+
+@settings(max_examples=40, deadline=None)
+@given(records, st.sampled_from(KINDS), st.integers(1, 2), st.integers(1, 9))
+def test_windows_of_partial_aggregates_give_what_windows_over_rows_do(
+    rows: list[dict[str, Any]], kind: Any, parallelism: int, records_max: int
+) -> None:
+    with partial_always():
+        assert of(ColumnsOf(rows), kind, parallelism, records_max) == of(Given(rows), kind, parallelism, records_max)
+
+
+@settings(max_examples=20, deadline=None)
+@given(records, st.sampled_from(KINDS), ACTIONS, st.integers(1, 2), st.integers(1, 5), st.booleans())
+def test_windows_of_partial_aggregates_restored_at_any_barrier_give_the_same(
+    rows: list[dict[str, Any]], kind: Any, actions: list[str], parallelism: int, records_max: int, is_event_time: bool
+) -> None:
+    def build(graph: JobGraph) -> None:
+        windowed(graph, ColumnsOf(rows), kind, is_event_time=is_event_time)
+
+    with partial_always():
+        steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
+    assert troubled == steady
+
+
+@settings(max_examples=20, deadline=None)
+@given(records, st.sampled_from(KINDS), st.integers(1, 2))
+def test_windows_over_rows_take_partial_aggregates_over_when_a_column_changes_its_type(
+    rows: list[dict[str, Any]], kind: Any, parallelism: int
+) -> None:
+    with partial_always():
+        assert of(Changing(rows), kind, parallelism, 1) == of(Given(rows), kind, parallelism, 1)
+
+
+def test_late_records_reach_the_side_output_as_they_came_and_all_others_leave_as_partial_aggregates() -> None:
+    ats = [0, 1, 0, 9, 20, 20, 21, 1, 22, 2, 23, 23]
+    rows = [{"key": "ab"[at % 2], "at": START + at, "x": at, "y": 0.5} for at in ats]
+    with partial_always() as made:
+        written = of(ColumnsOf(rows), Tumbling("5s"), records_max=3)
+    assert written == of(Given(rows), Tumbling("5s"), records_max=3)
+    assert [row["at"] - START for row in written["late"]] == [1, 2]
+    assert made == [2, 2, 1]  # not of the first three records: no watermark is known yet
+
+
+def test_windows_by_the_clock_take_partial_aggregates() -> None:
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "aabbabcc"]
+    graph = JobGraph("job")
+    windowed(graph, ColumnsOf(rows), Tumbling("5s"), is_event_time=False)
+    with partial_always() as made:
+        running = Run(graph.compile(Options(), parallelism=1))
+        while running.read(3):
+            running.drain()
+            running.pass_time(3)
+        running.finish()
+    (written,) = running.written.values()
+    assert [(row.key, row.value["n"]) for row in written] == [("a", 3), ("b", 3), ("c", 2)]
+    assert made == [2, 2, 1]
+
+
+def forms_of_batches(rows: list[dict[str, Any]], records_max: int, barrier_behind: int) -> list[int]:
+    """Rows of each batch that the windows get."""
+    graph = JobGraph("job")
+    windowed(graph, ColumnsOf(rows), Tumbling("100s"), is_event_time=False)
+    seen: list[int] = []
+    running = Run(graph.compile(Options(), parallelism=1))
+    task = running.plan.first_task[1]
+    chain: Any = running.chains[task]
+    process = chain.process_columns
+
+    def seeing(port: int, batch: Any) -> None:
+        seen.append(batch.num_rows)
+        process(port, batch)
+
+    chain.process_columns = seeing
+    for number in range(len(rows)):
+        running.read(records_max)
+        running.drain()
+        if number + 1 == barrier_behind:
+            running.barrier(1)
+    running.finish()
+    return seen
+
+
+def test_batches_that_hardly_become_smaller_pass_as_they_are_until_the_next_barrier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PartialAggregates, "rows_min", 3)
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abc" + "aaa" * 3]
+    assert forms_of_batches(rows, 3, barrier_behind=2) == [3, 3, 1, 1]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_windows_over_rows_take_over_before_a_sum_of_partial_aggregates_is_too_large(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[type] = []
+
+    def tracking(emit: Any) -> Any:
+        def tracked(self: Any, end: int) -> None:
+            used.append(type(self))
+            emit(self, end)
+
+        return tracked
+
+    for cls in (ColumnWindows, PaneWindows):
+        monkeypatch.setattr(cls, "_emit", tracking(cls._emit))
+    rows = [{"key": key, "at": START, "x": 2**61, "y": 0.0} for key in "abaabaaa"]
+    with partial_always() as made:
+        (written,) = (found for found in of(ColumnsOf(rows), Tumbling("5s"), records_max=batch).values() if found)
+    assert [(row.key, row.value["total"], row.value["n"]) for row in written] == [
+        ("a", 6 * 2**61, 6),
+        ("b", 2 * 2**61, 2),
+    ]
+    assert made
+    assert used == [PaneWindows]
+
+
+def partial_steps(build: Any) -> int:
+    graph = JobGraph("job")
+    build(graph)
+    image = graph.compile(Options(), parallelism=1)
+    nodes = [node for vertex in image.vertices for node in vertex.nodes]
+    return sum(getattr(node.make, "func", None) is PartialAggregates for node in nodes)
+
+
+def test_only_windows_whose_aggregates_ignore_order_get_partial_aggregates() -> None:
+    def job(kind: Any, source: Any = None, key: Any = "key", **named: Any) -> int:
+        def build(graph: JobGraph) -> None:
+            stream = graph.source(source or ColumnsOf([]), timestamps=Timestamps("at", future_max=None))
+            stream.key_by(key).window(kind).aggregate(**named).sink(Outbox())
+
+        return partial_steps(build)
+
+    assert job(Tumbling("5s"), **aggregates()) == 1
+    assert job(Sliding("6s", every="2s"), n=count()) == 1
+    assert job(Tumbling("5s"), n=count(), first=first("x")) == 0
+    assert job(Session("5s"), n=count()) == 0
+    assert job(Tumbling("5s"), key=lambda row: row["key"], n=count()) == 0
+    assert job(Tumbling("5s"), source=Given([]), n=count()) == 0
+
+
+def test_another_step_behind_the_same_key_gets_the_records() -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("aabbaa")]
+
+    def build(graph: JobGraph) -> None:
+        keyed = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None)).key_by("key")
+        keyed.window(Tumbling("100s")).count(name="counted").sink(Outbox(), name="counts")
+        keyed.count(name="running").sink(Outbox(), name="running_counts")
+
+    graph = JobGraph("job")
+    build(graph)
+    assert partial_steps(build) == 1
+    with partial_always():
+        running, counts = sorted(run(graph, 1, 3).written.values(), key=len, reverse=True)
+    assert [(row.key, row.value) for row in counts] == [("a", 4), ("b", 2)]
+    assert running == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("a", 3), ("a", 4)]
+
+
+@pytest.mark.parametrize("type_", [pa.dictionary(pa.int32(), pa.string()), pa.large_string(), pa.string()])
+def test_keys_of_any_text_are_partial(type_: Any) -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("aabbaa")]
+    with partial_always() as made:
+        written = of(ColumnsOf(rows, SCHEMA.set(0, pa.field("key", type_))), Tumbling("5s"))
+    assert written == of(Given(rows), Tumbling("5s"))
+    assert made
+
+
+def test_keys_that_no_index_takes_are_counted_in_rows() -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("abac")]
+    with partial_always() as made:
+        written = of(ColumnsOf(rows, SCHEMA.set(0, pa.field("key", pa.string_view()))), Tumbling("5s"))
+    assert written == of(Given(rows), Tumbling("5s"))
+    assert not made
+
+
+class Passing(Operator):
+    """Follower that keeps the batches of columns."""
+
+    takes_columns = True
+
+    def __init__(self, taken: list[Any]) -> None:
+        self.taken = taken
+
+    def columns(self, batch: Any) -> None:
+        self.taken.append(batch)
+
+    def on_watermark(self, watermark: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_task_that_has_been_idle_sends_records_since_its_windows_may_have_ended(is_restored: bool) -> None:
+    graph = JobGraph("job")
+    windowed(graph, ColumnsOf([]), Tumbling("5s"))
+    (make,) = (step.partial("windows") for step in graph.steps if step.partial is not None)
+    taken: list[Any] = []
+    nodes = (
+        Node("partial", make, (1,), timestamp_column=TimestampColumn("at")),
+        Node("out", lambda: Passing(taken)),
+    )
+    image = VertexImage("source", nodes, (Input(0),))
+    chain = image.new_chain()
+    context = ChainContext("source/0", 0, 0, 1, 128, "job", 0, 1, Clock(), cast(Any, None), "")
+    chain.open(context, None, None)
+    batch = pa.RecordBatch.from_pylist([{"key": "a", "at": START + 9, "x": 1, "y": 0.5}] * 4, SCHEMA)
+    with partial_always():
+        chain.advance_watermark(int(START * 1e9))
+        chain.process_columns(0, batch)
+        chain.advance_watermark(IDLE)
+        chain.advance_watermark(ACTIVE)
+        if is_restored:
+            state = StateImage()
+            state.apply(chain.snapshot(1, True).changes)
+            chain = image.new_chain()
+            chain.open(context, state, None)
+        chain.process_columns(0, batch)
+    assert [each.num_rows for each in taken] == [1, 4]
