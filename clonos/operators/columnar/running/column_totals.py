@@ -16,7 +16,7 @@ import pyarrow
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
-from clonos.operators.columnar.column_aggregates import INT_MAX, ColumnAggregate, CountColumn
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, CountColumn
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.operator import Operator, Scope, Times
@@ -60,7 +60,7 @@ class ColumnTotals(Operator):
         self._keys = tuple(field.name for field in keys)
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
-        self._bounds = [INT_MAX] * len(self._aggregates)  # no sum is larger; at first they are not known
+        self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
 
     def open(self, scope: Scope) -> None:
         self._state = scope.state
@@ -83,12 +83,12 @@ class ColumnTotals(Operator):
         return found
 
     def has_room_for(self, batch: Any) -> bool:
-        """Returns whether no sum of ints can become too large for its column by this batch; call it for each batch."""
+        """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
         for place, each in enumerate(self._aggregates):
             growth = 0 if each.of is None else each.growth(batch.column(each.of))
-            if growth and self._bounds[place] + growth > INT_MAX:
+            if growth and self._bounds[place] + growth > each.limit:
                 self._bounds[place] = each.largest(self._table.values, len(self._table))
-            if growth and self._bounds[place] + growth > INT_MAX:
+            if growth and self._bounds[place] + growth > each.limit:
                 return False
             self._bounds[place] += growth
         return True
