@@ -102,11 +102,26 @@ class Remember:
             "its results would have two columns 'a'",
         ),
         (lambda stream: stream.key_by("a").aggregate(b=collect(), name="next"), "collect() works on rows"),
+        (
+            lambda stream: stream.key_by("start").window(Tumbling("5s")).count(name="next"),
+            "its results would have two columns 'start'",
+        ),
         (lambda stream: stream.aggregate(b=count(), name="next"), "aggregates without a key work on rows"),
     ],
     ids=[
         *("filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"),
-        *("aggregate", "trigger", "evictor", "global trigger", "global", "interval", "two names", "running", "no key"),
+        *(
+            "aggregate",
+            "trigger",
+            "evictor",
+            "global trigger",
+            "global",
+            "interval",
+            "two names",
+            "running",
+            "window of two names",
+            "no key",
+        ),
     ],
 )
 def test_the_plan_has_the_reason_for_which_a_step_turns_columns_into_rows(extend: Any, reason: str) -> None:

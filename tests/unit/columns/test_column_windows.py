@@ -330,3 +330,19 @@ def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> Non
 
     (written,) = played(build, records_max=1).values()
     assert [row.value for row in written] == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("key", "aggregates"), [("value", {}), ("start", {}), ("key", {"end": count()}), ("key", {"key": count()})]
+)
+def test_windows_whose_results_would_have_two_columns_of_one_name_work_on_rows(
+    key: str, aggregates: dict[str, Any]
+) -> None:
+    batch = pa.record_batch({"value": ["a", "b", "a"], "start": [1, 2, 1], "key": ["c", "d", "c"]})
+    found = []
+    for source in (ColumnsOf(batch.to_pylist(), batch.schema), Given(batch.to_pylist())):
+        graph = JobGraph("job")
+        windows = graph.source(source).key_by(key).window(Tumbling("5s"))
+        (windows.aggregate(**aggregates) if aggregates else windows.count()).sink(Outbox())
+        found.append(run(graph, 1).written)
+    assert found[0] == found[1]
