@@ -126,9 +126,9 @@ class Step:
     flush: Emission | None = None
     stage: Stage | None = None
     reads: tuple[str, ...] | None = None
+    partial: Callable[[str], Callable[[], Operator]] | None = None
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
-    partial: Callable[[str], Callable[[], Operator]] | None = None
 
 
 class JobGraph:

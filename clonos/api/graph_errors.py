@@ -32,19 +32,6 @@ class ColumnsNeeded(JobError):
         )
 
 
-class InvalidDuration(JobError):
-    """An argument is not a positive length of time in whole milliseconds, such as the size of a window."""
-
-    given: str
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.given} is not a length of time: {self.reason}."
-            ' Write "500ms", "5s", "2min", "1h", a timedelta or seconds.'
-        )
-
-
 class BadSplits(JobError):
     """The stored splits of a resumed job belong to other sources than the job has now."""
 

@@ -109,6 +109,8 @@ class GraphBuilder:
     def _side_output(self, tag: Tag[Any]) -> tuple[StepInput, ...]:
         for each in self._inputs:
             step = self._graph.steps[each.step]
+            if not isinstance(tag, Tag):
+                raise InvalidJob(step.name, f"gets side_output({tag!r:.80})", 'Give a tag: Tag("late").')
             if step.side_tags == () or each.tag or each.exchange is not Exchange.FORWARD:
                 raise InvalidJob(
                     step.name,

@@ -13,15 +13,14 @@ from clonos.api.steps import GraphBuilder
 from clonos.api.windows import (
     CountSliding,
     CountTumbling,
-    Duration,
     Global,
     Session,
     Sliding,
     Tumbling,
     WindowKind,
     checked_count,
-    duration_ns,
 )
+from clonos.core.model.durations import Duration, duration_ns
 from clonos.operators.aggregates.aggregate import Aggregation, UserFunction
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.columnar.partial_form import can_be_partial
@@ -76,18 +75,22 @@ class WindowSettings:
         return (*gaps, *(() if self.trigger is None else functions_of(self.trigger)))
 
     def state_text(self, aggregation: Aggregation[Any, Any]) -> list[tuple[str, str]]:
-        """Returns the properties on which the state depends; a resume compares them."""
+        """Returns the properties on which the state depends; a resume compares those that both jobs have."""
         text = [("window", str(self.kind))]
-        if self.rules.is_event_time:
-            text.append(("time", "event"))
-        if self._is_aligned and not self._has_panes:
-            text.append(("windows", "of each key, for a trigger or an evictor"))
+        if isinstance(self.kind, ENDING):
+            text.append(("time", "event" if self.rules.is_event_time else "processing"))
+        if self._is_aligned:
+            text.append(("windows", "in panes" if self._has_panes else "of each key, for a trigger or an evictor"))
         if self.rules.lateness_ns or (self.trigger is not None and isinstance(self.kind, (Global, *ENDING))):
             whole = self.rules.accumulates
             text.append(("content of further results", "all records" if whole else "the records since the last one"))
-        if isinstance(formed := self._formed(aggregation), Gathered) and formed is not aggregation:
-            text.append(("accumulators", "values with times" if self.evictor is not None else "values"))
+        text.append(("accumulators", self._accumulators(aggregation)))
         return text
+
+    def _accumulators(self, aggregation: Aggregation[Any, Any]) -> str:
+        if self.evictor is not None:
+            return "values with times"
+        return "of the aggregate" if self._formed(aggregation) is aggregation else "values"
 
     @property
     def emits_at_end(self) -> bool:

@@ -249,8 +249,8 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
             columns["reads"] = reads if settings.rules.late_tag is None else None
-            columns["rows_for"] = partial(type_reason, aggregation, keys)
             columns["partial"] = settings.partial_operators(aggregation, keys, reads)
+            columns["rows_for"] = partial(type_reason, aggregation, keys)
         return self._step(
             kind,
             make,

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from math import gcd
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from clonos.api.graph_errors import InvalidDuration, InvalidJob
-
-NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
-NANOSECONDS: Final = {
-    "ms": NANOSECONDS_PER_MILLISECOND,
-    "s": 1_000_000_000,
-    "min": 60_000_000_000,
-    "h": 3_600_000_000_000,
-    "d": 86_400_000_000_000,
-}
-NANOSECONDS_MAX: Final = 100 * 366 * NANOSECONDS["d"]
-
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\s*")
-
-
-Duration = str | float | timedelta
-"""Length of time: a str such as "500ms", "5s", "2min", "1h" or "1d", a timedelta, or seconds."""
+from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.durations import NANOSECONDS, Duration, duration_ns, duration_text
 
 Time = Literal["event", "processing"]
 """Time that windows follow: the timestamps of the records, or the clock of the task."""
@@ -306,33 +289,3 @@ def _checked_timezone(timezone: Any, *lengths_ns: int) -> str | None:
 def _alignment(offset_ns: int, timezone: str | None) -> str:
     offset = f" offset {duration_text(offset_ns)}" if offset_ns else ""
     return f"{offset} in {timezone}" if timezone else offset
-
-
-def duration_text(nanoseconds: int) -> str:
-    """Formats a length of time in the largest unit of which it is a multiple."""
-    unit = max((unit for unit, size in NANOSECONDS.items() if nanoseconds % size == 0), key=NANOSECONDS.__getitem__)
-    return f"{nanoseconds // NANOSECONDS[unit]}{unit}"
-
-
-def duration_ns(size: object) -> int:
-    """Converts a str such as "500ms", "5s" or "2min", a timedelta or a number of seconds to nanoseconds.
-
-    Raises: InvalidDuration: ``size`` is not such a length of time, or not from 1 ms to 100 years in whole milliseconds.
-    """
-    if isinstance(size, timedelta):
-        nanoseconds = size // timedelta(microseconds=1) * 1_000
-    elif isinstance(size, str):
-        found = _DURATION.fullmatch(size)
-        if found is None:
-            raise InvalidDuration(repr(size), "it is not a number with a unit")
-        wanted = float(found[1]) * NANOSECONDS[found[2]]
-        nanoseconds = round(wanted) if wanted <= NANOSECONDS_MAX else NANOSECONDS_MAX + 1
-    elif isinstance(size, bool) or not isinstance(size, (int, float)) or not abs(size) < 1e9:
-        raise InvalidDuration(repr(size), "it is not a number of seconds")
-    else:
-        nanoseconds = round(size * NANOSECONDS["s"])
-    if nanoseconds > NANOSECONDS_MAX:
-        raise InvalidDuration(repr(size), "it is longer than 100 years")
-    if nanoseconds <= 0 or nanoseconds % NANOSECONDS_PER_MILLISECOND:
-        raise InvalidDuration(repr(size), "it must be a whole number of milliseconds, at least one")
-    return nanoseconds

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
-from clonos.api.windows import duration_ns
 from clonos.connectors.filesystem.committed_output import CommittedPart, committed, read_committed, roll_back
 from clonos.connectors.filesystem.csv_files import CsvFiles
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
+from clonos.core.model.durations import duration_ns
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.arrow_files import ArrowFiles

@@ -27,7 +27,7 @@ from clonos_chaos.checks.oracle import Oracle
 from clonos_chaos.checks.verdict import complaints_of
 from clonos_chaos.jobs.aggregate_jobs import AggregateJob
 from clonos_chaos.jobs.api_jobs import ApiJob
-from clonos_chaos.jobs.column_jobs import ColumnJob
+from clonos_chaos.jobs.columns.column_jobs import ColumnJob
 from clonos_chaos.jobs.fuzz_chain import Poisoned
 from clonos_chaos.jobs.fuzz_jobs import FUZZ_TOPOLOGIES, FuzzJob, draw_job, with_replicas
 from clonos_chaos.jobs.graphs.graph_jobs import GraphJob

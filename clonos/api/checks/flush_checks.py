@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clonos.api.emission import check_emission
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.windows import duration_text
+from clonos.core.model.durations import duration_text
 from clonos.operators.connector_contract import TransactionalSink
 
 if TYPE_CHECKING:

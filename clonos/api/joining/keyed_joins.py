@@ -10,7 +10,8 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import Closed, JoinOptions, StepOptions, as_of_step, join_step, lookup_step
 from clonos.api.joining.stream_joins import AsOfDirection, AsOfOptions
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Duration, Tumbling
+from clonos.api.windows import Tumbling
+from clonos.core.model.durations import Duration
 from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from clonos.api.joining.joins import (
     merge_step,
 )
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.api.windows import Duration, Tumbling
+from clonos.api.windows import Tumbling
+from clonos.core.model.durations import Duration
 from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:

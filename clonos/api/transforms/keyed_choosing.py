@@ -11,7 +11,7 @@ from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
-from clonos.api.windows import duration_ns
+from clonos.core.model.durations import duration_ns
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
 from clonos.operators.fields import Field
@@ -140,7 +140,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             options,
             (by,) if callable(by) else (),
             runs_user_code=True,
-            state=(("k", str(k)), *_fields((by,)), *(() if rank is None else (("results", "changed ranks"),))),
+            state=(("k", str(k)), _field_text(by), *(() if rank is None else (("results", "changed ranks"),))),
             **more,
         )
         return self._stream(step)
@@ -178,13 +178,15 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             runs_user_code=by is not None,
             selects_rows=True,
             emits_columns=bool(keys),
-            state=(("keep", keep), ("within", str(within_ns)), ("event time", str(has_times)), *_fields((by,))),
+            state=(("keep", keep), ("within", str(within_ns)), ("event time", str(has_times)), _field_text(by)),
         )
         return self._stream(step)
 
 
-def _fields(called: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(("field", repr(each)) for each in called if isinstance(each, str))
+def _field_text(by: Any) -> tuple[str, str]:
+    if by is None or isinstance(by, str):
+        return "field", "none" if by is None else repr(by)
+    return "field", "the record" if by is _itself else "a function"
 
 
 def _function_of(by: Any) -> Callable[[Any], Any]:

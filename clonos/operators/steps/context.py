@@ -31,6 +31,7 @@ DECLARE_STATE: Final = (
     "Declare the state in the class, such as seen = ValueState('seen'), and write context.state(self.seen).value."
 )
 SET_TIMER: Final = "Use set_timer(timestamp), and a method on_timer(self, timestamp, context)."
+GIVE_TAG: Final = 'Give a tag: Tag("late"), which stream.side_output(Tag("late")) reads.'
 EMIT: Final = "Use emit(result), or yield it."
 CONTEXT_HINTS: Final = {
     **dict.fromkeys(("get_state", "get_value_state", "get_list_state", "get_map_state"), DECLARE_STATE),
@@ -122,14 +123,24 @@ class Context(Generic[K, U]):
 
         Raises:
             StateNameTaken: another descriptor of the step has the same name and another type.
+            InvalidArgument: ``descriptor`` is none.
         """
-        found = self._cells.get(descriptor.name)
+        try:
+            found = self._cells.get(descriptor.name)
+        except AttributeError:
+            raise InvalidArgument(self._step, f"state({descriptor!r:.80})", DECLARE_STATE) from None
         if found is None or found[0] is not descriptor:
             found = self._cell(descriptor)
         return found[1].current()
 
     def output(self, tag: Tag[T], record: T) -> None:
-        """Passes a record to a side output, which ``stream.side_output(tag)`` reads. Nothing reads it otherwise."""
+        """Passes a record to a side output, which ``stream.side_output(tag)`` reads. Nothing reads it otherwise.
+
+        Raises:
+            InvalidArgument: ``tag`` is none.
+        """
+        if not isinstance(tag, Tag):
+            raise InvalidArgument(self._step, f"output({tag!r:.80})", GIVE_TAG)
         self.tagged.append((tag.name, copied(record), self.timestamp_ns))
 
     def set_timer(self, timestamp: datetime | float) -> None:
@@ -198,6 +209,17 @@ class Context(Generic[K, U]):
         found = (descriptor, descriptor.cell(self._step, self._state, self, self._undo))
         self._cells[descriptor.name] = found
         return found
+
+
+class InvalidArgument(JobError):
+    """A process function calls its context with something else than a descriptor or a tag."""
+
+    step: str
+    call: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"the step {self.step} calls context.{self.call}. {self.advice}"
 
 
 class StateNameTaken(JobError):

@@ -220,7 +220,7 @@ class Process(Operator):
             context.timestamp_ns = timestamp_ns if self._has_times else None
             emitted, tagged = len(results), len(context.tagged)
             try:
-                returned = getattr(self._function, method)(from_timestamp_ns(timestamp_ns), context)
+                returned = self._timer_method(method)(from_timestamp_ns(timestamp_ns), context)
                 if returned is not None:
                     emit_yielded(method, returned, context.emit)
             except RAISED as error:  # user code may raise anything
@@ -238,6 +238,15 @@ class Process(Operator):
         if context.tagged:
             self._pass_tagged()
 
+    def _timer_method(self, name: str) -> Callable[..., Any]:
+        """Returns the method for a kind of timers.
+
+        Raises: TimerMethodMissing: the function has none; the job had one before it was resumed.
+        """
+        if (found := getattr(self._function, name, None)) is None:
+            raise TimerMethodMissing(self._step, name)
+        return found  # type: ignore[no-any-return]
+
     def close(self) -> None:
         if self._is_open and hasattr(self._function, "close"):
             object.__setattr__(self._function, "__class__", self._class)  # attributes may be set again
@@ -248,6 +257,19 @@ class Process(Operator):
             function(*arguments)
         except RAISED as error:
             raise StepFailed(FailedAt(self._step, None, "")) from error
+
+
+class TimerMethodMissing(JobError):
+    """A process function of a resumed job lacks the method for timers that are set."""
+
+    step: str
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} has timers from before the resume, and its function has no"
+            f" {self.method}(timestamp, context) any more. Add the method; it may do nothing."
+        )
 
 
 class AttributeSetLate(JobError):

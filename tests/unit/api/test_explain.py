@@ -201,11 +201,17 @@ def test_state_has_its_kind_key_and_window() -> None:
     assert (sums.kind, sums.key, sums.properties) == (
         "window sum",
         "the field 'user'",
-        {"window": "Tumbling 5s", "field": "'n'"},
+        {
+            "window": "Tumbling 5s",
+            "time": "processing",
+            "windows": "in panes",
+            "accumulators": "of the aggregate",
+            "field": "'n'",
+        },
     )
     assert (once.kind, once.properties['state "seen"']) == ("process", "ValueState")
     assert step(plan, "sink").state is None
-    assert "sums: window sum by the field 'user'; window: Tumbling 5s; field: 'n'" in explanation_text(plan)
+    assert "sums: window sum by the field 'user'; window: Tumbling 5s; time: processing;" in explanation_text(plan)
 
 
 def test_timestamps_watermarks_and_the_step_that_loses_them() -> None:

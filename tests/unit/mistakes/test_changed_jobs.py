@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clonos import ListState, Tumbling, ValueState, each
+from clonos import ListState, Sliding, Tumbling, ValueState, each, last_values
 from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import (
     PlanChanged,
@@ -71,7 +71,24 @@ def windowed(size: str, what: str = "count", *arguments: Any) -> Change:
 
 def further(**arguments: Any) -> Change:
     """Windows that emit further results."""
-    return lambda keyed: keyed.window(Tumbling("5s"), **arguments).count(name="total")
+    time = arguments.pop("time", None)
+    return lambda keyed: keyed.window(Tumbling("5s", time=time), **arguments).count(name="total")
+
+
+def sliding(merge: Any) -> Change:
+    return lambda keyed: keyed.window(Sliding("5s", every="1s")).aggregate(list, add, merge=merge, name="total")
+
+
+def add(accumulator: list[Any], other: Any) -> None:
+    """Changes nothing."""
+
+
+def once(**arguments: Any) -> Change:
+    return lambda keyed: keyed.deduplicate(**arguments, within="5s", name="total")
+
+
+def top(by: Any) -> Change:
+    return lambda keyed: keyed.top_k(2, by, name="total")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +114,25 @@ def further(**arguments: Any) -> Change:
             further(accumulate=True, early=each(3)),
             'the content of further results of the step "total" was the records since the last one, is all records',
         ),
+        (
+            further(),
+            further(trigger=each(2)),
+            'the windows of the step "total" was in panes, is of each key, for a trigger or an evictor',
+        ),
+        (
+            further(trigger=each(2), evictor=last_values(2)),
+            further(trigger=each(2)),
+            'the accumulators of the step "total" was values with times, is of the aggregate',
+        ),
+        (
+            sliding(merge=None),
+            sliding(merge=add),
+            'the accumulators of the step "total" was values, is of the aggregate',
+        ),
+        (windowed("5s"), further(time="processing"), 'the time of the step "total" was event, is processing'),
+        (once(by="id"), once(by=str), """the field of the step "total" was 'id', is a function"""),
+        (once(), once(by="id"), """the field of the step "total" was none, is 'id'"""),
+        (top("score"), top(str), """the field of the step "total" was 'score', is a function"""),
         (
             process(ValueState("seen", default=False)),
             process(ListState("seen")),

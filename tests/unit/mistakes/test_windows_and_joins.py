@@ -79,6 +79,7 @@ rules = job.source(values([1]))
         ),
         ("rows.join_as_of(rows, on='a', late='late')", ("gets late='late'",)),
         ("rows.merge_ordered(late='late')", ("gets late='late'",)),
+        ("windowed.count(name='hourly').side_output('late')", ("the step hourly", "'late'", 'Give a tag: Tag("late")')),
     ],
 )
 def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str, ...]) -> None:

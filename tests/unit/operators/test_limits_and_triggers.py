@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import InvalidDuration, InvalidJob
+from clonos.api.graph_errors import InvalidJob
+from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.operators.job_image import JobImage
 from tests.unit.operators.driver import Given, Outbox, Run, run

@@ -15,7 +15,7 @@ from clonos.core.ports.operator_chain import StepFailed
 from clonos.operators.event_time.timestamps import InvalidTimestamp, from_timestamp_ns, to_timestamp_ns
 from clonos.operators.state.state_changes import StateUnsupported
 from clonos.operators.state.state_descriptors import InvalidStateName, ListState, ValueState
-from clonos.operators.steps.context import Context, StateNameTaken
+from clonos.operators.steps.context import DECLARE_STATE, Context, StateNameTaken
 from clonos.operators.steps.process import AttributeSetLate
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
 
@@ -180,6 +180,17 @@ def test_two_states_with_one_name_are_refused() -> None:
     assert isinstance(failure(Double, ["a"]), StateNameTaken)
     with pytest.raises(InvalidStateName):
         ValueState[int]("a/b")
+
+
+@pytest.mark.parametrize("given", ["count", ValueState])
+def test_state_without_a_descriptor_and_output_without_a_tag_are_refused(given: Any) -> None:
+    class Wrong:
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            context.state(given) if value == "state" else context.output(given, value)
+
+    refused = f"the step process calls context.{{}}({given!r})."
+    assert str(failure(Wrong, ["state"])) == f"{refused.format('state')} {DECLARE_STATE}"
+    assert str(failure(Wrong, ["output"])).startswith(f"{refused.format('output')} Give a tag: Tag(")
 
 
 def test_a_state_may_have_any_name_that_the_step_uses_itself() -> None:

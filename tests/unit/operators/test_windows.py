@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import InvalidDuration
 from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
+from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.windows.results import WindowResult

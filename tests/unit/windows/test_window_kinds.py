@@ -12,9 +12,10 @@ import pytest
 
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import InvalidDuration, InvalidJob
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
 from clonos.operators.event_time.timestamps import to_timestamp_ns
@@ -322,5 +323,10 @@ def test_a_window_is_described_by_its_kind_for_a_resume() -> None:
     graph = JobGraph("job")
     records: Stream[Any] = graph.source(Given([1]), timestamps=lambda row: row)
     records.key_by(str).window(Tumbling("5s")).count()
-    assert graph.steps[-1].state == (("window", "Tumbling 5s"), ("time", "event"))
+    assert graph.steps[-1].state == (
+        ("window", "Tumbling 5s"),
+        ("time", "event"),
+        ("windows", "in panes"),
+        ("accumulators", "of the aggregate"),
+    )
     assert WindowResult._fields == ("key", "start", "end", "value")

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos.api.graph import JobGraph
-from clonos.api.graph_errors import InvalidDuration, InvalidJob
+from clonos.api.graph_errors import InvalidJob
 from clonos.api.joining.joins import bound_ns
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
+from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
 from tests.unit.operators import driver

@@ -25,9 +25,9 @@ from clonos.expressions.expression import Expr
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
-from clonos_chaos.jobs.chosen_columns import ChosenColumns
-from clonos_chaos.jobs.column_totals import TotalsOfColumns
-from clonos_chaos.jobs.joined_columns import JoinedColumns
+from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
+from clonos_chaos.jobs.columns.column_totals import TotalsOfColumns
+from clonos_chaos.jobs.columns.joined_columns import JoinedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
 Record = dict[str, Any]
