@@ -256,3 +256,22 @@ def test_a_count_goes_on_in_columns_and_reaches_a_step_of_rows_as_pairs() -> Non
     assert pairs == [(("a", True), 1), (("b", True), 1), (("a", False), 1)]
     flat = played(lambda stream: stream.key_by("key").count().filter(col("count") > 1), batch)
     assert flat == [{"key": "a", "count": 2}]
+
+
+@pytest.mark.parametrize("emit", EMISSIONS)
+@pytest.mark.parametrize(
+    "cells",
+    [pa.array([1.5, -1e300, 1e300, 1.0]), pa.array([Decimal(6) * 10**37, Decimal(1), None, Decimal(2)])],
+    ids=["floats", "decimals"],
+)
+def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any) -> None:
+    batches = [pa.record_batch({"key": ["a", "b", "a", "a"], "x": cells})] * 2
+    rows = [batch.slice(place, 1) for batch in batches for place in range(4)]
+
+    def totals(stream: Any) -> Any:
+        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
+
+    found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
+    if emit == changes():
+        found, expected = list(dict(found).items()), list(dict(expected).items())
+    assert found == expected
