@@ -166,6 +166,10 @@ class State:
         """Whether the state has a time to live."""
         return self._ttl_ns is not None
 
+    def is_like(self, other: State) -> bool:
+        """Returns whether another descriptor of this name is of the same state."""
+        return type(self) is type(other) and (self._ttl_ns, self._time) == (other._ttl_ns, other._time)
+
     def _expiry(self, table: Table, step: str, state: StateBackend, holder: KeyHolder) -> Expiry | None:
         """Returns the ends of the entries of a table, None without a time to live."""
         if self._ttl_ns is None:
@@ -230,6 +234,9 @@ class ValueState(State, Generic[T]):
         """
         super().__init__(name, ttl=ttl, time=time)
         self.default = default
+
+    def is_like(self, other: State) -> bool:
+        return super().is_like(other) and repr(self.default) == repr(cast(ValueState[T], other).default)
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
         table = state.table(f"{step}/{self.name}")
