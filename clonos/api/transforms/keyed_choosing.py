@@ -12,9 +12,9 @@ from clonos.api.columns.row_reasons import key_reason, rank_reason
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
-from clonos.core.model.durations import duration_ns
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
+from clonos.operators.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch, LastWithin

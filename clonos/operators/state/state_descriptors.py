@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
-from clonos.core.model.durations import Duration, duration_ns
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
+from clonos.operators.durations import Duration, duration_ns
 from clonos.operators.state.expiry import Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import StateBackend, Table
