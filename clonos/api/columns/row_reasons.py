@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import columns_read, parts_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,20 @@ def aggregate_reason(aggregation: Aggregation[Any, Any]) -> str:
     return ""
 
 
-def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any]) -> str:
+def name_reason(names: Sequence[str]) -> str:
+    """Returns why results with columns of these names are rows; "" if no name is there twice."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    return f"its results would have two columns {twice[0]!r}" if twice else ""
+
+
+def window_name_reason(keys: Sequence[str], aggregation: Aggregation[Any, Any]) -> str:
+    """Returns the same for windows, by the columns of their key."""
+    return name_reason((*keys, START, END, TIME, *parts_of(aggregation)))
+
+
+def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], keys: Sequence[str]) -> str:
     """Returns why windows over columns work on rows."""
-    if reason := aggregate_reason(aggregation):
+    if reason := aggregate_reason(aggregation) or window_name_reason(keys, aggregation):
         return reason
     if settings.trigger is not None:
         return "windows with a trigger work on rows"

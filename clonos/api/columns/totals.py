@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import aggregate_reason, type_reason
+from clonos.api.columns.row_reasons import aggregate_reason, name_reason, type_reason
 from clonos.api.emission import Emission
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.columnar.running.totals_by_type import TotalsByType
@@ -44,9 +44,8 @@ def column_totals(
     time = stream._graph.steps[stream._inputs[0].step].timestamp_column
     if time is not None and emits == "EACH" and time.name not in keys:
         names.append(time.name)
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
-        return {**in_rows, "row_reason": f"its results would have two columns {twice[0]!r}"}
+    if reason := name_reason(names):
+        return {**in_rows, "row_reason": reason}
     return {
         "make": lambda step: partial(
             TotalsByType, step, aggregation, keys, reads, emits, make_rows(step), is_count=is_count

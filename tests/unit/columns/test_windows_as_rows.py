@@ -148,3 +148,19 @@ def test_windows_by_the_clock_without_a_key_give_what_those_over_rows_do(is_colu
     running.finish()
     (written,) = running.written.values()
     assert [(row.key, row.value) for row in written] == [(None, {"n": 3, "total": 3})] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "aggregates"), [("value", {}), ("start", {}), ("key", {"end": count()}), ("key", {"key": count()})]
+)
+def test_windows_whose_results_would_have_two_columns_of_one_name_work_on_rows(
+    key: str, aggregates: dict[str, Any]
+) -> None:
+    batch = pa.record_batch({"value": ["a", "b", "a"], "start": [1, 2, 1], "key": ["c", "d", "c"]})
+    found = []
+    for source in (ColumnsOf(batch.to_pylist(), batch.schema), Given(batch.to_pylist())):
+        graph = JobGraph("job")
+        windows = graph.source(source).key_by(key).window(Tumbling("5s"))
+        (windows.aggregate(**aggregates) if aggregates else windows.count()).sink(Outbox())
+        found.append(run(graph, 1).written)
+    assert found[0] == found[1]

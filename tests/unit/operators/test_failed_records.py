@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.agg import aggregate, collect, max_
-from clonos.api.emission import at_end, each, every
+from clonos.api.emission import at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
@@ -98,7 +98,9 @@ AGGREGATES: dict[str, Step] = {
     "each": lambda keyed: keyed.aggregate(emit=each(3), **named()),
     "every": lambda keyed: keyed.aggregate(emit=every("5ms"), **named()),
     "at end": lambda keyed: keyed.aggregate(emit=at_end(), **named()),
+    "changes": lambda keyed: keyed.aggregate(emit=changes(), **named()),
     "fold": lambda keyed: keyed.fold([], appended, emit=each(2)),
+    "fold changes": lambda keyed: keyed.fold([], appended, emit=changes()),
     "fold once": lambda keyed: keyed.fold({}, counted, emit=at_end()),
     "running result": lambda keyed: keyed.aggregate(
         last=aggregate(list, list.append, list.extend, last_is_good), all=collect()
