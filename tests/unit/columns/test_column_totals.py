@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import collect, count, first, last, max_, mean, min_, sum_
+from clonos.agg import collect, count, count_distinct, first, last, max_, mean, min_, sum_
 from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
@@ -68,7 +68,8 @@ def aggregates() -> dict[str, Any]:
 def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ...] = ("key",)) -> None:
     """Adds the job: aggregates of each key, and what a step in rows behind them gets, with its timestamp."""
     stream = graph.source(source, timestamps=Timestamps("at", future_max=None) if emit.count else None)
-    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **aggregates())
+    named = aggregates() | ({} if emit.count else {"different": count_distinct("x"), "sides": count_distinct("other")})
+    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **named)
     results.sink(Outbox(), name="out")
     if emit.count:
         results.window(Tumbling("5s")).count().sink(Outbox(), name="times")
@@ -193,6 +194,7 @@ def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) 
 
     def totals(stream: Any) -> Any:
         more = {"total": sum_("x")} if is_summable else {}
+        more |= {} if emit.count else {"different": count_distinct("x")}
         return stream.key_by("key").aggregate(n=count(), first=first("x"), last=last("x"), **more, emit=emit)
 
     given_rows = [batch.slice(place, 1) for batch in batches for place in range(batch.num_rows)]
@@ -232,6 +234,22 @@ def test_totals_that_need_rows_work_on_rows() -> None:
     ):
         needing.aggregate(**more)
         assert not graph.steps[-1].emits_columns
+
+
+@pytest.mark.parametrize(("emit", "is_column"), [(each(1), False), (changes(), True), (at_end(), True)])
+def test_distinct_values_are_counted_in_columns_but_for_a_result_per_record(emit: Emission, is_column: bool) -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf([], SCHEMA))
+    stream.key_by("key").aggregate(n=count_distinct("x"), emit=emit)
+    assert graph.steps[-1].emits_columns is is_column
+    stream.key_by("key").window(Tumbling("5s", time="processing")).aggregate(n=count_distinct("x"))
+    assert not graph.steps[-1].emits_columns
+
+
+def test_a_value_counts_once_for_each_key() -> None:
+    batch = pa.record_batch({"key": ["a", "b", "a", "a", "a"], "x": pa.array([1, 1, 2, None, 2])})
+    results = played(lambda stream: stream.key_by("key").aggregate(n=count_distinct("x"), emit=changes()), batch, batch)
+    assert results == [("a", {"n": 2}), ("b", {"n": 1})] * 2
 
 
 def test_changes_are_for_aggregates_alone() -> None:
