@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -17,11 +16,10 @@ from clonos import col
 from clonos.agg import count, first, last, max_, mean, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.api.windows import Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
-from clonos.operators.columnar.sums.decimal_sums import DecimalSum
 from clonos.operators.tags import Tag
 from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.operators.driver import START_NS, Given, GivenReader, Outbox, Run, run
@@ -346,53 +344,3 @@ def test_rows_of_a_batch_that_a_function_returns_are_dicts() -> None:
 
     (written,) = played(build).values()
     assert [(row["key"], row["value"]) for row in written] == [("a", 1)]
-
-
-@pytest.mark.parametrize("window", [Sliding("6s", every="2s"), Session("3s")])
-def test_sums_of_decimals_are_exact_in_columns(window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    prices = [Decimal("99999999999999999999.99"), Decimal("-0.01"), None, Decimal("1e19")]
-    rows = [{"key": "ab"[at % 2], "at": START + at, "x": prices[at % 4]} for at in range(20)]
-    schema = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.decimal128(30, 2))])
-    used: set[Any] = set()
-    results = DecimalSum.results
-
-    def tracked(self: DecimalSum, *state: Any) -> Any:
-        used.add(type(self))
-        return results(self, *state)
-
-    monkeypatch.setattr(DecimalSum, "results", tracked)
-    found = []
-    for source in (Given(rows), ColumnsOf(rows, schema)):
-        graph = JobGraph("job")
-        stream = graph.source(source, timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(window).aggregate(total=sum_("x"), n=count()).sink(Outbox())
-        found.append(run(graph, 1, 5).written)
-    assert found[1] == found[0]
-    assert used == {DecimalSum}
-
-
-def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> None:
-    rows = [{"key": "a", "at": START, "x": 0, "y": y} for y in (0.1, 1e308, 1e308, -1e308, -1e308)]
-
-    def build(graph: JobGraph) -> None:
-        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
-        stream.key_by("key").window(Tumbling("5s")).sum("y").sink(Outbox())
-
-    (written,) = played(build, records_max=1).values()
-    assert [row.value for row in written] == [0.1]
-
-
-@pytest.mark.parametrize(
-    ("key", "aggregates"), [("value", {}), ("start", {}), ("key", {"end": count()}), ("key", {"key": count()})]
-)
-def test_windows_whose_results_would_have_two_columns_of_one_name_work_on_rows(
-    key: str, aggregates: dict[str, Any]
-) -> None:
-    batch = pa.record_batch({"value": ["a", "b", "a"], "start": [1, 2, 1], "key": ["c", "d", "c"]})
-    found = []
-    for source in (ColumnsOf(batch.to_pylist(), batch.schema), Given(batch.to_pylist())):
-        graph = JobGraph("job")
-        windows = graph.source(source).key_by(key).window(Tumbling("5s"))
-        (windows.aggregate(**aggregates) if aggregates else windows.count()).sink(Outbox())
-        found.append(run(graph, 1).written)
-    assert found[0] == found[1]
