@@ -60,20 +60,24 @@ def aggregates() -> dict[str, Any]:
     }
 
 
-def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True) -> None:
+def windowed(
+    graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True, lateness: str | None = None
+) -> None:
     """Adds the job: aggregates of each window, and the late records."""
     timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps if is_event_time else None)
-    windows = stream.key_by("key").window(kind, late=LATE if is_event_time else None)
+    windows = stream.key_by("key").window(kind, late=LATE if is_event_time else None, lateness=lateness)
     results = windows.aggregate(**aggregates(), name="totals")
     results.sink(Outbox(), name="out")
     if is_event_time:
         results.side_output(LATE).sink(Outbox(), name="late")
 
 
-def of(source: Any, kind: Any, parallelism: int = 1, records_max: int = 9) -> dict[str, list[Any]]:
+def of(
+    source: Any, kind: Any, parallelism: int = 1, records_max: int = 9, lateness: str | None = None
+) -> dict[str, list[Any]]:
     graph = JobGraph("job")
-    windowed(graph, source, kind)
+    windowed(graph, source, kind, lateness=lateness)
     return run(graph, parallelism, records_max).written
 
 
@@ -84,6 +88,16 @@ def test_windows_of_partial_aggregates_give_what_windows_over_rows_do(
 ) -> None:
     with partial_always():
         assert of(ColumnsOf(rows), kind, parallelism, records_max) == of(Given(rows), kind, parallelism, records_max)
+
+
+@settings(max_examples=40, deadline=None)
+@given(records, st.sampled_from(KINDS), st.integers(1, 2), st.integers(1, 9))
+def test_windows_with_lateness_behind_partial_aggregates_give_what_windows_over_rows_do(
+    rows: list[dict[str, Any]], kind: Any, parallelism: int, records_max: int
+) -> None:
+    with partial_always():
+        found = of(ColumnsOf(rows), kind, parallelism, records_max, "6s")
+    assert found == of(Given(rows), kind, parallelism, records_max, "6s")
 
 
 @settings(max_examples=20, deadline=None)
