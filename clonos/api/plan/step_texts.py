@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from clonos.api.columns.schemas import known_schema
 from clonos.api.graph import Step, StepInput
 from clonos.api.keys import KeyBy, fields_text
 from clonos.core.model.durations import duration_text
@@ -57,6 +58,19 @@ def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
         how = f"by {type(strategy).__qualname__}"
     idle = f", idle after {duration_text(assigner.idle_after_ns)}" if assigner.idle_after_ns else ""
     return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
+
+
+def reason_for_rows(step_input: StepInput, steps: Sequence[Step]) -> str:
+    """Returns why an input of a step gives rows although its own input gives columns; "" if that is rows, too."""
+    step = steps[step_input.step]
+    if step_input.tag or step.source is not None or not any(map(partial(_is_of_columns, steps), step.inputs)):
+        return ""
+    keys = tuple(each for each in step.inputs if each.key is not None)
+    return row_reason(step, known_schema(steps, step.inputs[0]), keys, False)
+
+
+def _is_of_columns(steps: Sequence[Step], step_input: StepInput) -> bool:
+    return steps[step_input.step].emits_columns and not step_input.tag
 
 
 def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediate: bool) -> str:
