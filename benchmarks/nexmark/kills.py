@@ -57,7 +57,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "checkpoint_every": "400ms",
     "overwrite": True,
 }
-LIMIT_S: Final = 120.0
+LIMIT_S: Final = 240.0
 INPUT_S: Final = 10.0
 """Time in which a task gets input, unless its steps need little; then it is killed without."""
 
@@ -161,6 +161,7 @@ def kill_each(queries: Sequence[str], events: Path, folder: Path, shape: str = "
     with job.start(store=str(folder / "store"), **where) as handle:
         _kill_in_turn(handle, gate, oracle.events // FILES, killed)
         gate.open()
+        _await(handle, lambda now: now.phase is Phase.ENDED)
         result = handle.wait(LIMIT_S)
     killed.seconds = time.monotonic() - begun_s
     killed.rollbacks = result.status.generation - 1
@@ -215,7 +216,8 @@ def _await(handle: Handle, condition: Callable[[Status], bool]) -> Status:
             handle.wait(LIMIT_S)
             raise JobStuck("the job has ended before its input")
         if time.monotonic() > until_s:
-            phases = {task.name: (task.phase.value, task.standbys) for task in status.tasks}
-            raise JobStuck(f"nothing has happened for {LIMIT_S:.0f} s; phase and standbys of each task: {phases}")
+            states = [f"{task.name} {task.phase.value}, {task.standbys} standbys" for task in status.tasks]
+            late = f"job {status.phase.value}, checkpoint {status.checkpoint}; {'; '.join(states)}"
+            raise JobStuck(f"nothing has happened for {LIMIT_S:.0f} s: {late}")
         time.sleep(LOOK_EVERY_S)
     return status
