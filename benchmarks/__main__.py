@@ -21,6 +21,7 @@ from benchmarks.harness import isolated_run
 from benchmarks.harness.ab_session import PAIRS, PAIRS_QUICK, Session
 from benchmarks.nexmark.queries import LEFT_OUT, QUERIES
 from benchmarks.peers.running import PEERS
+from benchmarks.workloads.staged_job import Stages
 
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
@@ -87,6 +88,7 @@ def main() -> int:
         events=given.events,
         rows=given.rows,
         experiments=given.experiments,
+        stages=given.stages,
     )
     if given.json:
         try:
@@ -143,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         default="bare",
         metavar="SIDE,...",
         help=f"of {', '.join(SIDES)}, spark for all of its kinds, or all; throughput has them all, bids, enrichment and"
-        " large_state have bare, nexmark bare and flink, others are measured beside their goals",
+        " large_state have bare, nexmark bare, flink and spark, others are measured beside their goals",
     )
     count = at_least(1, int)
     parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default: {PAIRS})")
@@ -153,7 +155,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--queries", default="", metavar="q0,...", help="queries of nexmark (default: all)")
     parser.add_argument("--rows", action="store_true", help="nexmark in rows, with Python functions")
     parser.add_argument("--events", type=count, default=0, metavar="N", help="events of nexmark")
-    parser.add_argument("--experiments", action="store_true", help="nexmark with and without causal logging instead")
+    parser.add_argument(
+        "--experiments",
+        action="store_true",
+        help="nexmark with and without causal logging, and latency over time while tasks are killed, instead",
+    )
+    parser.add_argument(
+        "--stages",
+        default=Session.stages,
+        type=stages,
+        metavar="DEPTH,MB,KIND",
+        help="synthetic job of the experiments: its stages, its state, and shuffled or plain (default: %(default)s)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
     parser.add_argument("--quick", action="store_true", help="short runs and two pairs: a smoke test")
     parser.add_argument(
@@ -180,6 +193,15 @@ def at_least(lowest: float, number: Callable[[str], float]) -> Callable[[str], f
         return value
 
     return checked
+
+
+def stages(text: str) -> str:
+    """Checks the stages of the synthetic job."""
+    try:
+        Stages.of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _limit_minutes(session: Session) -> float:

@@ -58,6 +58,7 @@ class Session:
     events: int = 0
     rows: bool = False
     experiments: bool = False
+    stages: str = "3,50,shuffled"
     results: Path = RESULTS
     file: Path | None = None  # always has the results so far, even if this process is killed
 

@@ -35,6 +35,7 @@ def run(session: Session, name: str, limit_s: float) -> None:
         arguments += ["--kills", str(session.kills)] if session.kills else []
         arguments += ["--queries", ",".join(session.queries)] if session.queries else []
         arguments += ["--events", str(session.events)] if session.events else []
+        arguments += ["--stages", session.stages]
         for option in ("rows", "experiments"):
             arguments += [f"--{option}"] if getattr(session, option) else []
         arguments += ["--quick"] if session.is_quick else []

@@ -25,6 +25,8 @@ VIEWS: Final = {
     "bid": (BID, "auction, bidder, price, channel, url"),
 }
 EXAMPLES_MAX: Final = 3
+LACK_WINDOWS: Final = frozenset({"q5", "q7", "q8", "q11"})
+"""Queries of which Spark does not emit the windows that are open at the end."""
 
 
 class Oracle:
@@ -78,6 +80,21 @@ class Oracle:
                 )
             return
         self._check_table(query, names, [_table(names, [row[: len(names)] for row in rows])])
+
+    def check_spark(self, query: Query, rows: list[tuple[Any, ...]]) -> None:
+        """Compares the rows of Spark, in their order; of windows it may lack some. Raises WrongResult."""
+        self._prepare(query)
+        names = self._names(query)
+        table = _table(names, rows)
+        if query.name not in LACK_WINDOWS:
+            self._check_table(query, names, [table])
+            return
+        self._connection.register("given", table)
+        casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in self._types(query).items())
+        wrong = self._beyond(f"SELECT {casts} FROM given", f"SELECT * FROM expected_{query.name}")
+        self._connection.unregister("given")
+        if wrong or not rows:
+            raise WrongResult(f"{query.name}: rows that should not be there, such as {wrong}, of {len(rows)} rows")
 
     def rows(self, query: Query) -> list[tuple[Any, ...]]:
         """Returns what DuckDB gives."""

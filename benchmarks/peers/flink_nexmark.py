@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import resource
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
 
 from benchmarks.nexmark.queries import QUERIES, SQL
+from benchmarks.peers.peer_io import used_s
 
 SETTINGS = {
     "parallelism.default": "2",
@@ -30,7 +30,6 @@ SETTINGS = {
     "restart-strategy.type": "none",
     "table.local-time-zone": "UTC",
 }
-TICKS_PER_S = 100
 
 
 def main() -> None:
@@ -78,13 +77,6 @@ def final_rows(results: Any) -> list[tuple[Any, ...]]:
             left[tuple(row)] += 1 if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
     assert all(count >= 0 for count in left.values()), "a row is retracted that was not there"
     return list(left.elements())
-
-
-def used_s(jvm: int) -> float:
-    """Returns the processor time that the JVM and this process have used."""
-    fields = Path(f"/proc/{jvm}/stat").read_text("ascii").rpartition(")")[2].split()
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S + own.ru_utime + own.ru_stime
 
 
 if __name__ == "__main__":

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 
 from benchmarks.workloads.words import Workload
+
+TICKS_PER_S = 100
+
+
+def used_s(jvm: int) -> float:
+    """Returns the processor time that a JVM and this process have used."""
+    fields = Path(f"/proc/{jvm}/stat").read_text("ascii").rpartition(")")[2].split()
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S + own.ru_utime + own.ru_stime
 
 
 def print_result(words: int, seconds: float, finals: dict[str, int]) -> None:

@@ -128,11 +128,12 @@ class WindowSettings:
 
     def columns_read(self, aggregation: Aggregation[Any, Any]) -> tuple[str, ...] | None:
         """Returns the columns that an aggregation of windows over columns reads; None if it is made of rows."""
-        if self.trigger is not None or self.evictor is not None or self.rules.lateness_ns:
+        if self.trigger is not None or self.evictor is not None:
             return None
         if isinstance(self.kind, Session):
-            has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None and self.rules.is_event_time
-            return columns_read(aggregation, merges=True) if has_gap else None
+            has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None
+            is_plain = has_gap and self.rules.is_event_time and not self.rules.lateness_ns
+            return columns_read(aggregation, merges=True) if is_plain else None
         return columns_read(aggregation) if self._is_aligned else None
 
     def column_operators(
@@ -152,6 +153,8 @@ class WindowSettings:
     ) -> Callable[[str], Callable[[], Operator]] | None:
         """Returns the same for the operator in front of the exchange of such windows; None if it has to be without."""
         if not isinstance(self.kind, Tumbling | Sliding) or not can_be_partial(aggregation):
+            return None
+        if isinstance(self.kind, Sliding) and self.rules.lateness_ns:  # an open pane may have windows that have ended
             return None
         spans, is_event_time = _spans_of(self.kind), self.rules.is_event_time
         return lambda step: partial(PartialAggregates, step, spans, aggregation, keys, reads, is_event_time)

@@ -244,12 +244,13 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         make = settings.operators(aggregation, apply)
         keys = key_columns(self._graph, self._inputs)
         columns: dict[str, Any] = {"row_reason": "" if apply else window_reason(settings, aggregation, keys)}
+        is_columnar = bool(keys) or (not settings.rules.is_keyed and all(map(self._graph.gives_columns, self._inputs)))
         is_named = apply is None and not window_name_reason(keys, aggregation)
-        if keys and is_named and (reads := settings.columns_read(aggregation)) is not None:
+        if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
-            columns["reads"] = reads if settings.rules.late_tag is None else None
-            columns["partial"] = settings.partial_operators(aggregation, keys, reads)
+            columns["reads"] = (reads if keys else reads or None) if settings.rules.late_tag is None else None
+            columns["partial"] = settings.partial_operators(aggregation, keys, reads) if keys else None
             columns["rows_for"] = partial(type_reason, aggregation, keys)
         return self._step(
             kind,

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from benchmarks.nexmark.generator import AUCTION, BID, PERSON
-from benchmarks.nexmark.jobs.house import BID_COLUMNS, House
+from benchmarks.nexmark.jobs.house import BID_COLUMNS, House, Row
 from benchmarks.nexmark.jobs.rows_joined import AUCTION_COLUMNS, CATEGORY, LONG, STATES
-from clonos import Stream, Tumbling, col
+from clonos import Stream, Tumbling, changes, col
+from clonos.agg import first, max_
 
 Result = Stream[Any]
 
 APART: Final = ("-400s", "30s")
 """Bounds of the time from a bid to its auction, at 10 events per second or more."""
+LONGEST: Final = "400s"
+"""Length of the longest auction, at 10 events per second or more."""
+PRICE_UNIT: Final = 1 << 33
+"""Number of milliseconds, in front of which a difference of prices goes: 99 days."""
 
 
 def q3(house: House) -> Result:
@@ -43,3 +48,53 @@ def q20(house: House) -> Result:
     expanded = bids.join(auctions, on=("auction", "auction_id"), between=APART, name="expanded")
     of_auction = [f"{name}_right" if name in BID_COLUMNS else name for name in AUCTION_COLUMNS]
     return expanded.select(*BID_COLUMNS, *of_auction)
+
+
+def in_time(house: House, auction_columns: tuple[str, ...], bid_columns: tuple[str, ...]) -> Result:
+    """Joins auctions with the bids that came while they were open."""
+    names = dict.fromkeys(("auction_id", "expires", "auction", *auction_columns, *bid_columns))
+    events = house.events(*names, is_timed=True)
+    auctions = events.filter(col("kind") == AUCTION, name="auctions")
+    opened = auctions.select("auction_id", "date_time", "expires", *auction_columns)
+    bids = events.filter(col("kind") == BID, name="bids").select("auction", "date_time", *bid_columns)
+    pairs = opened.join(bids, on=("auction_id", "auction"), between=(0, LONGEST), name="in_time")
+    return pairs.filter(col("date_time_right") <= col("expires"), name="open")
+
+
+def q4(house: House) -> Result:
+    """Averages the winning prices of each category."""
+    prices = in_time(house, ("category",), ("price",)).select("auction_id", "category", "price", "join_time")
+    highest = prices.key_by("auction_id", name="by_auction").aggregate(
+        category=first("category"), price=max_("price"), emit=changes(), name="highest"
+    )
+    dicts = highest.select("auction_id", "category", "price", name="dicts")
+    raised = dicts.key_by("auction_id", name="of_auction").stateful_map(raise_price, name="raised", parallelism=1)
+    return raised.key_by(category_of, name="by_category").stateful_map(average, name="average", parallelism=1)
+
+
+def raise_price(auction: int, before: int | None, change: Row) -> tuple[int, tuple[int, int, int | None]]:
+    """Returns the highest price of an auction, with its category and the price before."""
+    return change["price"], (change["category"], change["price"], before)
+
+
+def category_of(change: tuple[int, int, int | None]) -> int:
+    """Returns the category of a change."""
+    return change[0]
+
+
+def average(category: int, state: tuple[int, int] | None, change: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Replaces the price of an auction in the average of its category."""
+    auctions, total = state or (0, 0)
+    _, price, before = change
+    auctions, total = auctions + (before is None), total + price - (before or 0)
+    return (auctions, total), (category, total // auctions)
+
+
+def q9(house: House) -> Result:
+    """Gives the winning bid of each auction."""
+    pairs = in_time(house, ("item_name", "seller", "category"), ("bidder", "price", "extra"))
+    waited = col("date_time_right").dt.epoch("ms") - col("date_time").dt.epoch("ms")
+    bids = pairs.with_columns(order=col("price") * PRICE_UNIT - waited, name="ordered")
+    winning = bids.key_by("auction_id", name="by_auction").top_k(1, "order", rank="rank", name="winning")
+    columns = ("auction_id", "item_name", "seller", "category", "bidder", "price", "date_time_right", "extra")
+    return winning.select(*columns)

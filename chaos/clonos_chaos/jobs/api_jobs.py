@@ -19,7 +19,7 @@ from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import Chain, Mirror
 from clonos.core.values import decode_value, encode_rows, encode_value, register
 from clonos.operators.connector_contract import Registration, WriterContext, WriterIdentity
-from clonos.operators.state.state_descriptors import ValueState
+from clonos.operators.state.state_descriptors import ListState, ValueState
 from clonos_chaos.jobs.fuzz_chain import KEYS
 from clonos_chaos.jobs.fuzz_jobs import next_of
 from clonos_chaos.sim.external_systems import SimService
@@ -155,7 +155,7 @@ class CountPerKey:
     def process(self, row: Row, context: Any) -> None:
         seen = context.state(self.seen)
         seen.value += 1
-        processed = drawn(self.stage, seen.value, True, True, None, row)
+        processed = drawn(self.stage, self.number(seen.value, context), True, True, None, row)
         if self.delay_ms and seen.value % 3 == 0:
             held = context.state(self.held)
             held.value = [*held.value, processed]
@@ -163,11 +163,28 @@ class CountPerKey:
         else:
             context.emit(processed)
 
+    def number(self, seen: int, context: Any) -> int:
+        """Returns the number of a row, which its lineage shows."""
+        return seen
+
     def on_timer(self, timestamp: Any, context: Any) -> None:
         held = context.state(self.held)
         for row in held.value:
             context.emit(row)
         held.value = []
+
+
+class CountRecentPerKey(CountPerKey):
+    """The same, and the number of a row shows how many rows of its key came in the last milliseconds."""
+
+    recent = ValueState[int]("recent", default=0, ttl="5ms")
+    last = ListState[int]("last", ttl="20ms")
+
+    def number(self, seen: int, context: Any) -> int:
+        recent, last = context.state(self.recent), context.state(self.last)
+        recent.value += 1
+        last.append(seen)
+        return int(seen * 100 + recent.value % 10 * 10 + len(last) % 10)
 
 
 class ApiJob:
@@ -198,7 +215,8 @@ class ApiJob:
             rows = rows.rebalance()
         rows = rows.map(partial(stage_of_row, 1, rng, ask))
         key = KEY_FUNCTIONS[self.records % len(KEY_FUNCTIONS)]  # not drawn, so that a seed still gives its job
-        counted: Stream[Row] = rows.key_by(key).process(CountPerKey(2, rng.choice((0, 0, 15))))
+        counts = CountRecentPerKey if self.records % 3 == 0 else CountPerKey  # not drawn, too
+        counted: Stream[Row] = rows.key_by(key).process(counts(2, rng.choice((0, 0, 15))))
         if rng.random() < 0.5:
             counted = rows.map(partial(stage_of_row, 3, rng, None)).union(counted)
             self.copies = 2

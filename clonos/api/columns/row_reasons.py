@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clonos.api.windows import Sliding, Tumbling
+from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import columns_read, parts_of
@@ -37,15 +37,26 @@ def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], 
     """Returns why windows over columns work on rows."""
     if reason := aggregate_reason(aggregation) or window_name_reason(keys, aggregation):
         return reason
-    if not settings.rules.is_keyed:
-        return "windows without a key work on rows"
     if settings.trigger is not None:
         return "windows with a trigger work on rows"
     if settings.evictor is not None:
         return "windows with an evictor work on rows"
-    if settings.rules.lateness_ns and isinstance(settings.kind, Tumbling | Sliding):
-        return "windows with lateness= work on rows"
+    if isinstance(settings.kind, Session):
+        return _session_reason(settings, settings.kind, aggregation)
     return f"windows of the kind {type(settings.kind).__name__} work on rows"
+
+
+def _session_reason(settings: WindowSettings, kind: Session, aggregation: Aggregation[Any, Any]) -> str:
+    if callable(kind.gap):
+        return "sessions whose gap is a function work on rows"
+    if kind.max_length_ns is not None:
+        return "sessions with max_length= work on rows"
+    if not settings.rules.is_event_time:
+        return "sessions by the clock work on rows"
+    if settings.rules.lateness_ns:
+        return "sessions with lateness= work on rows"
+    unordered = (repr(each) for each in parts_of(aggregation).values() if not each.ignores_order)
+    return f"{next(unordered, 'an aggregate')} of sessions works on rows"
 
 
 def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> str:

@@ -33,12 +33,12 @@ def reading() -> Iterator[None]:
 
 
 def open_file(path: str) -> Any:
-    """Opens a ``pyarrow.parquet.ParquetFile``.
+    """Opens a ``pyarrow.parquet.ParquetFile``, of which a reader has only the present row group in memory.
 
     Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
-        return pyarrow.parquet.ParquetFile(path)
+        return pyarrow.parquet.ParquetFile(path, pre_buffer=False)  # which would keep all columns that are read
 
 
 def next_batch(batches: Iterator[Any]) -> Any | None:

@@ -15,6 +15,17 @@ COLUMNS_COST = 4
 so shorter steps would raise the cost per record.
 """
 
+COLUMNS_MIN = 4_096
+COLUMNS_BYTES_MIN = 256 << 10
+"""Elements of a columnar step, and bytes of its output, that may exceed the credit: the smaller of both. Otherwise a
+task whose receivers have little credit, such as at its start, would make steps of some ten elements.
+"""
+
+GROWTH_MAX = 4
+"""Factor by which the estimated cost of an element of a columnar task may fall in a step. The first steps are short, so
+that what a step costs at least seems to be the cost of its elements.
+"""
+
 SINGLE_STEP_BARRIERS = 2
 """Barriers after which single-step mode ends, counted from the first announced element. The checkpoint of the first has
 time to complete, so that the next incarnation, if there is one, begins closer to the fatal element.
@@ -62,7 +73,8 @@ class StepSize:
             limit = min(max(1, int(target_ns / self._cost_ns)), options.step_records_max)
         if self._output_bytes * limit > budget_bytes:  # no quotient where the mean of many steps has come to nothing
             # A nearly used-up budget must not cause tiny steps: half a step may exceed it.
-            limit = min(limit, max(1, self._last // 2, int(budget_bytes / self._output_bytes)))
+            least = min(COLUMNS_MIN, int(COLUMNS_BYTES_MIN / self._output_bytes)) if self.is_columnar else 1
+            limit = min(limit, max(1, least, self._last // 2, int(budget_bytes / self._output_bytes)))
         self._last = limit
         return min(limit, calls_room)
 
@@ -73,7 +85,10 @@ class StepSize:
     def measure(self, count: int, began_ns: int) -> None:
         """Updates the cost per element by a step over ``count`` elements."""
         cost_ns = max(0, self._port.cost_clock_ns() - began_ns) / count
-        self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
+        if self.is_columnar and cost_ns < self._cost_ns:
+            self._cost_ns = max(cost_ns, self._cost_ns / GROWTH_MAX)
+        else:
+            self._cost_ns = cost_ns if not self._cost_ns else 0.7 * self._cost_ns + 0.3 * cost_ns
 
     def produced(self, count: int, cost_bytes: int) -> None:
         """Updates the output per element: a step over ``count`` elements used ``cost_bytes`` of the fullest channel's

@@ -29,9 +29,12 @@ ROWS: Final = b""
 
 
 class ColumnOperator(Operator):
-    """Base of windows over keyed columns of known types."""
+    """Base of windows over columns of known types, keyed or not."""
 
     takes_columns = True
+
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        self.columns(batch)
 
     @abstractmethod
     def has_room_for(self, batch: Any) -> bool:
@@ -118,13 +121,19 @@ class ByType(Operator):
         (self._in_rows or self._take_over()).rows(rows, times)
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
+        self._chosen(batch).keyed_columns(batch, key)
+
+    def columns(self, batch: Any) -> None:
+        self._chosen(batch).columns(batch)
+
+    def _chosen(self, batch: Any) -> Operator:
+        """Returns the operator that takes a batch."""
         if self._operator is None:
             self._choose(batch.schema)
         columns = self._in_columns
         if columns is not None and self._has_known_types(batch.schema) and columns.has_room_for(batch):
-            columns.keyed_columns(batch, key)
-        else:
-            (self._in_rows or self._take_over()).keyed_columns(batch, key)
+            return columns
+        return self._in_rows or self._take_over()
 
     def _choose(self, schema: Any) -> None:
         import pyarrow
@@ -133,7 +142,8 @@ class ByType(Operator):
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
         try:
-            check_key_types([_plain(schema.field(name)).type for name in self._keys])
+            if self._keys:
+                check_key_types([_plain(schema.field(name)).type for name in self._keys])
         except TypeError:
             self._take_over()
             return

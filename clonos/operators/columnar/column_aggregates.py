@@ -93,7 +93,11 @@ class CountColumn(ColumnAggregate):
         return {self._names[0]: numpy.int64}
 
     def add(self, state: State, slots: Slots, cells: Any) -> None:
-        numpy.add.at(state[self._names[0]], slots, 1)
+        counts = state[self._names[0]]
+        if len(counts) <= len(slots):
+            counts += numpy.bincount(slots, minlength=len(counts))
+        else:
+            numpy.add.at(counts, slots, 1)
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         state[self._names[0]][slots] += other[self._names[0]]

@@ -1,27 +1,41 @@
 """Tumbling and sliding windows over keyed columns, in event time or processing time, that emit at their end.
 
 State: a table of columns per pane, ``step/pane/<number>``. A batch is added to the panes of its records in one pass per
-pane, and a window merges its panes when it ends. A pane is forgotten with its last window, and then records of it are
-late. Results are those of ``PaneWindows``, in the same order.
+pane, and a window merges its panes when it ends. A pane is forgotten when the lateness of its last window has passed,
+and then records of it are late. The keys of records that come within the lateness are in ``step/late/<end>``, with the
+aggregates of these records if further results have only them. Results are those of ``PaneWindows``, in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pyarrow
 
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
-from clonos.operators.columnar.merged_columns import MergedColumns
+from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
-from clonos.operators.columnar.window_columns import WindowColumns, user_keys
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
+from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
+from clonos.operators.windows.pane_windows import LATE_NAME
 from clonos.operators.windows.paned import PANE_NAME, Paned
 from clonos.operators.windows.window_rules import WindowRules
+
+Accumulators = dict[Any, Any]
+"""By key, the accumulators of the aggregates by name; None of keys that have none."""
+
+
+class HandedOver(NamedTuple):
+    """State for windows over rows, by pane, and by the end of windows with late records."""
+
+    panes: dict[int, Accumulators]
+    late: dict[int, Accumulators]
 
 
 class ColumnWindows(Paned[ColumnTable], ColumnOperator):
@@ -37,13 +51,21 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     ) -> None:
         """Creates the operator for batches in which ``keys`` are the columns of the key."""
         super().__init__(step, spans, rules)
-        self._aggregates, self._keys = tuple(aggregates), tuple(keys)
+        self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
-        self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
-        self._results = WindowColumns(keys, aggregates)
+        self._spec = ColumnSpec(self._keys.types, dtypes)
+        self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
+        self._late_spec = ColumnSpec(self._spec.keys) if rules.accumulates else self._spec
+        self._late: dict[int, ColumnTable] = {}
+        self._emitted = self._late
+
+    def open(self, scope: Scope) -> None:
+        super().open(scope)
+        for end in self._restored(LATE_NAME):
+            self._late_table(end)
 
     def _new_table(self, name: str) -> ColumnTable:
         return self._state.column_table(name, self._spec)
@@ -51,14 +73,23 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
     def _restored_names(self, prefix: str) -> list[str]:
         return self._state.restored_columns(prefix)
 
-    def hand_over(self) -> dict[int, dict[Any, dict[str, Any]]]:
-        """Drops the panes. Returns the accumulators that aggregates over rows have: by pane, then key, then name."""
-        found: dict[int, dict[Any, dict[str, Any]]] = {}
-        for pane, table in self._panes.items():
-            rows = accumulators_of(self._aggregates, table.values, len(table))
-            found[pane] = dict(zip(user_keys(table.keys(numpy.arange(len(table)))), rows, strict=True))
-            self._state.drop(self._name(PANE_NAME, pane))
-        return found
+    def hand_over(self) -> HandedOver:
+        """Drops all state. Returns the accumulators that aggregates over rows have."""
+        panes = {pane: self._rows_of(table) for pane, table in self._panes.items()}
+        late: dict[int, Accumulators] = {
+            end: dict.fromkeys(self._keys.in_rows(table.keys(numpy.arange(len(table)))))
+            if self._rules.accumulates
+            else self._rows_of(table)
+            for end, table in self._late.items()
+        }
+        for kind, numbers in ((PANE_NAME, panes), (LATE_NAME, late)):
+            for number in numbers:
+                self._state.drop(self._name(kind, number))
+        return HandedOver(panes, late)
+
+    def _rows_of(self, table: ColumnTable) -> Accumulators:
+        rows = accumulators_of(self._aggregates, table.values, len(table))
+        return dict(zip(self._keys.in_rows(table.keys(numpy.arange(len(table)))), rows, strict=True))
 
     # --- records
 
@@ -83,7 +114,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def columns(self, batch: Any) -> None:
         if not self._rules.is_event_time:
             self._add(self._pane_now(), batch)
             return
@@ -91,23 +122,38 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         assert times is not None, "windows in event time are on streams with timestamps"
         panes = self._spans.grid.indexes_of(times)
         found = numpy.unique(panes).tolist()
-        if len(found) == 1 and not self._is_late(found[0]):
-            self._add(found[0], batch)
-            return
         late = [pane for pane in found if self._is_late(pane)]
-        needed = batch.select(list(dict.fromkeys((*(field.name for field in self._keys), *self._read))))
+        if len(found) == 1 and not late:
+            self._add(found[0], batch)
+            self._add_again(dict.fromkeys(self._ended(found[0]), found), batch, panes)
+            return
+        needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
+        again: dict[int, list[int]] = {}
         for pane in found[len(late) :]:  # late panes are the earliest ones
             self._add(pane, needed.take(pyarrow.array(numpy.flatnonzero(panes == pane))))
+            for end in self._ended(pane):
+                again.setdefault(end, []).append(pane)
+        self._add_again(again, needed, panes)
         if late:
             places = numpy.flatnonzero(panes <= late[-1])
-            rows = batch.take(pyarrow.array(places)).to_pylist()
+            rows = rows_of(batch.take(pyarrow.array(places)))
             self._late_records.take(rows, times[places].tolist(), self._reached.entries[0])
 
     def _add(self, pane: int, batch: Any) -> None:
-        table = self._pane_table(pane)
-        slots = table.slots([batch.column(field.name) for field in self._keys])
-        table.touch(slots)
         self._merged.change(pane)
+        self._add_to(self._pane_table(pane), batch)
+
+    def _add_again(self, again: dict[int, list[int]], batch: Any, panes: Any) -> None:
+        """Takes note of the records that windows get after their end; ``again`` has their panes by window."""
+        for end, of_window in again.items():
+            records = batch.take(pyarrow.array(numpy.flatnonzero(numpy.isin(panes, of_window))))
+            self._add_to(self._late_table(end), records)
+
+    def _add_to(self, table: ColumnTable, batch: Any) -> None:
+        slots = table.slots(self._keys.of(batch))
+        if not table.values:
+            return
+        table.touch(slots)
         for each in self._aggregates:
             each.add(table.values, slots, None if each.of is None else batch.column(each.of))
 
@@ -116,7 +162,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
         for pane, part in runs_of(batch):
             number = self._pane_now() if pane is None else pane
             table = self._pane_table(number)
-            slots = table.slots([part.column(field.name) for field in self._keys])
+            slots = table.slots(self._keys.of(part))
             table.touch(slots)
             self._merged.change(number)
             states = states_of(part)
@@ -124,15 +170,37 @@ class ColumnWindows(Paned[ColumnTable], ColumnOperator):
                 each.add_states(table.values, slots, states)
 
     def _is_late(self, pane: int) -> bool:
-        reached_ns = self._reached_ns
-        return reached_ns is not None and self._spans.end_ns(self._spans.last_end_of(pane)) <= reached_ns
+        reached_ns, last_ns = self._reached_ns, self._spans.end_ns(self._spans.last_end_of(pane))
+        return reached_ns is not None and last_ns + self._rules.lateness_ns <= reached_ns
+
+    def _ended(self, pane: int) -> list[int]:
+        """Returns the windows of a pane that have ended and still take records."""
+        reached_ns, lateness_ns = self._reached_ns, self._rules.lateness_ns
+        if reached_ns is None or not lateness_ns:
+            return []
+        ends = ((end, self._spans.end_ns(end)) for end in self._spans.ends_of(pane))
+        return [end for end, end_ns in ends if end_ns <= reached_ns < end_ns + lateness_ns]
+
+    def _late_table(self, end: int) -> ColumnTable:
+        found = self._late.get(end)
+        if found is None:
+            name = self._name(LATE_NAME, end)
+            found = self._late[end] = self._state.column_table(name, self._late_spec)
+            self._agenda.add_window(end)
+        return found
 
     # --- results
 
     def _emit(self, end: int) -> None:
-        """Emits the results of a window at its end."""
-        table = self._merged.window(end)
-        slots = numpy.arange(len(table))
+        """Emits the results of a window at its end, or later those of keys that got late records."""
+        late = self._late.pop(end, None)
+        table: AnyTable = self._merged.window(end) if late is None else late
+        slots: Any = numpy.arange(len(table))
+        if late is not None:
+            if self._rules.accumulates:
+                table = self._merged.of_panes(self._spans.panes_of(end))
+                slots = table.find(late.keys(slots))
+            self._state.drop(self._name(LATE_NAME, end))
         start_ns, end_ns = self._spans.start_ns(end), self._spans.end_ns(end)
         for batch in self._results.batches(table.keys, table.values, slots, start_ns, end_ns):
             self.out.columns(batch)

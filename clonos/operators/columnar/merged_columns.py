@@ -7,7 +7,7 @@ derived from the panes, so a restored operator gives equal results, to the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy
@@ -36,6 +36,10 @@ class MergedTable:
     def keys(self, slots: Any) -> list[Any]:
         """Returns the key columns of slots."""
         return self._index.columns_at(slots)
+
+    def find(self, keys: list[Any]) -> Any:
+        """Returns the slot of each key, -1 for an unknown one."""
+        return self._index.find(keys)
 
     def add(self, other: AnyTable) -> None:
         """Adds another table, whose records come later."""
@@ -95,6 +99,14 @@ class MergedColumns:
             assert whole is not None, "a window emits if one of its panes has records"
             return whole
         return self._merged(front, self._back)
+
+    def of_panes(self, panes: Iterable[int]) -> MergedTable:
+        """Returns the state of several panes, whatever windows have come."""
+        merged = MergedTable(self._spec, self._aggregates)
+        for pane in panes:
+            if pane in self._panes:
+                merged.add(self._panes[pane])
+        return merged
 
     def _divide(self, start: int, block: int) -> None:
         """Merges the panes of the window in front of the block from the newest on."""

@@ -20,6 +20,12 @@ from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.paned import WATERMARK_NAME
 
+SMALL: Final = 1 << 40
+"""Bound of whole numbers that are their own numbers as keys."""
+
+PANES_MAX: Final = 1 << 20
+"""Panes from the first to the last one of a batch from which on it passes as it is."""
+
 HAS_BEEN_IDLE: Final = 1
 """Key of the state that says so; the watermark has 0."""
 
@@ -135,13 +141,12 @@ class PartialAggregates(Operator):
         import pyarrow
 
         from clonos.kernels.index import new_index
-        from clonos.kernels.key_columns import KeyIndex
         from clonos.kernels.partition import gather
 
-        if self._index is None or len(self._index) >= self.keys_max:
-            self._index = KeyIndex(kind.key_types)
-        groups = self._index.add([batch.column(name) for name in self._keys]).astype(numpy.int64)
+        groups = self._numbers(kind, [batch.column(name) for name in self._keys])
         if panes is not None and (low := int(panes.min())) != (high := int(panes.max())):
+            if high - low >= PANES_MAX:
+                return None
             groups = groups * (high - low + 1) + (panes - low)
         index = new_index("int64")
         places: Any = index.add(groups)
@@ -162,6 +167,22 @@ class PartialAggregates(Operator):
             each.add(state, places, None if each.of is None else batch.column(each.of))
             columns += map(pyarrow.array, state.values())
         return pyarrow.RecordBatch.from_arrays(columns, schema=kind.schema)
+
+    def _numbers(self, kind: _Kind, columns: list[Any]) -> Any:
+        """Returns a number for the key of each row, which leaves room to number the panes too."""
+        import numpy
+        import pyarrow
+
+        from clonos.kernels.key_columns import KeyIndex
+
+        (first, *others) = columns
+        if not others and first.type == pyarrow.int64() and not first.null_count:
+            keys = first.to_numpy()
+            if int(keys.min()) > -SMALL and int(keys.max()) < SMALL:
+                return keys
+        if self._index is None or len(self._index) >= self.keys_max:
+            self._index = KeyIndex(kind.key_types)
+        return self._index.add(columns).astype(numpy.int64)
 
     def _kind_of(self, schema: Any) -> _Kind:
         """Returns what is made of batches of a schema."""

@@ -133,7 +133,7 @@ def without_form(batch: Any) -> Any:
 
 
 def _window_rows(batch: Any, form: WindowForm) -> list[WindowResult[Any, Any]]:
-    keys = python_keys(batch, form.keys)
+    keys = python_keys(batch, form.keys) if form.keys else [None] * batch.num_rows
     values: list[Any]
     if form.values == (SINGLE,):
         values = batch.column(SINGLE).to_pylist()

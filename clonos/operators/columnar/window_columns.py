@@ -18,25 +18,47 @@ RESULTS_MAX: Final = 1 << 16
 INSTANT: Final = pyarrow.timestamp("us", "UTC")
 
 
+class WindowKeys:
+    """Keys of windows in the columns of batches and of state. Without keys state has the one key 0."""
+
+    def __init__(self, fields: Sequence[pyarrow.Field]) -> None:
+        """Creates it for columns of the key; none of a stream without keys."""
+        self.names = tuple(field.name for field in fields)
+        self.types = tuple(field.type for field in fields) or (pyarrow.int8(),)
+
+    def of(self, batch: Any) -> list[Any]:
+        """Returns the columns of the key that state has for the records of a batch."""
+        if not self.names:
+            return [pyarrow.array(numpy.zeros(batch.num_rows, numpy.int8))]
+        return [batch.column(name) for name in self.names]
+
+    def shown(self, columns: list[Any]) -> list[Any]:
+        """Returns the columns of the key that results have; ``columns`` are those of state."""
+        return columns[: len(self.names)]
+
+    def in_rows(self, columns: list[Any]) -> list[Any]:
+        """Returns keys as they are in rows; ``columns`` are those of state."""
+        return user_keys(columns[: len(self.names)]) if self.names else [None] * len(columns[0])
+
+
 class WindowColumns:
     """Maker of batches of results: the columns of the key, of the window, and one for each aggregate."""
 
-    def __init__(self, keys: Sequence[pyarrow.Field], aggregates: Sequence[ColumnAggregate]) -> None:
-        self._aggregates = tuple(aggregates)
-        self._key_names = tuple(field.name for field in keys)
+    def __init__(self, keys: WindowKeys, aggregates: Sequence[ColumnAggregate]) -> None:
+        self._aggregates, self._keys = tuple(aggregates), keys
         self._values = tuple(each.name for each in aggregates)
-        self._metadata = metadata_of(WindowForm(self._key_names, self._values))
+        self._metadata = metadata_of(WindowForm(keys.names, self._values))
 
     def batches(self, keys: Any, values: Any, slots: Any, start_ns: Any, end_ns: Any) -> Iterator[Any]:
         """Yields the results of windows of ``slots``, in this order.
 
-        ``keys`` returns the columns of the key of slots; ``values`` has the state. Starts and ends are those of all
-        slots, or one for each of them.
+        ``keys`` returns the columns that state has for the key of slots; ``values`` has the state. Starts and ends are
+        those of all slots, or one for each of them.
         """
         starts, ends = (numpy.broadcast_to(each, len(slots)) for each in (start_ns, end_ns))
         for first in range(0, len(slots), RESULTS_MAX):
             part = slice(first, first + RESULTS_MAX)
-            yield self._batch(keys(slots[part]), values, slots[part], starts[part], ends[part])
+            yield self._batch(self._keys.shown(keys(slots[part])), values, slots[part], starts[part], ends[part])
 
     def _batch(self, keys: list[Any], values: Any, slots: Any, starts: Any, ends: Any) -> Any:
         columns = [
@@ -44,7 +66,7 @@ class WindowColumns:
             *map(_instants, (starts, ends, ends - 1)),
             *(each.results(values, slots) for each in self._aggregates),
         ]
-        names = [*self._key_names, START, END, TIME, *self._values]
+        names = [*self._keys.names, START, END, TIME, *self._values]
         fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
         return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, self._metadata))
 

@@ -17,7 +17,7 @@ from clonos.operators.windows.window_rules import WindowRules
 
 if TYPE_CHECKING:
     from clonos.operators.columnar.column_aggregates import ColumnAggregate
-    from clonos.operators.columnar.column_windows import ColumnWindows
+    from clonos.operators.columnar.column_windows import Accumulators, ColumnWindows
 
 
 class WindowsByType(ByType):
@@ -78,7 +78,14 @@ class WindowsByType(ByType):
         return bool(scope.state.restored(f"{self._step}/{PANE_NAME}/"))
 
     def _hand_over(self, columns: ColumnWindows | None, rows: PaneWindows) -> None:
-        panes = {} if columns is None else columns.hand_over()
+        if columns is None:
+            return
+        panes, late = columns.hand_over()
         for pane, accumulators in panes.items():
-            values = [self._accumulator(parts) for parts in accumulators.values()]
-            rows.fill(pane, dict(zip(state_keys(list(accumulators)), values, strict=True)))
+            rows.fill(pane, self._entries(accumulators))
+        for end, accumulators in late.items():
+            rows.fill_late(end, self._entries(accumulators))
+
+    def _entries(self, accumulators: Accumulators) -> dict[Any, Any]:
+        values = [None if parts is None else self._accumulator(parts) for parts in accumulators.values()]
+        return dict(zip(state_keys(list(accumulators)), values, strict=True))

@@ -18,6 +18,7 @@ from clonos.core.values.columns import decode_columns, encode_columns
 from clonos.core.values.value_errors import ValueMalformed
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns
 from clonos.operators.state.column_spec import SIZES, ColumnSizes, TableSchema, bytes_of
+from clonos.operators.state.narrow_ints import narrowed, widened
 from clonos.operators.state.row_store import RowsDiffer, RowStore
 from clonos.operators.state.state_changes import StateMalformed
 
@@ -153,7 +154,8 @@ class TableReader:
     def _section(
         self, part: Part, first: int, end: int, arrays: tuple[NDArray[Any], ...], null: int = NO_SLOT, total: int = 0
     ) -> ColumnSection:
-        data = tuple([bytes_of(array).data for array in arrays])
+        slots = () if part == "add" else arrays[:1]  # their number follows from their length
+        data = (*[bytes_of(array).data for array in slots], *[narrowed(array).data for array in arrays[len(slots) :]])
         return ColumnSection(self.name, part, first, end, data, self._schema, null, total)
 
 
@@ -352,6 +354,8 @@ def _values(store: SlotColumns, data: tuple[memoryview, ...], count: int) -> dic
 
 def _array(data: memoryview, dtype: numpy.dtype[Any], count: int) -> NDArray[Any]:
     """Returns a copy of values, aligned, because Arrow and numpy read whole words."""
+    if (values := widened(data, dtype, count)) is not None:
+        return values
     _require(len(data) == count * dtype.itemsize, f"{len(data)} bytes of {count} values")
     return numpy.frombuffer(data, numpy.uint8).copy().view(dtype) if count else numpy.empty(0, dtype)
 

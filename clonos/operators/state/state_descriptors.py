@@ -6,12 +6,14 @@ A descriptor names state and holds none. ``context.state(descriptor)`` returns t
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
+from clonos.core.model.durations import Duration, duration_ns
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
+from clonos.operators.state.expiry import Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import StateBackend, Table
 from clonos.operators.state.undo import Undo
@@ -34,12 +36,18 @@ DESCRIPTOR_HINTS: Final = dict.fromkeys(
 )
 
 
-class KeyHolder(Protocol):
-    """Object that knows the key of the current record."""
+StateTime = Literal["event", "processing"]
+"""Time of a ttl: that of the timestamps of records and of the watermark, or that of the causal clock."""
+
+
+class KeyHolder(HasTime, Protocol):
+    """Object that knows the key and the time of the current record."""
 
     key: Any
     has_mutable_state: bool
     """Whether it has given user code, or got from it, state that may change in place."""
+    has_times: bool
+    """Whether its stream has timestamps."""
 
 
 class Value(Generic[T]):
@@ -48,9 +56,13 @@ class Value(Generic[T]):
     A mutable value may be changed in place: once read it counts as changed.
     """
 
-    __slots__ = ("_table", "_holder", "_default", "_default_is_mutable")
+    __slots__ = ("_table", "_holder", "_default", "_default_is_mutable", "expiry")
+
+    expiry: Expiry | None
+    """Ends of the values, if they have a time to live."""
 
     def __init__(self, table: Table, holder: KeyHolder, default: T) -> None:
+        self.expiry = None
         self._table = table
         self._holder = holder
         self._default = default
@@ -65,11 +77,12 @@ class Value(Generic[T]):
             if not self._default_is_mutable:
                 return self._default
             found = copy.deepcopy(self._default)  # a copy for this key, because it may be changed in place
-            self._table.set(key, found)
-            self._holder.has_mutable_state = True
+            self._set(key, found)
         elif type(found) not in IMMUTABLE:
             self._table.changed[key] = None
             self._holder.has_mutable_state = True
+            if self.expiry is not None:
+                self.expiry.write(key)
         return cast(T, found)
 
     @value.setter
@@ -80,6 +93,8 @@ class Value(Generic[T]):
         if type(value) not in IMMUTABLE:
             self._holder.has_mutable_state = True
         self._table.set(key, value)
+        if self.expiry is not None:
+            self.expiry.write(key)
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
 
@@ -88,7 +103,10 @@ class Value(Generic[T]):
 
     def clear(self) -> None:
         """Deletes the value of the current key, which then has the default again."""
-        self._table.delete(state_key(self._holder.key))
+        key = state_key(self._holder.key)
+        self._table.delete(key)
+        if self.expiry is not None:
+            self.expiry.forget(key)
 
 
 class UndoableValue(Value[T]):
@@ -129,13 +147,34 @@ NO_DEFAULT: Any = None
 class State:
     """Base of the descriptors.
 
-    ``name`` is unique in its process function and must stay the same in later versions of the job.
+    ``name`` is unique in its process function and must stay the same in later versions of the job. ``ttl`` is how long
+    the state of a key lives after its last write; a list, dict or other mutable value counts as written when it is
+    used. ``time`` is the time of the ttl: by default event time on a stream with timestamps, else processing time.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, ttl: Duration | None = None, time: StateTime | None = None) -> None:
         if not name or "/" in name:
             raise InvalidStateName(name)
+        if time not in (None, "event", "processing") or (ttl is None and time is not None):
+            raise InvalidStateTime(name, time, has_ttl=ttl is not None)
         self.name = name
+        self._ttl_ns = None if ttl is None else duration_ns(ttl)
+        self._time = time
+
+    @property
+    def has_ttl(self) -> bool:
+        """Whether the state has a time to live."""
+        return self._ttl_ns is not None
+
+    def _expiry(self, table: Table, step: str, state: StateBackend, holder: KeyHolder) -> Expiry | None:
+        """Returns the ends of the entries of a table, None without a time to live."""
+        if self._ttl_ns is None:
+            return None
+        if self._time == "event" and not holder.has_times:
+            raise NoEventTimeForState(step, self.name)
+        is_event_time = holder.has_times and self._time != "processing"
+        name = f"{step}/{self.name}"
+        return Expiry(table, name, state, self._ttl_ns, is_event_time=is_event_time, time=holder)
 
     if not TYPE_CHECKING:  # a type checker must go on to report a missing attribute
 
@@ -156,6 +195,8 @@ class State:
 class Cell(Protocol):
     """Access to a descriptor's state in one incarnation."""
 
+    expiry: Expiry | None
+
     def current(self) -> Any:
         """Returns the state of the current key."""
 
@@ -169,25 +210,53 @@ class ValueState(State, Generic[T]):
         context.state(count).value += 1
     """
 
-    def __init__(self, name: str, default: T = NO_DEFAULT) -> None:
+    def __init__(
+        self,
+        name: str,
+        default: T = NO_DEFAULT,
+        *,
+        ttl: Duration | None = None,
+        time: StateTime | None = None,
+    ) -> None:
         """Creates the descriptor.
 
-        ``default`` is the value of a key that has none; each key gets a copy of a mutable default.
+        ``default`` is the value of a key that has none; each key gets a copy of a mutable default. ``ttl`` and
+        ``time``: see ``State``.
 
         Raises:
             InvalidStateName: the name is empty or contains "/".
+            InvalidDuration: ``ttl`` is not a length of time.
+            InvalidStateTime: ``time`` is neither "event" nor "processing", or is given without ``ttl``.
         """
-        super().__init__(name)
+        super().__init__(name, ttl=ttl, time=time)
         self.default = default
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
         table = state.table(f"{step}/{self.name}")
-        if undo is None:
-            return _ValueCell(Value(table, holder, self.default))
-        return _ValueCell(UndoableValue(table, holder, self.default, undo))
+        value = Value(table, holder, self.default) if undo is None else UndoableValue(table, holder, self.default, undo)
+        cell = _ValueCell(value)
+        expiry = self._expiry(table, step, state, holder)
+        if expiry is None:
+            return cell
+        value.expiry = expiry.with_undo(undo)
+        return _ExpiringCell(cell, expiry, holder, is_written=False)
 
 
-class ListState(State, Generic[T]):
+class _Containers(State):
+    """Base of the descriptors of containers."""
+
+    def _container(self, step: str, state: StateBackend, holder: KeyHolder, create: type, undo: Undo | None) -> Cell:
+        table = state.table(f"{step}/{self.name}", deletes_empty=True)
+        cell = (
+            _ContainerCell(table, holder, create)
+            if undo is None
+            else _UndoableContainerCell(table, holder, create, undo)
+        )
+        expiry = self._expiry(table, step, state, holder)
+        return cell if expiry is None else _ExpiringCell(cell, expiry.with_undo(undo), holder, is_written=True)
+
+
+class ListState(_Containers, Generic[T]):
     """Descriptor of a list per key.
 
     The list is stored as a whole whenever it was read since the last checkpoint, so keep it short.
@@ -199,10 +268,10 @@ class ListState(State, Generic[T]):
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
-        return _container_cell(f"{step}/{self.name}", state, holder, list, undo)
+        return self._container(step, state, holder, list, undo)
 
 
-class MapState(State, Generic[K, V]):
+class MapState(_Containers, Generic[K, V]):
     """Descriptor of a dict per key.
 
     The dict is stored as a whole whenever it was read since the last checkpoint, so keep it small.
@@ -214,23 +283,25 @@ class MapState(State, Generic[K, V]):
     """
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
-        return _container_cell(f"{step}/{self.name}", state, holder, dict, undo)
+        return self._container(step, state, holder, dict, undo)
 
 
 class _ValueCell:
-    __slots__ = ("_handle",)
+    __slots__ = ("_handle", "expiry")
 
     def __init__(self, handle: Value[Any]) -> None:
         self._handle = handle
+        self.expiry: Expiry | None = None
 
     def current(self) -> Value[Any]:
         return self._handle
 
 
 class _ContainerCell:
-    __slots__ = ("_table", "_holder", "_create")
+    __slots__ = ("_table", "_holder", "_create", "expiry")
 
     def __init__(self, table: Table, holder: KeyHolder, create: type) -> None:
+        self.expiry: Expiry | None = None
         self._table = table
         self._holder = holder
         self._create = create
@@ -257,11 +328,22 @@ class _UndoableContainerCell(_ContainerCell):
         return super().current()
 
 
-def _container_cell(name: str, state: StateBackend, holder: KeyHolder, create: type, undo: Undo | None) -> Cell:
-    table = state.table(name, deletes_empty=True)
-    return (
-        _ContainerCell(table, holder, create) if undo is None else _UndoableContainerCell(table, holder, create, undo)
-    )
+class _ExpiringCell:
+    """Cell of state with a time to live. ``is_written``: each use counts as a write."""
+
+    __slots__ = ("_cell", "_holder", "_is_written", "expiry")
+
+    def __init__(self, cell: Cell, expiry: Expiry, holder: KeyHolder, *, is_written: bool) -> None:
+        self._cell, self._holder, self._is_written = cell, holder, is_written
+        self.expiry: Expiry | None = expiry
+
+    def current(self) -> Any:
+        assert self.expiry is not None, "its state has a time to live"
+        key = state_key(self._holder.key)
+        self.expiry.look(key)
+        if self._is_written:
+            self.expiry.write(key)
+        return self._cell.current()
 
 
 class InvalidStateName(JobError):
@@ -272,4 +354,30 @@ class InvalidStateName(JobError):
     def __str__(self) -> str:
         return (
             f"{self.name!r} is not a valid name of state: give one without '/' that stays the same in later versions."
+        )
+
+
+class InvalidStateTime(JobError):
+    """The time of a descriptor's ttl cannot be used."""
+
+    name: str
+    time: object
+    has_ttl: bool
+
+    def __str__(self) -> str:
+        if self.has_ttl:
+            return f'the state {self.name!r} has time={self.time!r:.80}. Give "event" or "processing".'
+        return f"the state {self.name!r} has time={self.time!r:.80} and no ttl, of which it is the time. Give ttl= too."
+
+
+class NoEventTimeForState(JobError):
+    """State of a stream without timestamps has a ttl in event time."""
+
+    step: str
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} gives the state {self.name!r} a ttl in event time, but its stream has no timestamps."
+            ' Give the records timestamps, or the state time="processing".'
         )

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
+from clonos.core.model.watermark import INSTANT_NS_MIN
+from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
 from clonos.operators.event_time.timestamps import from_timestamp_ns, to_timestamp_ns
+from clonos.operators.state.expiry import Expiry
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.state.state_descriptors import Cell, ListState, MapState, State, Value, ValueState
 from clonos.operators.state.timers import Timers
@@ -57,7 +60,8 @@ class Context(Generic[K, U]):
 
     __slots__ = (
         *("key", "emit", "timestamp_ns", "watermark_ns", "_step", "_state", "_timers", "_event_timers", "_cells"),
-        *("_past_timers", "_has_times", "_fires_events", "_undo", "tagged", "has_mutable_state"),
+        *("_expiries", "_past_timers", "_recorder", "has_times", "_fires_events", "_undo", "tagged"),
+        "has_mutable_state",
     )
 
     key: K
@@ -78,6 +82,7 @@ class Context(Generic[K, U]):
         timers: Timers,
         event_timers: Timers,
         past_timers: PastTimers,
+        recorder: Recorder,
         *,
         has_times: bool,
         fires_events: bool,
@@ -88,8 +93,10 @@ class Context(Generic[K, U]):
         self._timers = timers
         self._event_timers = event_timers
         self._past_timers = past_timers
-        self._has_times, self._fires_events, self._undo = has_times, fires_events, undo
+        self._recorder = recorder
+        self.has_times, self._fires_events, self._undo = has_times, fires_events, undo
         self._cells: dict[str, tuple[State, Cell]] = {}
+        self._expiries: list[Expiry] = []
         self.tagged = []
         self.has_mutable_state = False
         self.timestamp_ns = self.watermark_ns = None
@@ -133,6 +140,30 @@ class Context(Generic[K, U]):
             found = self._cell(descriptor)
         return found[1].current()
 
+    def now_ns(self, is_event_time: bool) -> int:
+        """Returns the time for the ttl of state, in nanoseconds since the Unix epoch.
+
+        In event time that is the timestamp of the record, or the watermark if it is later or in a timer.
+        """
+        if not is_event_time:
+            return self._recorder.instant_ns(False)
+        reached_ns = INSTANT_NS_MIN if self.watermark_ns is None else self.watermark_ns
+        if self.timestamp_ns is None or self._past_timers.is_firing:
+            return reached_ns
+        return max(self.timestamp_ns, reached_ns)
+
+    def end_step(self) -> None:
+        """Deletes state whose ttl has passed by the clock."""
+        for expiry in self._expiries:
+            expiry.end_step()
+
+    def pass_watermark(self, watermark_ns: int) -> None:
+        """Takes a watermark, and deletes state whose ttl has passed in event time."""
+        self.watermark_ns = watermark_ns
+        for expiry in self._expiries:
+            if expiry.is_event_time:
+                expiry.sweep(watermark_ns)
+
     def output(self, tag: Tag[T], record: T) -> None:
         """Passes a record to a side output, which ``stream.side_output(tag)`` reads. Nothing reads it otherwise.
 
@@ -174,7 +205,7 @@ class Context(Generic[K, U]):
             NoEventTime: the stream has no timestamps, or the function has no ``on_event_timer``.
             InvalidTimestamp: ``timestamp`` is neither an aware datetime nor seconds since the Unix epoch.
         """
-        if not self._has_times:
+        if not self.has_times:
             raise NoEventTime(self._step, "its stream has no timestamps", GIVE_TIMESTAMPS)
         if not self._fires_events:
             raise NoEventTime(
@@ -208,6 +239,7 @@ class Context(Generic[K, U]):
             raise StateNameTaken(self._step, descriptor.name)
         found = (descriptor, descriptor.cell(self._step, self._state, self, self._undo))
         self._cells[descriptor.name] = found
+        self._expiries = [cell.expiry for _, cell in self._cells.values() if cell.expiry is not None]
         return found
 
 

@@ -71,6 +71,7 @@ class Process(Operator):
             self._timers,
             self._event_timers,
             self._past_timers,
+            scope.context.recorder,
             has_times=self._has_times,
             fires_events=hasattr(self._function, "on_event_timer"),
             undo=self._undo,
@@ -109,6 +110,7 @@ class Process(Operator):
             self.guard.run(consume, pairs, pairs=pairs)
             times = marks.spread(times)
             self._context.timestamp_ns = None
+        self._context.end_step()
         if results:
             self.out.rows(results, times)
         if self._context.tagged:
@@ -204,7 +206,7 @@ class Process(Operator):
 
     def on_watermark(self, watermark: Watermark) -> None:
         if not isinstance(watermark, Activity):
-            self._context.watermark_ns = watermark
+            self._context.pass_watermark(watermark)
             self._reached.set(0, watermark)
         self.out.on_watermark(watermark)
 
@@ -232,6 +234,7 @@ class Process(Operator):
                 if undo is not None:
                     undo.commit()
             times += [timestamp_ns] * (len(results) - emitted)
+        context.end_step()
         context.timestamp_ns, self._past_timers.is_firing = None, False
         if results:
             self.out.rows(results, times if self._has_times else None)

@@ -40,6 +40,10 @@ class _AllKeys:
 
     key = ALL_KEYS
     has_mutable_state = True
+    has_times = False
+
+    def now_ns(self, is_event_time: bool) -> int:
+        raise AssertionError("broadcast state has no ttl")
 
 
 class ReadOnlyValue:
@@ -106,6 +110,8 @@ class TwoInputContext(Context[K, U]):
             )
         if not isinstance(descriptor, (MapState, ValueState)):
             raise BroadcastStateMisused(self._step, "uses broadcast state that is neither a MapState nor a ValueState")
+        if descriptor.has_ttl:
+            raise BroadcastStateMisused(self._step, "uses broadcast state with a ttl, which only state of a key has")
         self.has_mutable_state = True
         found = self._broadcast_cells.get(descriptor.name)
         if found is None or found[0] is not descriptor:

@@ -62,6 +62,10 @@ class PaneWindows(Paned[Table]):
         """Gives a pane the accumulators of keys that other windows have counted."""
         self._pane_table(pane).update(accumulators)
 
+    def fill_late(self, end: int, accumulators: dict[Any, Any]) -> None:
+        """Gives a window the keys that have got late records in other windows, with accumulators if it has them."""
+        self._late_table(end).update(accumulators)
+
     def merge(self, pane: int | None, accumulators: list[tuple[Any, Any]]) -> None:
         """Merges accumulators of keys, of records that come now, into those of a pane that is not late.
 

@@ -335,3 +335,21 @@ def test_a_restored_table_has_no_index_until_a_step_looks_for_keys() -> None:
     assert table.size_bytes == without
     assert table.find(numpy.array([999, 1_000])).tolist() == [999, -1]
     assert table.size_bytes > without + 8_000
+
+
+def test_ints_near_each_other_are_stored_in_few_bytes_and_restored_with_changes() -> None:
+    spec = ColumnSpec((pyarrow.int64(),), {"row": numpy.int64, "total": numpy.float64})
+    backend = StateBackend(None)
+    table = backend.column_table(NAME, spec)
+    keys = (1 << 40) + numpy.arange(10_000)
+    slots = table.slots(keys)
+    table.values["row"][slots] = -numpy.arange(10_000) * 3
+    pieces = [backend.changes(True)]
+    assert len(pieces[0]) < 10_000 * (2 + 2 + 8) + 1_000  # keys and rows in 2 bytes each
+    table.touch(slots[::7])
+    table.values["row"][slots[::7]] = numpy.int64(-(1 << 62)) + slots[::7]
+    pieces.append(backend.changes(False))
+    restored = StateBackend(image_of(pieces)).column_table(NAME, spec)
+    assert restored.find(keys).tolist() == slots.tolist()
+    assert (restored.values["row"][: len(restored)] == table.values["row"][: len(table)]).all()
+    assert (restored.values["total"][: len(restored)] == 0).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -23,18 +24,35 @@ LATE = Tag[Any]("late")
 Record = dict[str, Any]
 
 
-def records(schema: Any) -> st.SearchStrategy[list[Record]]:
+def records(schema: Any, keys: int, seconds: int) -> st.SearchStrategy[list[Record]]:
     """Records of a side; keys and values may be null."""
     columns = {
-        "key": st.sampled_from(["a", "b", "c", None]),
-        "at": st.integers(START, START + 30),
+        "key": st.sampled_from(["a", None, "b", "c"][:keys]),
+        "at": st.integers(START, START + seconds),
         "x": st.none() | st.integers(-5, 5),
         "name": st.none() | st.sampled_from(["x", "yy"]),
     }
-    return st.lists(st.fixed_dictionaries({name: columns[name] for name in schema.names}), max_size=30)
+    return st.lists(st.fixed_dictionaries({name: columns[name] for name in schema.names}), max_size=40)
 
 
-SIDES = st.tuples(records(LEFT), records(RIGHT))
+def many_records(seed: int, keys: int, seconds: int) -> tuple[list[Record], list[Record]]:
+    """Sides of 40 records: lists of hypothesis are shorter, and seldom have several equal timestamps of a key."""
+    rng = Random(seed)
+    columns: dict[str, Callable[[], Any]] = {
+        "key": lambda: rng.choice(["a", None, "b", "c"][:keys]),
+        "at": lambda: START + rng.randint(0, seconds),
+        "x": lambda: rng.randint(-99, 99),
+        "name": lambda: rng.choice([None, "x", "yy"]),
+    }
+    lefts, rights = ([{name: columns[name]() for name in each.names} for _ in range(40)] for each in (LEFT, RIGHT))
+    return lefts, rights
+
+
+SPREADS = st.tuples(st.sampled_from([2, 4]), st.sampled_from([2, 8, 30]))
+SIDES = st.one_of(
+    SPREADS.flatmap(lambda spread: st.tuples(records(LEFT, *spread), records(RIGHT, *spread))),
+    st.tuples(st.integers(0, 1000), SPREADS).map(lambda given: many_records(given[0], *given[1])),
+)
 
 
 class Growing(ColumnsOf):

@@ -39,7 +39,7 @@ def valid(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
     stamped(found, has_late=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9))
 def test_as_of_joins_over_columns_give_what_those_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int
@@ -108,3 +108,18 @@ def test_as_of_joins_stay_in_columns() -> None:
 
     (written,) = written_by(build, 1, 3).values()
     assert [(row["x"], row["name"]) for row in written] == [(1, "n1"), (2, "n1"), (3, "n3")]
+
+
+def test_a_version_behind_a_late_one_of_its_batch_is_late() -> None:
+    lefts = [{"key": "c", "at": START + at, "x": at} for at in (18, 19, 20)] + [{"key": "a", "at": START + 21, "x": 21}]
+    rights = [{"key": "c", "at": START + at, "name": "n", "x": at} for at in (18, 19, 20)]
+    rights += [{"key": "a", "at": START + at, "name": "n", "x": x} for at, x in ((6, 6), (7, 7), (6, -6))]
+    written = [
+        written_by(partial(valid, sides=(lefts, rights), how="inner", rule={}, make=make), 1, 3)
+        for make in (Given, ColumnsOf)
+    ]
+    assert written[1] == written[0]
+    late = written[1].pop("late")
+    (pairs,) = written[1].values()
+    assert [row["x"] for row in late] == [-6]
+    assert [(left["x"], right["x"]) for (left, right), _ in pairs][-1] == (21, 7)

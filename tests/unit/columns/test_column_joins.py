@@ -13,14 +13,21 @@ from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.joins import sorted_runs
+from clonos.operators.columnar.joins import buffered_columns, sorted_runs
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
-HOWS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
+
+@pytest.fixture(autouse=True)
+def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are forgotten when there are a few."""
+    monkeypatch.setattr(buffered_columns, "RECORDS_MIN", 2)
+
+
+HOWS = st.sampled_from(["inner", "left", "right", "full", "full", "full", "semi", "anti"])
 BOUNDS = st.tuples(st.integers(-8, 8), st.integers(0, 8)).map(lambda each: (each[0], each[0] + each[1]))
 RULES = st.one_of(
     BOUNDS.map(lambda bounds: {"between": bounds}),
@@ -37,7 +44,7 @@ def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None
     stamped(found, is_timed=is_timed, has_late=is_timed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
 def test_joins_over_columns_give_what_joins_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
@@ -127,14 +134,14 @@ def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatc
     most = [0, 0, 0]
     drop = BufferedColumns._drop
 
-    def dropping(self: BufferedColumns, reached_ns: int | None) -> None:
-        drop(self, reached_ns)
+    def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
+        drop(self, reached_ns, at_once=at_once)
         if reached_ns is not None and self._index is not None:
             held = [*map(len, self._sides), len(self._index)]
             most[:] = [max(*each) for each in zip(most, held, strict=True)]
 
     monkeypatch.setattr(BufferedColumns, "_drop", dropping)
-    monkeypatch.setattr("clonos.operators.columnar.joins.buffered_columns.KEYS_SPARE", 8)
+    monkeypatch.setattr(buffered_columns, "KEYS_SPARE", 8)
     count = 300
     lefts = [{"key": f"k{at}", "at": START + at, "x": at} for at in range(count)]
     rights = [{"key": f"k{at}", "at": START + at, "name": "n", "x": at} for at in range(count)]
@@ -164,3 +171,18 @@ def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
     found = [written_by(partial(build, make=make), 1, 3) for make in (Given, ColumnsOf)]
     assert found[1] == found[0]
     assert len(next(iter(found[0].values()))) == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 9))
+def test_joins_by_several_columns_give_what_joins_over_rows_do(
+    sides: Any, how: str, actions: list[str], parallelism: int, records_max: int
+) -> None:
+    def build(graph: JobGraph, make: Any) -> None:
+        found = joined(graph, sides, lambda a, b: a.join(b, on=["key", "x"], how=how, between=(-5, 5)), make)
+        found.sink(Outbox(), name="out")
+
+    found = [written_by(partial(build, make=make), parallelism, records_max) for make in (Given, ColumnsOf)]
+    assert found[1] == found[0]
+    steady, troubled = steady_and_troubled(partial(build, make=ColumnsOf), actions, parallelism, records_max)
+    assert troubled == steady

@@ -22,51 +22,22 @@ from clonos.operators.state.column_spec import ColumnSizes
 from clonos.operators.tags import Tag
 from clonos.operators.windows.key_windows import KeyWindows
 from clonos.operators.windows.results import Window
-from tests.unit.columns.test_column_windows import START, Changing, ColumnsOf, in_tenths, played
-from tests.unit.operators.driver import Given, GivenReader, Outbox, run
+from tests.unit.columns.test_column_windows import (
+    START,
+    Changing,
+    ColumnsOf,
+    Wide,
+    WideColumns,
+    disordered,
+    in_tenths,
+    played,
+)
+from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
 LATE = Tag[Any]("late")
 GAPS = st.sampled_from(["1s", "2s", "3s", "10s"])
 DISORDERS = st.sampled_from(["1s", "4s", "20s"])
-
-
-@st.composite
-def records(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Draws records whose times rise, with disorder: sessions begin, join and end, and some records are late."""
-    rng = draw(st.randoms(use_true_random=False))
-    keys, seconds, disorder = rng.choice((1, 3, 8)), rng.choice((5, 40, 200)), rng.choice((0, 3, 10, 60))
-    found = []
-    for place in range(length := draw(st.integers(0, 150))):
-        at = max(0, place * seconds // length - rng.randint(0, disorder))
-        key = rng.choice([None, "a", "b", "c", "d", "e", "f", "g"][:keys])
-        x, y = (rng.choice([None, *range(-5, 6)]) for _ in "xy")
-        found.append({"key": key, "at": START + at, "x": x, "y": None if y is None else float(y)})
-    return found
-
-
-class Wide(Given):
-    """Records, read in batches as long as the task asks for."""
-
-    def reader(self) -> Any:
-        return WideReader(self.records)
-
-
-class WideReader(GivenReader):
-    """Reader of a share of the records."""
-
-    def read(self, records_max: int) -> list[Any] | None:
-        chunk = self.share[self.place : self.place + records_max]
-        self.place += len(chunk)
-        return chunk or None
-
-
-class WideColumns(ColumnsOf):
-    """The same records, as columns."""
-
-    def __init__(self, records: list[dict[str, Any]]) -> None:
-        super().__init__(records)
-        self.given = Wide(records)
 
 
 def aggregates() -> dict[str, Any]:
@@ -92,7 +63,7 @@ def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is
 
 
 @settings(max_examples=150, deadline=None)
-@given(records(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
+@given(disordered(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
 def test_sessions_over_columns_give_what_sessions_over_rows_do(
     rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int, records_max: int
 ) -> None:
@@ -105,7 +76,7 @@ def test_sessions_over_columns_give_what_sessions_over_rows_do(
 
 
 @settings(max_examples=60, deadline=None)
-@given(records(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
+@given(disordered(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
 def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
     rows: list[dict[str, Any]], gap: str, disorder: str, actions: list[str], parallelism: int, records_max: int
 ) -> None:
@@ -118,7 +89,7 @@ def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
 
 
 @settings(max_examples=40, deadline=None)
-@given(records(), GAPS, DISORDERS, st.integers(1, 60))
+@given(disordered(), GAPS, DISORDERS, st.integers(1, 60))
 def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_over_rows(
     rows: list[dict[str, Any]], gap: str, disorder: str, records_max: int
 ) -> None:
@@ -131,7 +102,7 @@ def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_
 
 
 @settings(max_examples=30, deadline=None)
-@given(records(), GAPS, DISORDERS, st.integers(1, 2))
+@given(disordered(), GAPS, DISORDERS, st.integers(1, 2))
 def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
     rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int
 ) -> None:
@@ -144,7 +115,7 @@ def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
 
 
 @settings(max_examples=20, deadline=None)
-@given(records(), GAPS, ACTIONS)
+@given(disordered(), GAPS, ACTIONS)
 def test_sessions_over_rows_that_have_taken_over_are_restored_at_any_barrier(
     rows: list[dict[str, Any]], gap: str, actions: list[str]
 ) -> None:

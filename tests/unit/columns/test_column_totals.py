@@ -275,3 +275,28 @@ def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any
     if emit == changes():
         found, expected = list(dict(found).items()), list(dict(expected).items())
     assert found == expected
+
+
+@pytest.mark.parametrize("emit", EMISSIONS[::2])
+@pytest.mark.parametrize("largest", [0.75, 1e308])
+@pytest.mark.parametrize("named", [{"y": sum_("y"), "share": mean("y")}, {"price": sum_("price")}])
+def test_totals_of_floats_and_decimals_are_those_over_rows(
+    emit: Emission, largest: float, named: dict[str, Any]
+) -> None:
+    floats = [[0.25, largest, -0.5], [largest, 7.5, 1.25], [-largest, -largest, 0.0]]
+    prices = [["1.10", "99999999999999999999.99", "-3.00"], ["0.01", "5.00", "6.66"], ["0.02", "7.77", "8.88"]]
+    batches = [
+        pa.record_batch(
+            {
+                "key": list("aba"),
+                "y": pa.array(of_batch, pa.float64()),
+                "price": pa.array(map(Decimal, of_price), pa.decimal128(30, 2)),
+            }
+        )
+        for of_batch, of_price in zip(floats, prices, strict=True)
+    ]
+
+    def build(stream: Any) -> Any:
+        return stream.key_by("key").aggregate(emit=emit, **named)
+
+    assert played(build, *batches) == played(build, *batches, is_column=False)

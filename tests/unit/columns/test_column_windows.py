@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +19,13 @@ from clonos.agg import count, first, last, max_, mean, min_, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.core.model.options import Options
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.columnar.sums.decimal_sums import DecimalSum
 from clonos.operators.tags import Tag
 from clonos.operators.windows.pane_windows import PaneWindows
-from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run
+from tests.unit.operators.driver import START_NS, Given, GivenReader, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 
 START = START_NS // 1_000_000_000
@@ -48,6 +51,25 @@ records = st.lists(
     ),
     max_size=40,
 )
+
+
+@st.composite
+def disordered(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draws records whose times rise, with disorder, so that windows begin and end, and some records are late."""
+    rng = draw(st.randoms(use_true_random=True))
+    length, seconds, disorder = rng.randint(1, 120), rng.choice((5, 40, 200)), rng.choice((0, 3, 10, 60))
+    return records_of(rng, length, seconds, disorder)
+
+
+def records_of(rng: Random, length: int, seconds: int, disorder: int) -> list[dict[str, Any]]:
+    """Makes records of some seconds, each at most ``disorder`` seconds late."""
+    keys = [None, "a", "b", "c", "d", "e", "f", "g"][: rng.choice((1, 3, 8))]
+    found = []
+    for place in range(length):
+        at = max(0, place * seconds // length - rng.randint(0, disorder))
+        x, y = (rng.choice([None, *range(-5, 6)]) for _ in "xy")
+        found.append({"key": rng.choice(keys), "at": START + at, "x": x, "y": None if y is None else float(y)})
+    return found
 
 
 class ColumnsOf:
@@ -77,6 +99,30 @@ class ColumnsReader:
         return None if rows is None else pa.RecordBatch.from_pylist(rows, self.schema)
 
 
+class Wide(Given):
+    """Records, read in batches as long as the task asks for."""
+
+    def reader(self) -> Any:
+        return WideReader(self.records)
+
+
+class WideReader(GivenReader):
+    """Reader of a share of the records."""
+
+    def read(self, records_max: int) -> list[Any] | None:
+        chunk = self.share[self.place : self.place + records_max]
+        self.place += len(chunk)
+        return chunk or None
+
+
+class WideColumns(ColumnsOf):
+    """The same records, as columns."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        super().__init__(records)
+        self.given = Wide(records)
+
+
 def in_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns records whose floats are rounded, and sums of which are."""
     return [{**row, "y": None if row["y"] is None else row["y"] / 10} for row in rows]
@@ -97,16 +143,23 @@ def aggregates() -> dict[str, Any]:
     }
 
 
-def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True) -> None:
+def sums() -> dict[str, Any]:
+    """Those that sessions have, too."""
+    return {name: each for name, each in aggregates().items() if name not in ("first", "last")}
+
+
+def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True, **lateness: Any) -> None:
     """Adds the job: aggregates of each window, and the late records."""
-    windowed_by(graph, source, kind, ("key",), is_event_time=is_event_time)
+    windowed_by(graph, source, kind, ("key",), is_event_time=is_event_time, **lateness)
 
 
-def windowed_by(graph: JobGraph, source: Any, kind: Any, keys: tuple[str, ...], *, is_event_time: bool = True) -> None:
+def windowed_by(
+    graph: JobGraph, source: Any, kind: Any, keys: tuple[str, ...], *, is_event_time: bool = True, **lateness: Any
+) -> None:
     """Adds the job, keyed by these fields."""
     timestamps: Any = Timestamps("at", out_of_order="4s", watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps if is_event_time else None)
-    windows = stream.key_by(*keys).window(kind, late=LATE if is_event_time else None)
+    windows = stream.key_by(*keys).window(kind, late=LATE if is_event_time else None, **lateness)
     results = windows.aggregate(**aggregates(), name="totals")
     results.sink(Outbox(), name="out")
     if is_event_time:
@@ -149,8 +202,6 @@ def test_windows_by_the_clock_over_columns_give_what_those_over_rows_do(is_colum
     rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abacab"]
     graph = JobGraph("job")
     windowed(graph, ColumnsOf(rows) if is_column else Given(rows), Tumbling("5s"), is_event_time=False)
-    from clonos.core.model.options import Options
-
     running = Run(graph.compile(Options(), parallelism=1))
     while running.read(2):
         running.drain()
@@ -332,17 +383,84 @@ def test_windows_over_rows_take_over_before_a_sum_of_floats_is_infinite() -> Non
     assert [row.value for row in written] == [0.1]
 
 
-@pytest.mark.parametrize(
-    ("key", "aggregates"), [("value", {}), ("start", {}), ("key", {"end": count()}), ("key", {"key": count()})]
-)
-def test_windows_whose_results_would_have_two_columns_of_one_name_work_on_rows(
-    key: str, aggregates: dict[str, Any]
-) -> None:
-    batch = pa.record_batch({"value": ["a", "b", "a"], "start": [1, 2, 1], "key": ["c", "d", "c"]})
-    found = []
-    for source in (ColumnsOf(batch.to_pylist(), batch.schema), Given(batch.to_pylist())):
-        graph = JobGraph("job")
-        windows = graph.source(source).key_by(key).window(Tumbling("5s"))
-        (windows.aggregate(**aggregates) if aggregates else windows.count()).sink(Outbox())
-        found.append(run(graph, 1).written)
-    assert found[0] == found[1]
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_with_lateness_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
+    rng = Random(seed)
+    rows = records_of(rng, length=100, seconds=60, disorder=20)
+    lateness: dict[str, Any] = {"lateness": rng.choice(["3s", "8s", "100s"]), "accumulate": rng.random() < 0.5}
+    actions = [rng.choice(["read", "read", "restore", "barrier"]) for _ in range(40)]
+
+    def build(source: Any, graph: JobGraph) -> None:
+        windowed(graph, source, KINDS[seed % 4], **lateness)
+
+    def played(source: Any, records_max: int) -> Any:
+        steady, troubled = steady_and_troubled(partial(build, source), actions, 1, records_max)
+        assert troubled == steady
+        return steady
+
+    width = rng.choice((5, 20, 40))
+    assert played(WideColumns(rows), width) == played(Wide(rows), width)
+    assert played(Changing(rows), 1) == played(Given(rows), 1)
+
+
+def test_late_results_of_windows_are_in_columns() -> None:
+    rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for key, at in [("a", 0), ("b", 9), ("a", 1), ("c", 2)]]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        counts = stream.key_by("key").window(Tumbling("5s"), lateness="10s").count()
+        counts.select("key", "value").sink(Outbox())
+
+    (written,) = played(build, records_max=1).values()
+    assert [(row["key"], row["value"]) for row in written] == [("a", 1), ("a", 2), ("c", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barrier_or_taken_over(seed: int) -> None:
+    rng = Random(seed)
+    rows = records_of(rng, length=80, seconds=60, disorder=10)
+    kind = [Tumbling("5s"), Sliding("6s", every="2s"), Session("1s"), Session("3s")][seed % 4]
+    actions = [rng.choice(["read", "read", "restore", "barrier"]) for _ in range(30)]
+    named = {"n": count()} if rng.random() < 0.3 else sums()
+
+    def build(source: Any, graph: JobGraph) -> None:
+        timestamps = Timestamps("at", out_of_order="2s", watermark_every="1s", future_max=None)
+        windows = graph.source(source, timestamps=timestamps).window(kind, late=LATE)
+        results = windows.aggregate(**named, name="totals")
+        results.sink(Outbox(), name="out")
+        results.side_output(LATE).sink(Outbox(), name="late")
+
+    def played(source: Any, records_max: int) -> Any:
+        steady, troubled = steady_and_troubled(partial(build, source), actions, 1, records_max)
+        assert troubled == steady
+        return steady
+
+    assert played(WideColumns(rows), 20) == played(Wide(rows), 20)
+    assert played(Changing(rows), 1) == played(Given(rows), 1)
+
+
+def test_windows_without_a_key_stay_in_columns() -> None:
+    rows = [{"key": "a", "at": START + at, "x": at, "y": 0.5} for at in range(20)]
+
+    def build(graph: JobGraph) -> None:
+        stream = graph.source(ColumnsOf(rows), timestamps=Timestamps("at", future_max=None))
+        counts = stream.window(Tumbling("10s")).count()
+        counts.select("value", "window_time").window(Session("100s")).sum("value").select("value").sink(Outbox())
+
+    (written,) = played(build).values()
+    assert written == [{"value": 20}]
+
+
+@pytest.mark.parametrize("is_column", [True, False])
+def test_windows_by_the_clock_without_a_key_give_what_those_over_rows_do(is_column: bool) -> None:
+    rows = [{"key": key, "at": START, "x": 1, "y": 0.5} for key in "abacab"]
+    graph = JobGraph("job")
+    source = graph.source(ColumnsOf(rows) if is_column else Given(rows))
+    source.window(Tumbling("5s")).aggregate(n=count(), total=sum_("x")).sink(Outbox())
+    running = Run(graph.compile(Options(), parallelism=1))
+    while running.read(2):
+        running.drain()
+        running.pass_time(3)
+    running.finish()
+    (written,) = running.written.values()
+    assert [(row.key, row.value) for row in written] == [(None, {"n": 3, "total": 3})] * 2

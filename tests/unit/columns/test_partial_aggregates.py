@@ -249,6 +249,25 @@ def test_keys_that_no_index_takes_are_counted_in_rows() -> None:
     assert not made
 
 
+@pytest.mark.parametrize("key", [0, -3, 1 << 39, 1 << 40, (1 << 63) - 2, -(1 << 63)])
+def test_whole_numbers_of_any_size_are_partial(key: int) -> None:
+    keys = [key, key + 1, key, key, key + 1, key]
+    rows = [{"key": each, "at": START + 3 * at, "x": 1, "y": 0.5} for at, each in enumerate(keys)]
+    with partial_always() as made:
+        written = of(ColumnsOf(rows, SCHEMA.set(0, pa.field("key", pa.int64()))), Tumbling("5s"))
+    assert written == of(Given(rows), Tumbling("5s"))
+    assert made
+
+
+def test_a_batch_of_very_many_panes_passes_as_it_is() -> None:
+    ats = [0, 0, 1, 1, 30_000_000, 30_000_000]
+    rows = [{"key": "a", "at": START + at, "x": 1, "y": 0.5} for at in ats]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartialAggregates, "rows_min", 1)
+        written = of(ColumnsOf(rows), Tumbling("1s"))
+    assert written == of(Given(rows), Tumbling("1s"))
+
+
 class Passing(Operator):
     """Follower that keeps the batches of columns."""
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
+import numpy
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -65,6 +66,20 @@ def test_a_mark_beyond_the_first_batch_is_restored(path: Path) -> None:
     split = files.parquet(path).splits(1)[0]
     for rows in (0, 6, 7, 13, 14, 29, 30):
         assert read_split(ParquetReader(None, batch_rows=7), split, rows.to_bytes(8, "big")) == ROWS[rows:30]
+
+
+def test_a_reader_of_many_row_groups_has_few_of_them_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.parquet"
+    numbers = numpy.random.default_rng(1).integers(0, 1 << 60, 1 << 19)
+    pyarrow.parquet.write_table(pyarrow.table({"number": numbers}), path, row_group_size=1 << 14, use_dictionary=False)
+    (split,) = files.parquet(path, ordered=True).splits(1)
+    reader = ParquetReader(None, batch_rows=1 << 14)
+    reader.open(split, None)
+    before = pyarrow.total_allocated_bytes()
+    first = reader.read(1 << 14)
+    assert first is not None
+    assert pyarrow.total_allocated_bytes() - before < path.stat().st_size / 4
+    reader.close()
 
 
 def test_only_the_columns_asked_for_are_read(path: Path) -> None:

@@ -225,10 +225,12 @@ class WindowedColumns:
         self._keys = rng.choice((1, 3, 10))
         self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
         self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
+        self._lateness_s = rng.choice((None, 3))
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
         self._has_two_keys = rng.random() < 0.4
         self._is_eager = rng.random() < 0.7
+        self._has_floats = rng.random() < 0.4  # whose sums are never partial
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -238,17 +240,18 @@ class WindowedColumns:
         else:
             is_sliding = self._every_s < self._size_s
             kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
+        floats: dict[str, Any] = {"parts": sum_("part")} if self._has_floats else {}
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
-            .window(kind)
+            .window(kind, lateness=self._lateness_s if self._gap_s is None else None)
             .aggregate(
                 n=count(),
                 total=sum_("n"),
                 low=min_("n"),
                 high=max_("n"),
-                parts=sum_("part"),
                 parallelism=self._parallelism,
+                **floats,
             )
         )
         if self._is_eager:
@@ -265,7 +268,8 @@ class WindowedColumns:
         else:
             key, start, values = result.key, result.start, result.value
         start_s = int(start.timestamp())
-        return start_s, (), (key, start_s, *(values[name] for name in ("n", "total", "low", "high", "parts")))
+        names = ("n", "total", "low", "high", *(("parts",) if self._has_floats else ()))
+        return start_s, (), (key, start_s, *(values[name] for name in names))
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
@@ -282,9 +286,8 @@ class WindowedColumns:
             last_s = at_s - at_s % self._every_s
             for start_s in range(last_s, at_s - self._size_s, -self._every_s):
                 found.setdefault((key, start_s), []).append(record["n"])
-        return Counter(
-            (*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()
-        )
+        rows = [(*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()]
+        return Counter(row if self._has_floats else row[:-1] for row in rows)
 
     def _key(self, number: int) -> Any:
         key = number % self._keys

@@ -1,8 +1,8 @@
 """Joins by time over columns: interval joins, joins within windows, and joins whose state is forgotten by the clock.
 
 Results are those of ``BufferedJoin``, in the same order. A batch meets the index of the other side as a whole. Records
-that no other one can match any more may be forgotten later: they match nothing that is on time, so only memory depends
-on it.
+that no other one can match any more are forgotten when the records of their side have doubled: they match nothing that
+is on time, so only memory depends on it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ ARRIVAL: Final = "arrival"
 ALONE: Final = ColumnSpec((pyarrow.int64(),), {LAST: numpy.int64, ARRIVAL: numpy.int64})
 
 LIMIT: Final = numpy.iinfo(numpy.int64)
+RECORDS_MIN: Final = 1 << 13
+"""Number of records of a side up to which none is forgotten."""
 KEYS_SPARE: Final = 1 << 10
 """Keys without a record beyond which the index of keys is made anew, if they are half of all."""
 
@@ -67,6 +69,8 @@ class BufferedColumns(ColumnJoin):
         """Records that leave if nothing matches them, by their numbers."""
         self._numbers = scope.state.table(f"{self._step}/{NUMBERS_NAME}", is_small=True)
         self._next_number: int = self._numbers.entries.get(0, 0)
+        self._doubled = [RECORDS_MIN, RECORDS_MIN]
+        """Numbers of records of both sides beyond which some may be forgotten."""
 
     def know(self, schemas: Sequence[Any]) -> None:
         super().know(schemas)
@@ -232,9 +236,12 @@ class BufferedColumns(ColumnJoin):
         for batch in self._results.batches(rows[0], rows[1], has, times):
             self.out.columns(batch)
 
-    def _drop(self, reached_ns: int | None) -> None:
-        """Removes the records that nothing from ``reached_ns`` on matches (None: all)."""
+    def _drop(self, reached_ns: int | None, *, at_once: bool) -> None:
+        """Removes the records that nothing from ``reached_ns`` on matches (None: all), of a side that has doubled or
+        ``at_once``."""
         for place, side in enumerate(self._sides):
+            if not at_once and len(side) <= self._doubled[place]:
+                continue
             is_left = place == 0
 
             def is_over(run: Run, is_left: bool = is_left) -> Any:
@@ -244,6 +251,7 @@ class BufferedColumns(ColumnJoin):
                 return run.times <= run.distinct[over][-1] if over.any() else None
 
             side.forget(is_over)
+            self._doubled[place] = max(RECORDS_MIN, 2 * len(side))
         if self._index is not None and len(self._index) > KEYS_SPARE + 2 * sum(map(len, self._sides)):
             self._make_index()
 

@@ -85,8 +85,11 @@ class SortedRuns:
 
     def _merge_last(self) -> None:
         parts = self._runs[-2:]
-        columns = zip(*((part.slots, part.times, part.numbers) for part in parts), strict=True)
-        self._runs[-2:] = [_sorted(*map(numpy.concatenate, columns))]
+        distinct = numpy.unique(numpy.concatenate([part.distinct for part in parts]))
+        places = numpy.concatenate([_replaced(part, distinct) for part in parts])
+        order = numpy.argsort(places, kind="stable")  # both parts are sorted, which it is fast with
+        times, numbers = (numpy.concatenate(each)[order] for each in zip(*(part[1:3] for part in parts), strict=True))
+        self._runs[-2:] = [Run(places[order], times, numbers, distinct)]
 
     def counts(self, slots: Ints, firsts: Ints, lasts: Ints) -> Ints:
         """Returns how many records of a key are from the first to the last timestamp, for each of several keys."""
@@ -182,6 +185,13 @@ def _sorted(slots: Ints, times: Ints, numbers: Ints) -> Run:
         places += numpy.searchsorted(distinct, times)
     order = numpy.argsort(places, kind="stable")
     return Run(places[order], times[order], numbers[order], distinct)
+
+
+def _replaced(run: Run, distinct: Ints) -> Ints:
+    """Returns the places of a run for other distinct timestamps, which contain its own."""
+    slots, ranks = numpy.divmod(run.places, len(run.distinct))
+    found: Ints = slots * len(distinct) + numpy.searchsorted(distinct, run.distinct)[ranks]
+    return found
 
 
 def _expanded(low: Ints, high: Ints) -> tuple[Ints, Ints]:

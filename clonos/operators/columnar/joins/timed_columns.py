@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy
 import pyarrow
@@ -16,9 +16,6 @@ from clonos.operators.joins.buffered_join import WATERMARK_NAME
 from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope
-
-STEPS: Final = 8
-"""Number of steps in which the records of the time for which they are retained are forgotten."""
 
 
 class EventColumns(BufferedColumns):
@@ -57,8 +54,7 @@ class EventColumns(BufferedColumns):
             before_ns = self._reached.entries.get(0)
             self._reached.set(0, watermark)
             self._forget(watermark)
-            if before_ns is None or before_ns // self._step_ns != watermark // self._step_ns:
-                self._drop(watermark)
+            self._drop(watermark, at_once=False)
             passed_ns = self._rule.earliest(watermark, self._how)
             if passed_ns < INSTANT_NS_MIN or (
                 before_ns is not None and passed_ns <= self._rule.earliest(before_ns, self._how)
@@ -67,15 +63,9 @@ class EventColumns(BufferedColumns):
             watermark = passed_ns
         self.pass_watermark(watermark)
 
-    @property
-    def _step_ns(self) -> int:
-        """Length of event time between two removals."""
-        first_ns, last_ns = self._rule.partners(True, 0)
-        return max(1, (last_ns - first_ns) // STEPS)
-
     def end_of_time(self) -> None:
         self._forget(None)
-        self._drop(None)
+        self._drop(None, at_once=True)
 
     def _may_match(self, is_left: bool, times: Any) -> Any:
         reached_ns = self._reached.entries.get(0)
@@ -110,7 +100,7 @@ class ClockColumns(BufferedColumns):
     def fire(self, due: Sequence[DueTimer]) -> None:
         for timer in due:
             self._forget(timer.token)
-            self._drop(timer.token)
+            self._drop(timer.token, at_once=True)
 
     def _may_match(self, is_left: bool, times: Any) -> Any:
         return numpy.ones(len(times), numpy.bool_)

@@ -24,7 +24,7 @@ from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
-from clonos.operators.columnar.window_columns import WindowColumns, user_keys
+from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
@@ -59,13 +59,12 @@ class ColumnSessions(ColumnOperator):
     ) -> None:
         """Creates the operator for batches in which ``keys`` are the columns of the key."""
         self._step, self._gap_ns, self._rules = step, gap_ns, rules
-        self._aggregates, self._keys = tuple(aggregates), tuple(keys)
+        self._aggregates, self._keys = tuple(aggregates), WindowKeys(keys)
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         spans = dict.fromkeys((START, END, NUMBER), numpy.int64)
-        types = tuple(field.type for field in keys)
-        self._spec = ColumnSpec((*types, pyarrow.int64()), {**spans, **dtypes})
-        self._results = WindowColumns(keys, aggregates)
+        self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **dtypes})
+        self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._next_end: int | None = None  # no session ends earlier; None without sessions
 
@@ -86,7 +85,7 @@ class ColumnSessions(ColumnOperator):
 
     def _make_chains(self) -> None:
         self._layout, live = self._table.layout, self._table.live()
-        self._chains = SessionChains([field.type for field in self._keys])
+        self._chains = SessionChains(self._keys.types)
         if len(live):
             self._chains.add(self._chains.keys(self._table.keys(live)[:-1]), live)
 
@@ -98,7 +97,7 @@ class ColumnSessions(ColumnOperator):
         rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
         spans = (values[name][live].tolist() for name in (START, END, NUMBER))
         found: dict[Any, list[Any]] = {}
-        for key, *session in zip(user_keys(self._table.keys(live)[:-1]), *spans, rows, strict=True):
+        for key, *session in zip(self._keys.in_rows(self._table.keys(live)), *spans, rows, strict=True):
             found.setdefault(key, []).append(tuple(session))
         self._state.drop(f"{self._step}/{SESSIONS_NAME}")
         return found
@@ -116,12 +115,12 @@ class ColumnSessions(ColumnOperator):
             self._bounds[place] += growth
         return True
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
+    def columns(self, batch: Any) -> None:
         times = self.time_array(batch)
         assert times is not None, "sessions over columns are on streams with timestamps"
         if self._layout != self._table.layout or self._chains.is_full(len(self._table)):
             self._make_chains()
-        keys = self._chains.keys([batch.column(field.name) for field in self._keys])
+        keys = self._chains.keys(self._keys.of(batch))
         reached_ns: int | None = self._reached.entries.get(0)
         if reached_ns is None or not len(late := self._late(keys, times, reached_ns)):
             self._take(batch, keys, times)
@@ -129,7 +128,7 @@ class ColumnSessions(ColumnOperator):
         is_left = numpy.ones(len(times), numpy.bool_)
         is_left[late] = False
         if is_left.any():
-            needed = batch.select(list(dict.fromkeys((*(field.name for field in self._keys), *self._read))))
+            needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
             self._take(needed.filter(pyarrow.array(is_left)), keys[is_left], times[is_left])
         self._late_records.take(rows_of(batch.take(pyarrow.array(late))), times[late].tolist(), reached_ns)
 
@@ -148,7 +147,7 @@ class ColumnSessions(ColumnOperator):
     def _begun(self, batch: Any, found: BatchSessions, new: Numbers) -> Numbers:
         """Opens sessions of a batch, and returns their slots."""
         numbers, rows = self._next_number + found.rows[new], pyarrow.array(found.rows[new])
-        keys = [batch.column(field.name).take(rows) for field in self._keys]
+        keys = [column.take(rows) for column in self._keys.of(batch)]
         slots = self._table.slots([*keys, pyarrow.array(numbers)]).astype(numpy.int64)
         values = self._table.values
         values[START][slots], values[END][slots], values[NUMBER][slots] = found.starts[new], found.ends[new], numbers
@@ -305,6 +304,6 @@ class ColumnSessions(ColumnOperator):
             self._make_chains()
         slots = slots[numpy.lexsort((values[NUMBER][slots], values[END][slots]))]
         starts, ends = values[START][slots], values[END][slots]
-        for batch in self._results.batches(lambda part: table.keys(part)[:-1], values, slots, starts, ends):
+        for batch in self._results.batches(table.keys, values, slots, starts, ends):
             self.out.columns(batch)
         self._remove(slots)

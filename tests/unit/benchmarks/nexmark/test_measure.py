@@ -63,17 +63,20 @@ def test_a_short_run_has_no_net_figure(measuring: Measuring) -> None:
 def test_a_query_without_columns_and_a_missing_peer_are_not_run_for_a_reason(
     measuring: Measuring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> None:
-        raise PeerMissing("benchmarks/peers/setup flink makes it")
+    def missing(name: str) -> None:
+        raise PeerMissing(f"benchmarks/peers/setup {name} makes it")
 
-    monkeypatch.setattr(measure, "Flink", missing)
+    monkeypatch.setattr(measure, "JvmPeer", missing)
     measuring.session.against = ("flink", "spark-native")
-    for name in ("q4", "q0"):
+    measuring.run = Runs({"q0": 5.0, "q12": 5.0})
+    for name in ("q4", "q0", "q12"):
         measure.measure_query(measuring, QUERIES[name])
     assert measuring.session.not_run == {
         "q4": columns.NOT_YET["q4"],
         "q0/flink": "benchmarks/peers/setup flink makes it",
-        "q0/spark": measure.NO_SPARK,
+        "q0/spark": "benchmarks/peers/setup spark makes it",
+        "q12/flink": "benchmarks/peers/setup flink makes it",
+        "q12/spark": measure.SPARK_CANNOT["q12"],
     }
 
 

@@ -15,6 +15,7 @@ from benchmarks.nexmark import bare
 from benchmarks.nexmark.generator import Events, prepared
 from benchmarks.nexmark.jobs import columns
 from benchmarks.nexmark.jobs.house import House
+from benchmarks.nexmark.measure import SPARK_CANNOT
 from benchmarks.nexmark.one_run import SHAPES, builder
 from benchmarks.nexmark.oracle import Oracle
 from benchmarks.nexmark.queries import LEFT_OUT, QUERIES, Check
@@ -97,6 +98,8 @@ def test_each_query_is_a_job_in_rows_and_in_columns_or_has_a_reason() -> None:
     assert sorted([*QUERIES, *LEFT_OUT], key=lambda name: int(name[1:])) == [f"q{number}" for number in range(24)]
     for query in QUERIES.values():
         assert query.flink_sql.strip().split()[0] in {"SELECT", "--"}
+        if query.name not in SPARK_CANNOT:
+            assert query.spark_sql.strip().split()[0] in {"SELECT", "--"}
 
 
 def wrong_results(query: str, given: Input) -> Iterator[Results]:
@@ -157,6 +160,23 @@ def test_sums_of_rows_and_of_columns_are_alike(few_events: Input, tmp_path: Path
     assert found == [[2, 2, 4, Decimal("1.908"), None, 3]] * 2
     with pytest.raises(WrongResult, match="q1: the sums of the columns are"):
         few_events.oracle.check(query, Results(sums=found[0]))
+
+
+def test_rows_of_spark_may_lack_windows_and_no_others(few_events: Input) -> None:
+    oracle = few_events.oracle
+    for name in ("q11", "q1", "q17"):
+        query = QUERIES[name]
+        rows = oracle.rows(query)
+        oracle.check_spark(query, rows)
+        with pytest.raises(WrongResult, match=f"{name}: rows that should not be there"):
+            oracle.check_spark(query, [*rows, (rows[0][0], *rows[1][1:-1], rows[2][-1])])
+        if name == "q11":
+            oracle.check_spark(query, rows[1:])
+            with pytest.raises(WrongResult, match="of 0 rows"):
+                oracle.check_spark(query, [])
+        else:
+            with pytest.raises(WrongResult, match="rows are missing"):
+                oracle.check_spark(query, rows[1:])
 
 
 def test_rows_of_flink_follow_its_rules(few_events: Input) -> None:

@@ -129,6 +129,31 @@ def test_a_step_targets_its_cost_and_four_times_that_for_columns() -> None:
     assert pace.limit(UNLIMITED, 100_000) == 2_000
 
 
+def test_a_columnar_step_is_not_tiny_where_credit_is_used_up() -> None:
+    pace = StepSize(Options(step_records_max=1 << 16), Costly(work(), 1), is_single_step=False)
+    began_ns = pace.begin()
+    pace.measure(10_000, began_ns - 1_000_000)
+    pace.expect_columns()
+    pace.produced(64, 640)
+    assert pace.limit(100, 100_000) == 4_096
+    pace.produced(1, 100_000_000)
+    assert pace.limit(100, 100_000) == 2_048  # an element has more than the bytes that may exceed it: half a step
+
+
+def test_columnar_steps_soon_have_the_length_that_their_cost_allows() -> None:
+    port = Costly(work(), 1)
+    pace = StepSize(Options(step_cost_us=5_000, step_records_first=64), port, is_single_step=False)
+    pace.expect_columns()
+    sizes = []
+    for _ in range(6):
+        sizes.append(pace.limit(UNLIMITED, 100_000))
+        began_ns = pace.begin()
+        port.spent_ns += 1_000_000 + 100 * sizes[-1]  # a millisecond for each step
+        pace.measure(sizes[-1], began_ns)
+    assert sizes[:2] == [64, 1_271]
+    assert sizes[-1] == Options().step_records_max
+
+
 def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:
     assert ScriptedTask(work(), 2).run().task.pace.is_columnar
     rows = ScriptedTask(line(ask), 2).run().task

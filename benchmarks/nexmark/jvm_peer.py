@@ -1,4 +1,4 @@
-"""Flink as a peer: one JVM, which runs queries when asked; its compiler is warm after some runs."""
+"""A peer that runs in a JVM: one process, which runs queries when asked; its compiler is warm after some runs."""
 
 from __future__ import annotations
 
@@ -10,39 +10,29 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from benchmarks.harness.isolated_run import MARK, ROOT, end_all
 from benchmarks.nexmark.one_run import Cost
 from benchmarks.nexmark.queries import Query
 from benchmarks.peers.running import ENVIRONMENTS, PeerFailed, PeerMissing
 
-MINI_BATCH: Final = {
-    "table.exec.mini-batch.enabled": "true",
-    "table.exec.mini-batch.allow-latency": "500 ms",
-    "table.exec.mini-batch.size": "20000",
-    "table.optimizer.distinct-agg.split.enabled": "true",
-}
-HAS_MINI_BATCH: Final = frozenset({"q4", "q9", "q16", "q17", "q18", "q19", "q20", "q3"})
-"""Queries with operators that Flink can run on mini-batches; windows have no other way."""
 
+class JvmPeer:
+    """A JVM with Flink or Spark. Close it after use."""
 
-class Flink:
-    """A JVM with Flink. Close it after use."""
-
-    def __init__(self, environments: Path = ENVIRONMENTS) -> None:
-        python = environments / "flink/bin/python"
+    def __init__(self, name: str, environments: Path = ENVIRONMENTS) -> None:
+        python = environments / name / "bin/python"
         if not python.exists():
-            name = os.path.relpath(python, ROOT)
-            raise PeerMissing(f"{name} is missing: benchmarks/peers/setup flink makes it")
+            raise PeerMissing(f"{os.path.relpath(python, ROOT)} is missing: benchmarks/peers/setup {name} makes it")
         if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
             raise PeerMissing("it needs Java, which is not installed")
-        self._folder = tempfile.mkdtemp(prefix="clonos-flink-")
+        self._folder = tempfile.mkdtemp(prefix=f"clonos-{name}-")
         self._log = (Path(self._folder) / "log").open("wb")
         self._process = subprocess.Popen(
-            [str(python), "-m", "benchmarks.peers.flink_nexmark", self._folder],
+            [str(python), "-m", f"benchmarks.peers.{name}_nexmark", self._folder],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), MARK: self._folder},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TZ": "UTC", MARK: self._folder},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
