@@ -33,9 +33,10 @@ def column_totals(
 
     ``make_rows``: makes the operator over rows. ``is_count``: the aggregation is that of ``count()``.
     """
-    in_rows = {"make": make_rows, "row_reason": aggregate_reason(aggregation)}
+    in_rows = {"make": make_rows, "row_reason": aggregate_reason(aggregation, has_members=emit.count != 1)}
     emits = "EACH" if emit.count == 1 else "CHANGES" if emit.is_per_batch else "END" if emit.is_final else None
-    keys, reads = key_columns(stream._graph, stream._inputs), columns_read(aggregation)
+    keys = key_columns(stream._graph, stream._inputs)
+    reads = columns_read(aggregation, has_members=emit.count != 1)
     if emits is None:
         return {**in_rows, "row_reason": f"emit={emit} works on rows"}
     if not keys or reads is None or not isinstance(aggregation, Named):

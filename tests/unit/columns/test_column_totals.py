@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import collect, count, first, last, max_, mean, min_, sum_
+from clonos.agg import collect, count, count_distinct, first, last, max_, mean, min_, sum_
 from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
@@ -68,7 +68,8 @@ def aggregates() -> dict[str, Any]:
 def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ...] = ("key",)) -> None:
     """Adds the job: aggregates of each key, and what a step in rows behind them gets, with its timestamp."""
     stream = graph.source(source, timestamps=Timestamps("at", future_max=None) if emit.count else None)
-    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **aggregates())
+    named = aggregates() | ({} if emit.count else {"different": count_distinct("x"), "sides": count_distinct("other")})
+    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **named)
     results.sink(Outbox(), name="out")
     if emit.count:
         results.window(Tumbling("5s")).count().sink(Outbox(), name="times")
@@ -193,6 +194,7 @@ def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) 
 
     def totals(stream: Any) -> Any:
         more = {"total": sum_("x")} if is_summable else {}
+        more |= {} if emit.count else {"different": count_distinct("x")}
         return stream.key_by("key").aggregate(n=count(), first=first("x"), last=last("x"), **more, emit=emit)
 
     given_rows = [batch.slice(place, 1) for batch in batches for place in range(batch.num_rows)]
@@ -234,6 +236,22 @@ def test_totals_that_need_rows_work_on_rows() -> None:
         assert not graph.steps[-1].emits_columns
 
 
+@pytest.mark.parametrize(("emit", "is_column"), [(each(1), False), (changes(), True), (at_end(), True)])
+def test_distinct_values_are_counted_in_columns_but_for_a_result_per_record(emit: Emission, is_column: bool) -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf([], SCHEMA))
+    stream.key_by("key").aggregate(n=count_distinct("x"), emit=emit)
+    assert graph.steps[-1].emits_columns is is_column
+    stream.key_by("key").window(Tumbling("5s", time="processing")).aggregate(n=count_distinct("x"))
+    assert not graph.steps[-1].emits_columns
+
+
+def test_a_value_counts_once_for_each_key() -> None:
+    batch = pa.record_batch({"key": ["a", "b", "a", "a", "a"], "x": pa.array([1, 1, 2, None, 2])})
+    results = played(lambda stream: stream.key_by("key").aggregate(n=count_distinct("x"), emit=changes()), batch, batch)
+    assert results == [("a", {"n": 2}), ("b", {"n": 1})] * 2
+
+
 def test_changes_are_for_aggregates_alone() -> None:
     stream = JobGraph("job").source(Given([]))
     with pytest.raises(InvalidJob, match=r"has trigger=changes\(\), which is for emit= of aggregate and fold"):
@@ -256,25 +274,6 @@ def test_a_count_goes_on_in_columns_and_reaches_a_step_of_rows_as_pairs() -> Non
     assert pairs == [(("a", True), 1), (("b", True), 1), (("a", False), 1)]
     flat = played(lambda stream: stream.key_by("key").count().filter(col("count") > 1), batch)
     assert flat == [{"key": "a", "count": 2}]
-
-
-@pytest.mark.parametrize("emit", EMISSIONS)
-@pytest.mark.parametrize(
-    "cells",
-    [pa.array([1.7e308, 1.0, 1.7e308, -1.7e308]), pa.array([Decimal(9) * 10**37] * 4, pa.decimal128(38, 0))],
-    ids=["floats", "decimals"],
-)
-def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any) -> None:
-    batches = [pa.record_batch({"key": ["a", "b", "a", "a"], "x": cells})] * 2
-    rows = [batch.slice(place, 1) for batch in batches for place in range(4)]
-
-    def totals(stream: Any) -> Any:
-        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
-
-    found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
-    if emit == changes():
-        found, expected = list(dict(found).items()), list(dict(expected).items())
-    assert found == expected
 
 
 @pytest.mark.parametrize("emit", EMISSIONS[::2])
@@ -300,3 +299,22 @@ def test_totals_of_floats_and_decimals_are_those_over_rows(
         return stream.key_by("key").aggregate(emit=emit, **named)
 
     assert played(build, *batches) == played(build, *batches, is_column=False)
+
+
+@pytest.mark.parametrize("emit", EMISSIONS)
+@pytest.mark.parametrize(
+    "cells",
+    [pa.array([1.7e308, 1.0, 1.7e308, -1.7e308]), pa.array([Decimal(9) * 10**37] * 4, pa.decimal128(38, 0))],
+    ids=["floats", "decimals"],
+)
+def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any) -> None:
+    batches = [pa.record_batch({"key": ["a", "b", "a", "a"], "x": cells})] * 2
+    rows = [batch.slice(place, 1) for batch in batches for place in range(4)]
+
+    def totals(stream: Any) -> Any:
+        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
+
+    found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
+    if emit == changes():
+        found, expected = list(dict(found).items()), list(dict(expected).items())
+    assert found == expected

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import register
-from clonos.agg import count
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.plan.explaining import explain_graph
@@ -161,19 +160,3 @@ def test_a_join_refuses_fields_that_cannot_be_a_key(on: Any) -> None:
     graph = JobGraph("job")
     with pytest.raises(InvalidJob, match="gets on="):
         graph.source(Given([])).join(graph.source(Given([])), on=on, ttl="1h")
-
-
-@pytest.mark.parametrize(
-    ("key", "aggregates"), [("value", {}), ("start", {}), ("key", {"end": count()}), ("key", {"key": count()})]
-)
-def test_windows_whose_results_would_have_two_columns_of_one_name_work_on_rows(
-    key: str, aggregates: dict[str, Any]
-) -> None:
-    batch = pa.record_batch({"value": ["a", "b", "a"], "start": [1, 2, 1], "key": ["c", "d", "c"]})
-    found = []
-    for source in (ColumnsOf(batch.to_pylist(), batch.schema), Given(batch.to_pylist())):
-        graph = JobGraph("job")
-        windows = graph.source(source).key_by(key).window(Tumbling("5s"))
-        (windows.aggregate(**aggregates) if aggregates else windows.count()).sink(Outbox())
-        found.append(run(graph, 1).written)
-    assert found[0] == found[1]
