@@ -19,6 +19,10 @@ from clonos.operators.windows.window_aggregates import WindowAggregate
 CONNECTOR_CHARACTERS_MAX: Final = 200
 LIBRARY: Final = "clonos."
 
+FORMED: Final = frozenset({"aggregate", "join", "join_as_of", "lookup"})
+WINDOW: Final = "window_"
+"""Kinds of steps whose rows are no dicts by the names of their columns, and the prefix of others."""
+
 
 def function_text(function: Any) -> str:
     """Returns the name of a function or a class, and where it is defined: ``parse at word_count.py:12``."""
@@ -67,6 +71,20 @@ def reason_for_rows(step_input: StepInput, steps: Sequence[Step]) -> str:
         return ""
     keys = tuple(each for each in step.inputs if each.key is not None)
     return row_reason(step, known_schema(steps, step.inputs[0]), keys, False)
+
+
+def sink_reason(step: Step, steps: Sequence[Step]) -> str:
+    """Returns why a sink of columns writes rows: those of the step before it have another form than their columns."""
+    for each in step.inputs:
+        giver = steps[each.step]
+        is_formed = giver.kind.startswith(WINDOW) or giver.kind in FORMED
+        if (
+            is_formed
+            and _is_of_columns(steps, each)
+            and not {("how", "semi"), ("how", "anti")} & {*(giver.state or ())}
+        ):
+            return f"it writes the rows that {giver.name} gives; put select(...) in front of it for columns"
+    return ""
 
 
 def _is_of_columns(steps: Sequence[Step], step_input: StepInput) -> bool:

@@ -211,3 +211,28 @@ def test_a_step_on_columns_behind_rows_names_the_reason(tmp_path: Path) -> None:
         keyed.count(name="counted").map(str, name="shown").select("a")
     with pytest.raises(ColumnsNeeded, match=r"numbers gives it rows\."):
         numbers(Job("rows")).select("a")
+
+
+def test_a_sink_behind_columns_whose_rows_have_another_form_writes_rows(tmp_path: Path) -> None:
+    job = Job("columns")
+    keyed = job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="read").key_by("a")
+    streams: dict[str, Any] = {
+        "aggregated": keyed.aggregate(total=sum_("n"), name="totals"),
+        "chosen": keyed.aggregate(total=sum_("n"), name="others").select("a", "total"),
+        "windowed": keyed.window(Tumbling("1s")).count(name="windows"),
+        "counted": keyed.count(name="counts"),
+        "joined": keyed.join(keyed, ttl="1h", name="pairs"),
+        "kept": keyed.join(keyed, ttl="1h", how="semi", name="with_match"),
+    }
+    for name, results in streams.items():
+        results.sink(files.jsonl(str(tmp_path / name)), name=name)
+    plan = plan_of(job)
+    reasons = {each.name: each.row_reason for each in plan.steps if each.sink is not None}
+    assert reasons == {
+        "aggregated": "it writes the rows that totals gives; put select(...) in front of it for columns",
+        "chosen": "",
+        "windowed": "it writes the rows that windows gives; put select(...) in front of it for columns",
+        "counted": "",
+        "joined": "it writes the rows that pairs gives; put select(...) in front of it for columns",
+        "kept": "",
+    }
