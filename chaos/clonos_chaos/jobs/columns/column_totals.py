@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
-from clonos.agg import count, max_, min_, sum_
+from clonos.agg import count, count_distinct, max_, min_, sum_
 from clonos.api.emission import Emission, at_end, changes, each
 from clonos.expressions.building import col
 
@@ -40,6 +40,7 @@ class TotalsOfColumns:
                 total=sum_("n"),
                 low=min_("n"),
                 high=max_("n"),
+                different=count() if self._emit.count else count_distinct("n"),
                 emit=self._emit,
                 parallelism=self._parallelism,
             )
@@ -53,6 +54,7 @@ class TotalsOfColumns:
             values = {**result, "total": result["total"] // 2}
         else:
             key, values = result
+        assert values["different"] == values["found"], "all numbers differ"
         return 0, (), (key, *(values[name] for name in ("found", "total", "low", "high")))
 
     def complaints(self, records: Iterable[dict[str, Any]], rows: Iterable[tuple[Any, ...]]) -> list[str]:
