@@ -21,7 +21,7 @@ from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom
 from clonos.operators.aggregates.distinct import ERROR_MAX as DISTINCT_ERROR_MAX
 from clonos.operators.aggregates.distinct import ERROR_MIN as DISTINCT_ERROR_MIN
-from clonos.operators.aggregates.distinct import ApproxDistinct, Distinct
+from clonos.operators.aggregates.distinct import ApproxDistinct, CountDistinct, Distinct
 from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
 from clonos.operators.aggregates.quantiles import ERROR_MAX as QUANTILE_ERROR_MAX
 from clonos.operators.aggregates.quantiles import ERROR_MIN as QUANTILE_ERROR_MIN
@@ -36,6 +36,7 @@ __all__ = [
     "bottom_k",
     "collect",
     "count",
+    "count_distinct",
     "count_if",
     "distinct",
     "first",
@@ -238,6 +239,23 @@ def distinct(of: Any = None) -> Aggregation[Any, Any]:
         BadAggregate: ``of`` is neither a function nor the name of a field.
     """
     return Distinct(checked_of("distinct", "of", of))
+
+
+@overload
+def count_distinct(of: Callable[[T], object]) -> Aggregation[T, int]: ...
+
+
+@overload
+def count_distinct(of: str | None = None) -> Aggregation[Any, int]: ...
+
+
+def count_distinct(of: Any = None) -> Aggregation[Any, Any]:
+    """Counts the distinct values exactly; the state has them all. ``approx_distinct`` needs less.
+
+    Raises:
+        BadAggregate: ``of`` is neither a function nor the name of a field.
+    """
+    return CountDistinct(checked_of("count_distinct", "of", of))
 
 
 @overload

@@ -17,18 +17,23 @@ class InvalidJob(JobError):
 
 
 class ColumnsNeeded(JobError):
-    """A step that works on columns is connected to a step that gives rows."""
+    """A step that works on columns is connected to a step that gives rows.
+
+    ``reason``: why that step turns columns into rows, "" if it gets none.
+    """
 
     step: str
     upstream: str
+    reason: str = ""
 
     def __str__(self) -> str:
+        because = f", because {self.reason}" if self.reason else ""
         return (
-            f"the step {self.step} works on columns, and {self.upstream} gives it rows."
-            " Columns come from sources that read columns (files.parquet), and stay columns behind select,"
-            " with_columns, filter with an expression, drop, rename and map_batches; every other step gives rows, and"
-            " reads each record of columns as a dict. Put such steps next to the source, or use map and filter with a"
-            " function."
+            f"the step {self.step} works on columns, and {self.upstream} gives it rows{because}."
+            " Columns come from sources that read columns (files.parquet). They stay columns in expressions and"
+            " map_batches, and in windows, aggregates and joins by a column; a step that calls a function with each"
+            " record gives rows (docs/columns.md). Put such steps behind this one, or use map and filter with a"
+            " function here."
         )
 
 

@@ -18,9 +18,9 @@ from clonos.api.transforms.folding import KeyedFolding
 from clonos.api.transforms.keyed_choosing import KeyedChoosing
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import WindowKind
-from clonos.core.model.durations import Duration
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.counting import Count
+from clonos.operators.durations import Duration
 from clonos.operators.steps import keyed
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.api.aggregating import NAME_THEM, named_of
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import type_reason, window_reason
+from clonos.api.columns.row_reasons import type_reason, window_name_reason, window_reason
 from clonos.api.graph import JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -242,10 +242,11 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         elif isinstance(aggregation, Sum) and isinstance(aggregation.of, str):
             state.append(("field", repr(aggregation.of)))
         make = settings.operators(aggregation, apply)
-        columns: dict[str, Any] = {"row_reason": "" if apply else window_reason(settings, aggregation)}
         keys = key_columns(self._graph, self._inputs)
+        columns: dict[str, Any] = {"row_reason": "" if apply else window_reason(settings, aggregation, keys)}
         is_columnar = bool(keys) or (not settings.rules.is_keyed and all(map(self._graph.gives_columns, self._inputs)))
-        if is_columnar and apply is None and (reads := settings.columns_read(aggregation)) is not None:
+        is_named = apply is None and not window_name_reason(keys, aggregation)
+        if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
             columns["reads"] = (reads if keys else reads or None) if settings.rules.late_tag is None else None

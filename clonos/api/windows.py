@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from clonos.api.graph_errors import InvalidJob
-from clonos.core.model.durations import NANOSECONDS, Duration, duration_ns, duration_text
+from clonos.operators.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
+from clonos.operators.row_errors import InvalidGap
 
 Time = Literal["event", "processing"]
 """Time that windows follow: the timestamps of the records, or the clock of the task."""
@@ -181,7 +182,14 @@ class Session(WindowKind):
         if not callable(self.gap):
             return duration_ns(self.gap)
         gap_of = self.gap
-        return lambda record: duration_ns(gap_of(record))
+
+        def gap_ns_of(record: Any) -> int:
+            try:
+                return duration_ns(gap_of(record))
+            except InvalidDuration as error:
+                raise InvalidGap(str(error)) from None
+
+        return gap_ns_of
 
     def __str__(self) -> str:
         """Returns kind and lengths, such as "Session gap 30min"; stores have this text."""

@@ -98,26 +98,37 @@ class ToKeys(Operator):
             if failed:
                 rows, times = without(rows, failed), times and without(times, failed)
             pairs = list(zip(keys, rows, strict=True))
-        if not pairs:
-            return
+        if pairs:
+            self._send(pairs, keys, rows, times)
+
+    def _send(self, pairs: list[Any], keys: list[Any], rows: list[Any], times: Times) -> None:
         try:
             for port in self._ports:
                 self._collector.rows(port, pairs, keys, times)
         except (KeyUnsupported, ValueBeyondLimit):
-            self._raise_for_bad_key(keys, rows)
-            raise
+            bad = self._bad_keys(keys, rows)
+            if not bad:
+                raise
+            if len(bad) < len(pairs):
+                self._send(without(pairs, bad), without(keys, bad), without(rows, bad), times and without(times, bad))
 
     def on_watermark(self, watermark: Watermark) -> None:
         for port in self._ports:
             self._collector.watermark(port, watermark)
 
-    def _raise_for_bad_key(self, keys: list[Any], rows: list[Any]) -> None:
-        """Raises StepFailed for the first record that has an invalid key."""
+    def _bad_keys(self, keys: list[Any], rows: list[Any]) -> list[int]:
+        """Routes the records that have an invalid key, and returns their indexes.
+
+        Raises: StepFailed: there is no error output.
+        """
+        bad = []
         for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
             try:
                 encode_key(key)
             except (KeyUnsupported, ValueBeyondLimit) as error:
-                self.guard.caught(error, row, index)
+                self.guard.refused(error, row, index)
+                bad.append(index)
+        return bad
 
 
 class ToColumnKeys(Operator):

@@ -35,6 +35,15 @@ class FieldMissing(RecordError):
         return f"{self.problem}. {self.advice}"
 
 
+class InvalidGap(RecordError):
+    """The function of a session window returned no length of time for a record."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the gap of a session, which the function of Session returned: {self.reason}"
+
+
 class RowNotWritable(JobError):
     """The format of a sink cannot hold a row. ``index`` is the position of the row in the batch that was written."""
 

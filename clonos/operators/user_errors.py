@@ -16,7 +16,7 @@ from clonos.core.model.errors import ClonosError, EnvironmentFault
 from clonos.core.ports.operator_chain import Collector, FailedAt, StepFailed
 from clonos.core.values import ValueBeyondLimit, ValueUnsupported, encode_value, register
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
-from clonos.operators.row_errors import FieldMissing, RecordError, field_missing
+from clonos.operators.row_errors import RecordError, field_missing
 
 RECORD_CHARACTERS_MAX: Final = 500
 
@@ -130,7 +130,10 @@ class Guard:
         return [row for row in rows if type(row) is not MalformedRecord]
 
     def refused(self, error: Exception, record: object, index: int) -> None:
-        """Routes a record that a sink refused to write."""
+        """Routes a record that a sink refused to write, or that has no valid key.
+
+        Raises: StepFailed: there is no error output.
+        """
         self._route_or_fail(error, record, index, True)
 
     def _route_or_fail(self, error: BaseException, record: object, index: int | None, is_routable: bool) -> None:
@@ -157,7 +160,7 @@ def shortened(record: object) -> str:
 
 
 def _is_routable(error: BaseException) -> bool:
-    return isinstance(error, (EnvironmentFault, FieldMissing)) or not isinstance(error, ClonosError)
+    return isinstance(error, (EnvironmentFault, RecordError)) or not isinstance(error, ClonosError)
 
 
 def _lacks(record: Any, field: str) -> bool:

@@ -17,7 +17,7 @@ EVENTS = Events(20_000, per_s=200)
 
 @pytest.mark.timeout(150)
 def test_queries_give_what_duckdb_gives_after_each_task_was_killed(context: SparkContext, tmp_path: Path) -> None:
-    queries, *_ = kills.groups("columns", QUERIES)  # python -m benchmarks nexmark_kills runs the other groups too
+    queries, *_ = kills.groups(QUERIES)  # python -m benchmarks nexmark_kills runs the other groups too
     assert len(queries) >= 6
     killed = kills.kill_each(queries, prepared(EVENTS, tmp_path), tmp_path, spark=context)
     assert len(killed.lost) >= 6

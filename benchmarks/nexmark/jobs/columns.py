@@ -132,13 +132,6 @@ def q12(house: House) -> Result:
     return windows.select("bidder", "value")
 
 
-RUNNING: Final = "there is no columnar form of these running aggregates yet"
-
-NOT_YET: Final = {
-    "q16": RUNNING,
-}
-"""Queries without a form in columns, and the reason."""
-
 ROWS_BEHIND: Final = {
     **dict.fromkeys(("q5", "q7"), "columns up to the highest of each batch, the last window works on rows"),
     "q4": "columns up to the highest bid of each auction and batch, the averages work on rows",

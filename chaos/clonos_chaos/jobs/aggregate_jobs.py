@@ -30,7 +30,7 @@ from clonos.agg import (
     sum_,
     top_k,
 )
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
@@ -135,12 +135,12 @@ class AggregateJob(ApiJob):
         if place == "step":
             rows = rows.with_timestamps(_timestamps(aside, out_of_order="1h"))
         keyed = rows.map(partial(_stage, 1)).key_by(rng.choice(KEY_FUNCTIONS))
-        kind = rng.choice(("running", "each", "every", "end", "window"))
+        kind = rng.choice(("running", "each", "every", "changes", "end", "window"))
         if kind == "window":
             windows = keyed.window(Tumbling(rng.choice((0.02, 0.1)))).aggregate(**AGGREGATES)
             gathered = windows.flat_map(_rows_of_window)
         else:
-            emissions = {"running": each(1), "each": each(rng.choice((2, 5))), "end": at_end()}
+            emissions = {"running": each(1), "each": each(rng.choice((2, 5))), "changes": changes(), "end": at_end()}
             emit: Emission = emissions.get(kind) or every(rng.choice((0.01, 0.05)))
             emitted = keyed.aggregate(emit=emit, **AGGREGATES).key_by(_key_of_result)
             gathered = emitted.stateful_map(_rows_since).flat_map(_same)

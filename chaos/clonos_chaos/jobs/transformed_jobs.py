@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from clonos.api.emission import Emission, at_end, each, every
+from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.operators.state.state_descriptors import ListState, MapState
@@ -176,7 +176,7 @@ class TransformedJob(ApiJob):
                 return rows.distinct(_offset)
 
     def _folded(self, rows: Stream[Row], rng: Random) -> Stream[Row]:
-        emit: Emission = rng.choice((each(1), each(4), every("20ms"), at_end()))
+        emit: Emission = rng.choice((each(1), each(4), every("20ms"), changes(), at_end()))
         if rng.random() < 0.5:
             gathered: Stream[Any] = rows.key_by(_key).fold([], list.append, emit=emit).map(_second)
         else:

@@ -14,7 +14,7 @@ logger = logging.getLogger("clonos.run")
 REMEMBERS_ALL: Final = ("within", "None")
 """Property of the state of a step that forgets no key."""
 
-GATHERS: Final = re.compile(r"(\w+)=(?:collect|distinct)\(")
+GATHERS: Final = re.compile(r"(\w+)=(?:collect|distinct|count_distinct)\(")
 """Aggregates that keep values, in the text of the aggregates of a step."""
 
 LIMIT: Final = "limit"

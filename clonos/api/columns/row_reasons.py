@@ -1,4 +1,4 @@
-"""Reasons for which windows and aggregates over columns work on rows, for ``explain``."""
+"""Reasons for which steps over columns work on rows, for ``explain``."""
 
 from __future__ import annotations
 
@@ -7,23 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.windows import Session
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import columns_read, parts_of
 
 if TYPE_CHECKING:
     from clonos.api.window_step import WindowSettings
 
 
-def aggregate_reason(aggregation: Aggregation[Any, Any]) -> str:
-    """Returns which aggregate works on rows, whatever the types of columns; "" if all may work on columns."""
+def aggregate_reason(aggregation: Aggregation[Any, Any], *, has_members: bool = False) -> str:
+    """Returns which aggregate works on rows, whatever the types of columns; "" if all may work on columns.
+
+    ``has_members``: see ``columns_read``.
+    """
     for each in parts_of(aggregation).values():
-        if columns_read(each) is None:
+        if columns_read(each, has_members=has_members) is None:
             return f"{each!r} works on rows"
     return ""
 
 
-def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any]) -> str:
+def name_reason(names: Sequence[str]) -> str:
+    """Returns why results with columns of these names are rows; "" if no name is there twice."""
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    return f"its results would have two columns {twice[0]!r}" if twice else ""
+
+
+def window_name_reason(keys: Sequence[str], aggregation: Aggregation[Any, Any]) -> str:
+    """Returns the same for windows, by the columns of their key."""
+    return name_reason((*keys, START, END, TIME, *parts_of(aggregation)))
+
+
+def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], keys: Sequence[str]) -> str:
     """Returns why windows over columns work on rows."""
-    if reason := aggregate_reason(aggregation):
+    if reason := aggregate_reason(aggregation) or window_name_reason(keys, aggregation):
         return reason
     if settings.trigger is not None:
         return "windows with a trigger work on rows"
@@ -50,13 +65,34 @@ def _session_reason(settings: WindowSettings, kind: Session, aggregation: Aggreg
 def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> str:
     """Returns why an aggregation works on rows for columns of these types; "" if it does not."""
     from clonos.operators.columnar.column_aggregates import column_aggregates
-    from clonos.operators.columnar.running.stored_keys import are_keys
 
-    for key in keys:
-        if key in schema.names and not are_keys(schema, (key,)):
-            return f"a key of the type {schema.field(key).type} works on rows"
+    if reason := key_reason(keys, schema):
+        return reason
     for each in parts_of(aggregation).values():
         of = getattr(each, "of", None)
         if of in schema.names and column_aggregates(each, schema) is None:
             return f"{each!r} of the type {schema.field(of).type} works on rows"
     return ""
+
+
+def key_reason(keys: Sequence[str], schema: Any) -> str:
+    """Returns why a step that compares these columns works on rows for columns of these types; "" if it does not."""
+    from clonos.operators.columnar.running.stored_keys import are_keys
+
+    for key in keys:
+        if key in schema.names and not are_keys(schema, (key,)):
+            return f"a key of the type {schema.field(key).type} works on rows"
+    return ""
+
+
+def rank_reason(keys: Sequence[str], by: str, k: int, schema: Any) -> str:
+    """Returns why ``top_k`` works on rows for columns of these types; "" if it does not."""
+    from clonos.operators.columnar.choosing.cells import rank_storage
+    from clonos.operators.columnar.choosing.top_k_by_type import K_MAX
+    from clonos.operators.columnar.running.stored_keys import plain_type
+
+    if k > K_MAX:
+        return f"k above {K_MAX:,} works on rows"
+    if by in schema.names and rank_storage(plain_type(schema.field(by).type)) is None:
+        return f"ranks of the type {schema.field(by).type} work on rows"
+    return key_reason(keys, schema)

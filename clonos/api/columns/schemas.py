@@ -10,7 +10,7 @@ from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.errors import ClonosError
 from clonos.operators.column_contract import DescribedSource
 
-KEEPING = ("with_timestamps", "limit", "deduplicate", "distinct")
+KEEPING = ("with_timestamps", "limit", "peek", "sample", "deduplicate", "distinct")
 """Kinds of steps whose results have the columns of their records."""
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import aggregate_reason, type_reason
+from clonos.api.columns.row_reasons import aggregate_reason, name_reason, type_reason
 from clonos.api.emission import Emission
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.columnar.running.totals_by_type import TotalsByType
@@ -33,9 +33,10 @@ def column_totals(
 
     ``make_rows``: makes the operator over rows. ``is_count``: the aggregation is that of ``count()``.
     """
-    in_rows = {"make": make_rows, "row_reason": aggregate_reason(aggregation)}
+    in_rows = {"make": make_rows, "row_reason": aggregate_reason(aggregation, has_members=emit.count != 1)}
     emits = "EACH" if emit.count == 1 else "CHANGES" if emit.is_per_batch else "END" if emit.is_final else None
-    keys, reads = key_columns(stream._graph, stream._inputs), columns_read(aggregation)
+    keys = key_columns(stream._graph, stream._inputs)
+    reads = columns_read(aggregation, has_members=emit.count != 1)
     if emits is None:
         return {**in_rows, "row_reason": f"emit={emit} works on rows"}
     if not keys or reads is None or not isinstance(aggregation, Named):
@@ -44,9 +45,8 @@ def column_totals(
     time = stream._graph.steps[stream._inputs[0].step].timestamp_column
     if time is not None and emits == "EACH" and time.name not in keys:
         names.append(time.name)
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
-        return {**in_rows, "row_reason": f"its results would have two columns {twice[0]!r}"}
+    if reason := name_reason(names):
+        return {**in_rows, "row_reason": reason}
     return {
         "make": lambda step: partial(
             TotalsByType, step, aggregation, keys, reads, emits, make_rows(step), is_count=is_count

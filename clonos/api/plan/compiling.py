@@ -25,6 +25,7 @@ from clonos.api.plan.fusion import reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
+from clonos.api.plan.step_texts import reason_for_rows
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
@@ -179,8 +180,9 @@ class _Compiler:
         check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
         check_timestamps_remain(step, self._graph.steps)
         for step_input in step.inputs if step.requires_columns else ():
-            if not self._graph.gives_columns(step_input):
-                raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name)
+            reason = reason_for_rows(step_input, self._graph.steps)
+            if reason or not self._graph.gives_columns(step_input):
+                raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name, reason)
 
     def _add_step(self, step: Step) -> None:
         upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None

@@ -107,6 +107,8 @@ class _Explainer:
         is_immediate = isinstance(step.sink, ImmediateSink)
         schema = known_schema(self._graph.steps, step.inputs[0]) if takes_columns else None
         reason = step_texts.row_reason(step, schema, keys, is_immediate) if takes_columns else ""
+        if step.sink is not None:
+            reason = reason or step_texts.sink_reason(step, self._graph.steps)
         vertex = self._plan.vertices[self._compiled.vertex_of[step.number]]
         return StepInfo(
             step.name,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from clonos.api.columns.schemas import known_schema
 from clonos.api.graph import Step, StepInput
 from clonos.api.keys import KeyBy, fields_text
-from clonos.core.model.durations import duration_text
+from clonos.operators.durations import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
 from clonos.operators.operator import Operator
@@ -17,6 +18,10 @@ from clonos.operators.windows.window_aggregates import WindowAggregate
 
 CONNECTOR_CHARACTERS_MAX: Final = 200
 LIBRARY: Final = "clonos."
+
+FORMED: Final = frozenset({"aggregate", "join", "join_as_of", "lookup"})
+WINDOW: Final = "window_"
+"""Kinds of steps whose rows are no dicts by the names of their columns, and the prefix of others."""
 
 
 def function_text(function: Any) -> str:
@@ -57,6 +62,33 @@ def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
         how = f"by {type(strategy).__qualname__}"
     idle = f", idle after {duration_text(assigner.idle_after_ns)}" if assigner.idle_after_ns else ""
     return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
+
+
+def reason_for_rows(step_input: StepInput, steps: Sequence[Step]) -> str:
+    """Returns why an input of a step gives rows although its own input gives columns; "" if that is rows, too."""
+    step = steps[step_input.step]
+    if step_input.tag or step.source is not None or not any(map(partial(_is_of_columns, steps), step.inputs)):
+        return ""
+    keys = tuple(each for each in step.inputs if each.key is not None)
+    return row_reason(step, known_schema(steps, step.inputs[0]), keys, False)
+
+
+def sink_reason(step: Step, steps: Sequence[Step]) -> str:
+    """Returns why a sink of columns writes rows: those of the step before it have another form than their columns."""
+    for each in step.inputs:
+        giver = steps[each.step]
+        is_formed = giver.kind.startswith(WINDOW) or giver.kind in FORMED
+        if (
+            is_formed
+            and _is_of_columns(steps, each)
+            and not {("how", "semi"), ("how", "anti")} & {*(giver.state or ())}
+        ):
+            return f"it writes the rows that {giver.name} gives; put select(...) in front of it for columns"
+    return ""
+
+
+def _is_of_columns(steps: Sequence[Step], step_input: StepInput) -> bool:
+    return steps[step_input.step].emits_columns and not step_input.tag
 
 
 def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediate: bool) -> str:

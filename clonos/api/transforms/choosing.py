@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps import stateless
-from clonos.operators.transforms.choosing import Chosen, Iterated, Peeked, Sampled, Select
+from clonos.operators.transforms.choosing import Chosen, FilterColumns, Iterated, PeekColumns, Peeked, Sampled, Select
 from clonos.operators.transforms.limit import Limit
 
 if TYPE_CHECKING:
@@ -95,8 +95,17 @@ class Choosing(GraphBuilder, Generic[T]):
         if not _is_fraction(fraction):
             raise InvalidJob(name or "sample", f"gets the fraction {fraction!r:.80}", "Give a number from 0 to 1.")
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        make = partial(stateless.Filter, Sampled(fraction, seed))
-        step = self._step("sample", lambda _: make, options, runs_user_code=True, selects_rows=True, is_per_record=True)
+        is_columnar = self._gives_columns
+        make = partial(FilterColumns if is_columnar else stateless.Filter, Sampled(fraction, seed))
+        step = self._step(
+            "sample",
+            lambda _: make,
+            options,
+            runs_user_code=True,
+            emits_columns=is_columnar,
+            selects_rows=True,
+            is_per_record=True,
+        )
         return self._stream(step)
 
     def peek(
@@ -108,11 +117,22 @@ class Choosing(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: StandbyMode | None = None,
     ) -> Stream[T]:
-        """Calls ``function`` with each record, such as ``print``, and passes the record on. Its result is ignored."""
+        """Calls ``function`` with each record, such as ``print``, and passes the record on. Its result is ignored.
+
+        Of a stream of columns it gets a dict for each record, and the columns pass on as they are.
+        """
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
-        make = partial(stateless.Map, Peeked(function))
+        is_columnar = self._gives_columns
+        make = partial(PeekColumns if is_columnar else stateless.Map, Peeked(function))
         step = self._step(
-            "peek", lambda _: make, options, (function,), runs_user_code=True, is_one_to_one=True, is_per_record=True
+            "peek",
+            lambda _: make,
+            options,
+            (function,),
+            runs_user_code=True,
+            emits_columns=is_columnar,
+            is_one_to_one=True,
+            is_per_record=True,
         )
         return self._stream(step)
 
@@ -167,7 +187,7 @@ class Choosing(GraphBuilder, Generic[T]):
             "limit",
             partial(partial, Limit, count=count),
             options,
-            emits_columns=all(self._graph.steps[each.step].emits_columns for each in self._inputs),
+            emits_columns=self._gives_columns,
             is_one_to_one=True,
             selects_rows=True,
             state=(),
@@ -224,6 +244,10 @@ class Choosing(GraphBuilder, Generic[T]):
         check_function("split", name or "split", predicate)
         chosen, rest = self.branch(predicate, True, name=name, parallelism=parallelism, standby=standby)
         return chosen, rest
+
+    @property
+    def _gives_columns(self) -> bool:
+        return all(map(self._graph.gives_columns, self._inputs))
 
     def _branch(self, chosen: Any, index: int, parallelism: int | None, standby: StandbyMode | None) -> Stream[T]:
         step = self._graph.steps[chosen[0].step]

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from clonos.api.columns.key_columns import key_columns
+from clonos.api.columns.row_reasons import key_reason, rank_reason
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
-from clonos.core.model.durations import duration_ns
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
+from clonos.operators.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch, LastWithin
@@ -126,14 +127,14 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         function = _function_of(_itself if by is None else by)
         make: Callable[[str], Callable[[], Operator]] = partial(partial, TopK, function=function, k=k)
-        more: dict[str, Any] = {"key_field": ""}
+        more: dict[str, Any] = {"key_field": "", "row_reason": "top_k without rank= works on rows"}
         if rank is not None:
             make = partial(partial, ChangedRanks, function=function, k=k, rank=rank)
             more = {"has_times": False}
             keys = key_columns(self._graph, self._inputs)
             if keys and isinstance(by, str):
                 make = partial(partial, TopKByType, keys=keys, by=by, k=k, rank=rank)
-                more["emits_columns"] = True
+                more |= {"emits_columns": True, "rows_for": partial(rank_reason, keys, by, k)}
         step = self._step(
             "top_k",
             make,
@@ -170,6 +171,8 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         elif within_ns is not None:
             retained = DeduplicateWithin if keep == "first" else LastWithin
             make = partial(partial, retained, by=function, within_ns=within_ns, has_times=has_times)
+        has_state = keep == "first" or within_ns is not None or has_times
+        within = str(within_ns) if has_state else "a batch"
         step = self._step(
             kind,
             make,
@@ -178,7 +181,9 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             runs_user_code=by is not None,
             selects_rows=True,
             emits_columns=bool(keys),
-            state=(("keep", keep), ("within", str(within_ns)), ("event time", str(has_times)), _field_text(by)),
+            row_reason='keep="last" with within= works on rows' if keep == "last" and within_ns is not None else "",
+            rows_for=partial(key_reason, (*keys, *(() if by is None else (by,)))) if keys else None,
+            state=(("keep", keep), ("within", within), ("event time", str(has_times)), _field_text(by)),
         )
         return self._stream(step)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from clonos.api.columns.schemas import schema_of
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
+from clonos.api.plan.step_texts import reason_for_rows
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.expressions.expression import Expr, as_column, checked_name
 from clonos.expressions.foreign import as_foreign
@@ -185,8 +186,9 @@ def add_stage(
     graph, inputs = stream._graph, stream._inputs
     name = options["name"] or kind
     for each in inputs:
-        if not graph.gives_columns(each):
-            raise ColumnsNeeded(name, graph.steps[each.step].name)
+        reason = reason_for_rows(each, graph.steps)
+        if reason or not graph.gives_columns(each):
+            raise ColumnsNeeded(name, graph.steps[each.step].name, reason)
     stage = Stage(name, kind, columns, dropped)
     schemas = [schema for each in inputs if (schema := schema_of(graph.steps, each)) is not None]
     for schema in schemas:

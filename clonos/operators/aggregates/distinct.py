@@ -49,10 +49,7 @@ class Distinct(OfValues):
 
     def term(self, value: Any) -> Any:
         term = self._read(value)
-        if term is None or type(term) in _PLAIN:
-            return None if term is None else (term, None)
-        term = python_scalar(term)
-        return (term, None) if type(term) in _PLAIN else (encode_value(_canonical(term)), term)
+        return None if term is None else identified(term)
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is not None:
@@ -66,6 +63,20 @@ class Distinct(OfValues):
 
     def result(self, accumulator: Any) -> list[Any]:
         return super().result([key if value is None else value for key, value in accumulator.items()])  # type: ignore[no-any-return]
+
+
+class CountDistinct(Distinct):
+    """Number of the distinct values. The accumulator is a dict with the identity of each value."""
+
+    name = "count_distinct"
+    ignores_order = True
+
+    def term(self, value: Any) -> Any:
+        term = self._read(value)
+        return None if term is None else (identified(term)[0], None)
+
+    def result(self, accumulator: Any) -> Any:
+        return len(accumulator)
 
 
 class ApproxDistinct(OfValues):
@@ -127,6 +138,14 @@ class ApproxDistinct(OfValues):
             index, rank = self._register(digest)
             registers[index] = max(registers[index], rank)
         return bytes(registers)
+
+
+def identified(term: Any) -> tuple[Any, Any]:
+    """Returns the identity of a value, and the value, or None if that is the identity itself."""
+    if type(term) in _PLAIN:
+        return term, None
+    term = python_scalar(term)
+    return (term, None) if type(term) in _PLAIN else (encode_value(_canonical(term)), term)
 
 
 def index_bits(error: float) -> int:

@@ -15,6 +15,7 @@ import pyarrow
 from pyarrow import types
 
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.distinct import CountDistinct
 from clonos.operators.aggregates.numeric import Mean, Sum
 from clonos.operators.aggregates.values import First, Max, Min
 from clonos.operators.columnar.support import parts_of
@@ -277,6 +278,10 @@ def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
         return _sum(name, aggregation, of, type_)
     if type(aggregation) in (Min, Max):
         return ExtremeColumn(name, of, type_, is_largest=type(aggregation) is Max)
+    if type(aggregation) is CountDistinct:
+        from clonos.operators.columnar.running.distinct_counts import DistinctCount
+
+        return DistinctCount(name, of, type_)
     return (FirstColumn if type(aggregation) is First else LastColumn)(name, of, type_)
 
 
@@ -293,6 +298,9 @@ def _sum(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
 
 
 def _is_supported(aggregation: Any, type_: Any) -> bool:
+    if type(aggregation) is CountDistinct:
+        is_text = types.is_string(type_) or types.is_large_string(type_)
+        return bool(is_text or types.is_integer(type_) or types.is_boolean(type_) or types.is_date32(type_))
     if types.is_float16(type_) or types.is_uint64(type_):
         return False
     if types.is_decimal(type_):  # a mean has 28 digits, wherever its point is; a column has one scale

@@ -17,8 +17,7 @@ import numpy
 from clonos.core.values.columns import decode_columns, encode_columns
 from clonos.core.values.value_errors import ValueMalformed
 from clonos.operators.state.column_slots import NO_SLOT, IntegerKeys, SlotColumns
-from clonos.operators.state.column_spec import SIZES, ColumnSizes, TableSchema, bytes_of
-from clonos.operators.state.narrow_ints import narrowed, widened
+from clonos.operators.state.column_spec import SIZES, ColumnSizes, TableSchema, bytes_of, narrowed, widened
 from clonos.operators.state.row_store import RowsDiffer, RowStore
 from clonos.operators.state.state_changes import StateMalformed
 

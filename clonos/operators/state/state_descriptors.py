@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
-from clonos.core.model.durations import Duration, duration_ns
 from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
+from clonos.operators.durations import Duration, duration_ns
 from clonos.operators.state.expiry import Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import StateBackend, Table
@@ -166,6 +166,10 @@ class State:
         """Whether the state has a time to live."""
         return self._ttl_ns is not None
 
+    def is_like(self, other: State) -> bool:
+        """Returns whether another descriptor of this name is of the same state."""
+        return type(self) is type(other) and (self._ttl_ns, self._time) == (other._ttl_ns, other._time)
+
     def _expiry(self, table: Table, step: str, state: StateBackend, holder: KeyHolder) -> Expiry | None:
         """Returns the ends of the entries of a table, None without a time to live."""
         if self._ttl_ns is None:
@@ -230,6 +234,9 @@ class ValueState(State, Generic[T]):
         """
         super().__init__(name, ttl=ttl, time=time)
         self.default = default
+
+    def is_like(self, other: State) -> bool:
+        return super().is_like(other) and repr(self.default) == repr(cast(ValueState[T], other).default)
 
     def cell(self, step: str, state: StateBackend, holder: KeyHolder, undo: Undo | None = None) -> Cell:
         table = state.table(f"{step}/{self.name}")

@@ -129,7 +129,7 @@ class Context(Generic[K, U]):
         Changes of the list or dict are stored.
 
         Raises:
-            StateNameTaken: another descriptor of the step has the same name and another type.
+            StateNameTaken: another descriptor of the step has the same name and another type, default or ttl.
             InvalidArgument: ``descriptor`` is none.
         """
         try:
@@ -235,9 +235,11 @@ class Context(Generic[K, U]):
             self._undo.change_timer(change, timestamp_ns, self.key)
 
     def _cell(self, descriptor: State) -> tuple[State, Cell]:
-        if descriptor.name in self._cells and type(self._cells[descriptor.name][0]) is not type(descriptor):
+        known = self._cells.get(descriptor.name)
+        if known is not None and not descriptor.is_like(known[0]):
             raise StateNameTaken(self._step, descriptor.name)
-        found = (descriptor, descriptor.cell(self._step, self._state, self, self._undo))
+        cell = descriptor.cell(self._step, self._state, self, self._undo) if known is None else known[1]
+        found = (descriptor, cell)
         self._cells[descriptor.name] = found
         self._expiries = [cell.expiry for _, cell in self._cells.values() if cell.expiry is not None]
         return found
@@ -262,8 +264,8 @@ class StateNameTaken(JobError):
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} declares the state {self.name!r} twice, with different types. Give each state its"
-            " own name."
+            f"the step {self.step} declares the state {self.name!r} twice, with different types, defaults or ttl. Give"
+            " each state its own name."
         )
 
 

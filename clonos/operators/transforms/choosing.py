@@ -7,7 +7,10 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from clonos.core.values import encode_value
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.operator import Operator, Times
+from clonos.operators.steps import stateless
 from clonos.operators.steps.results import checked
 
 HASH_BYTES: Final = 8
@@ -37,6 +40,39 @@ class Peeked:
     def __call__(self, record: Any) -> Any:
         self._function(record)
         return record
+
+
+class PeekColumns(stateless.Map):
+    """Function that is called with each record; columns pass on as they came, without the records that fail."""
+
+    takes_columns = True
+
+    def columns(self, batch: RecordBatch) -> None:
+        rows = rows_of(batch)
+        _, failed = self.guard.each(self._function, rows)
+        _pass_on(self.out, batch, [place not in failed for place in range(len(rows))] if failed else None)
+
+
+class FilterColumns(stateless.Filter):
+    """Selection of the records for which the predicate is true; columns stay columns."""
+
+    takes_columns = True
+
+    def columns(self, batch: RecordBatch) -> None:
+        is_chosen: list[bool] = []
+        for index in self.guard.run(lambda records: self._choose(records, is_chosen), rows_of(batch)):
+            is_chosen.insert(index, False)  # its predicate raised
+        _pass_on(self.out, batch, None if all(is_chosen) else is_chosen)
+
+
+def _pass_on(out: Operator, batch: Any, is_chosen: list[bool] | None) -> None:
+    """Passes on the chosen records of a batch, all for None."""
+    if is_chosen is not None:
+        import pyarrow  # loaded only if there are columns
+
+        batch = batch.filter(pyarrow.array(is_chosen))
+    if batch.num_rows:
+        out.columns(batch)
 
 
 class Chosen:

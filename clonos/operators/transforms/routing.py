@@ -15,10 +15,10 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from clonos.core.model.errors import JobError
 from clonos.core.values.keys import Router, groups_of_task
 from clonos.operators.chain_outputs import ToEdge
 from clonos.operators.operator import Operator, Scope, Times, without
+from clonos.operators.row_errors import RecordError
 
 
 class ToTask(ToEdge, ABC):
@@ -122,7 +122,7 @@ class ToChosen(ToTask):
         return target
 
 
-class TaskUnknown(JobError):
+class TaskUnknown(RecordError):
     """A function of ``partition_custom`` returned something other than the index of a task."""
 
     step: str

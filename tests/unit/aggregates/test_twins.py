@@ -181,6 +181,7 @@ CASES = [
     Case("collect", agg.collect(), lists(scalars), present),
     Case("distinct", agg.distinct(), lists(scalars), distinct_values),
     Case("distinct of lists", agg.distinct(), lists(st.lists(st.integers(0, 1), max_size=2)), distinct_values),
+    Case("count_distinct", agg.count_distinct(), lists(scalars), lambda values: len(distinct_values(values))),
     Case("approx_distinct", agg.approx_distinct(), lists(scalars), lambda values: len(distinct_values(values))),
     Case("quantile", agg.quantile(None, 0.9), lists(numbers), lambda values: lower_quantile(values, 0.9)),
     Case("top_k", agg.top_k(3, by=_rank), lists(records), lambda values: ranked(values, 3, True)),

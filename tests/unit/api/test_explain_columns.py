@@ -25,6 +25,7 @@ from clonos import (
     values,
 )
 from clonos.agg import collect, count, min_, sum_
+from clonos.api.graph_errors import ColumnsNeeded
 from clonos.api.plan.explain_text import explanation_text
 from clonos.api.plan.explaining import explain_graph
 from clonos.api.plan.explanation import Explanation, StepInfo
@@ -102,11 +103,26 @@ class Remember:
             "its results would have two columns 'a'",
         ),
         (lambda stream: stream.key_by("a").aggregate(b=collect(), name="next"), "collect() works on rows"),
+        (
+            lambda stream: stream.key_by("start").window(Tumbling("5s")).count(name="next"),
+            "its results would have two columns 'start'",
+        ),
         (lambda stream: stream.aggregate(b=count(), name="next"), "aggregates without a key work on rows"),
     ],
     ids=[
         *("filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"),
-        *("aggregate", "trigger", "evictor", "global trigger", "global", "interval", "two names", "running", "no key"),
+        *(
+            "aggregate",
+            "trigger",
+            "evictor",
+            "global trigger",
+            "global",
+            "interval",
+            "two names",
+            "running",
+            "window of two names",
+            "no key",
+        ),
     ],
 )
 def test_the_plan_has_the_reason_for_which_a_step_turns_columns_into_rows(extend: Any, reason: str) -> None:
@@ -178,3 +194,45 @@ def test_a_join_of_two_stretches_makes_one() -> None:
         (("one", "other", "chosen", "both", "out"), ()),
         (("alone",), ("texts",)),
     ]
+
+
+def test_a_step_on_columns_behind_rows_names_the_reason(tmp_path: Path) -> None:
+    batch = pyarrow.record_batch({"a": ["x"], "text": ["y"]})
+    parquet.write_table(pyarrow.Table.from_batches([batch]), tmp_path / "some.parquet")
+    job = Job("columns")
+    keyed = job.source(files.parquet(str(tmp_path / "*.parquet")), name="read").key_by("a")
+    with pytest.raises(
+        ColumnsNeeded, match=r"works on columns, and texts gives it rows, because collect\('text'\) works"
+    ):
+        keyed.aggregate(all=collect("text"), name="texts").select("a")
+    with pytest.raises(ColumnsNeeded, match=r"because min_\('text'\) of the type string works on rows\."):
+        keyed.aggregate(least=min_("text"), name="least").filter(col("least") > "a")
+    with pytest.raises(ColumnsNeeded, match=r"shown gives it rows, because it calls str with each row\."):
+        keyed.count(name="counted").map(str, name="shown").select("a")
+    with pytest.raises(ColumnsNeeded, match=r"numbers gives it rows\."):
+        numbers(Job("rows")).select("a")
+
+
+def test_a_sink_behind_columns_whose_rows_have_another_form_writes_rows(tmp_path: Path) -> None:
+    job = Job("columns")
+    keyed = job.source(ColumnsGiven([{"a": 1, "n": 2}]), name="read").key_by("a")
+    streams: dict[str, Any] = {
+        "aggregated": keyed.aggregate(total=sum_("n"), name="totals"),
+        "chosen": keyed.aggregate(total=sum_("n"), name="others").select("a", "total"),
+        "windowed": keyed.window(Tumbling("1s")).count(name="windows"),
+        "counted": keyed.count(name="counts"),
+        "joined": keyed.join(keyed, ttl="1h", name="pairs"),
+        "kept": keyed.join(keyed, ttl="1h", how="semi", name="with_match"),
+    }
+    for name, results in streams.items():
+        results.sink(files.jsonl(str(tmp_path / name)), name=name)
+    plan = plan_of(job)
+    reasons = {each.name: each.row_reason for each in plan.steps if each.sink is not None}
+    assert reasons == {
+        "aggregated": "it writes the rows that totals gives; put select(...) in front of it for columns",
+        "chosen": "",
+        "windowed": "it writes the rows that windows gives; put select(...) in front of it for columns",
+        "counted": "",
+        "joined": "it writes the rows that pairs gives; put select(...) in front of it for columns",
+        "kept": "",
+    }

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.operators.state.column_spec import bytes_of
-from clonos.operators.state.narrow_ints import LEAST_BYTES, NARROWED_MIN, narrowed, widened
+from clonos.operators.state.column_spec import LEAST_BYTES, NARROWED_MIN, bytes_of, narrowed, widened
 
 INTS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
 OTHERS = ["f4", "f8", "V16", "?"]

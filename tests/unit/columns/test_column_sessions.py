@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import count, first, max_, mean, min_, sum_
+from clonos.agg import count, first, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Tumbling
@@ -31,6 +31,7 @@ from tests.unit.columns.test_column_windows import (
     disordered,
     in_tenths,
     played,
+    sums,
 )
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
@@ -38,12 +39,6 @@ from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 LATE = Tag[Any]("late")
 GAPS = st.sampled_from(["1s", "2s", "3s", "10s"])
 DISORDERS = st.sampled_from(["1s", "4s", "20s"])
-
-
-def aggregates() -> dict[str, Any]:
-    """One of each kind that sessions in columns have."""
-    whole = {"n": count(), "total": sum_("x"), "mean": mean("x"), "least": min_("x"), "most": max_("y")}
-    return {**whole, "floats": sum_("y"), "share": mean("y")}
 
 
 def ends(_: None, window: Window, found: list[Any]) -> list[Any]:
@@ -55,14 +50,14 @@ def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is
     """Adds the job: aggregates of each session, and the late records; ``is_followed``: and windows of the results."""
     timestamps = Timestamps("at", out_of_order=disorder, watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps)
-    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**aggregates(), name="totals")
+    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**sums(), name="totals")
     results.sink(Outbox(), name="out")
     if is_followed:
         results.window(Tumbling("3s")).apply(ends, name="ends", parallelism=1).sink(Outbox(), name="windows")
     results.side_output(LATE).sink(Outbox(), name="late")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(disordered(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
 def test_sessions_over_columns_give_what_sessions_over_rows_do(
     rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int, records_max: int
@@ -75,7 +70,7 @@ def test_sessions_over_columns_give_what_sessions_over_rows_do(
     assert found[1] == found[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(disordered(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
 def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
     rows: list[dict[str, Any]], gap: str, disorder: str, actions: list[str], parallelism: int, records_max: int
@@ -88,7 +83,7 @@ def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
     assert troubled == steady
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(disordered(), GAPS, DISORDERS, st.integers(1, 60))
 def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_over_rows(
     rows: list[dict[str, Any]], gap: str, disorder: str, records_max: int
@@ -101,7 +96,7 @@ def test_windows_in_the_same_task_see_the_results_of_sessions_as_they_see_those_
     assert found[1] == found[0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(disordered(), GAPS, DISORDERS, st.integers(1, 2))
 def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
     rows: list[dict[str, Any]], gap: str, disorder: str, parallelism: int
@@ -114,7 +109,7 @@ def test_sessions_over_rows_take_over_when_a_column_changes_its_type(
     assert found[1] == found[0]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(disordered(), GAPS, ACTIONS)
 def test_sessions_over_rows_that_have_taken_over_are_restored_at_any_barrier(
     rows: list[dict[str, Any]], gap: str, actions: list[str]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos import col
+from clonos import Job, col, files
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
+from clonos.api.plan.explaining import explain_graph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.job.description import graph_of
 from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
@@ -144,6 +148,28 @@ def _tracking(used: set[type], process: Any) -> Any:
         process(self, batch, column)
 
     return tracked
+
+
+@pytest.mark.parametrize(
+    ("choose", "reason"),
+    [
+        (lambda keyed: keyed.top_k(2, "x", rank="rank"), ""),
+        (lambda keyed: keyed.top_k(2, "x"), "top_k without rank= works on rows"),
+        (lambda keyed: keyed.top_k(2, "key", rank="rank"), "ranks of the type string work on rows"),
+        (lambda keyed: keyed.top_k(2000, "x", rank="rank"), "k above 1,024 works on rows"),
+        (lambda keyed: keyed.deduplicate("x", within="3s"), ""),
+        (lambda keyed: keyed.deduplicate("y"), "a key of the type double works on rows"),
+        (lambda keyed: keyed.deduplicate("x", keep="last", within="3s"), 'keep="last" with within= works on rows'),
+    ],
+    ids=["top_k", "lists", "texts", "large k", "deduplicate", "floats", "last within"],
+)
+def test_explain_gives_the_reason_for_which_a_step_works_on_rows(choose: Any, reason: str, tmp_path: Path) -> None:
+    pa.parquet.write_table(SCHEMA.empty_table(), tmp_path / "part.parquet")
+    job = Job("job")
+    choose(job.source(files.parquet(f"{tmp_path}/*.parquet")).key_by("key")).sink(Outbox())
+    plan = explain_graph(graph_of(job), Options(), 1)
+    (step,) = [step for step in plan.steps if step.kind in ("top_k", "deduplicate")]
+    assert step.row_reason == reason
 
 
 def test_the_rank_may_replace_a_column() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import collect, count, first, last, max_, mean, min_, sum_
+from clonos.agg import collect, count, count_distinct, first, last, max_, mean, min_, sum_
 from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
@@ -27,7 +27,10 @@ __all__ = ["kernels"]
 
 START = START_NS // 1_000_000_000
 SCHEMA = pa.schema(
-    [("key", pa.string()), ("other", pa.bool_()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())]
+    [
+        *(("key", pa.string()), ("other", pa.bool_()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())),
+        ("money", pa.decimal128(12, 2)),
+    ]
 )
 EMISSIONS = (each(1), changes(), at_end())
 
@@ -39,6 +42,7 @@ records = st.lists(
             "at": st.integers(START, START + 30),
             "x": st.none() | st.integers(-5, 5),
             "y": st.none() | st.integers(-5, 5).map(float),
+            "money": st.none() | st.integers(-500, 500).map(lambda cents: Decimal(cents).scaleb(-2)),
         }
     ),
     max_size=40,
@@ -55,17 +59,21 @@ def aggregates() -> dict[str, Any]:
         "most": max_("y"),
         "first": first("x"),
         "last": last("y"),
+        "sum_of_floats": sum_("y"),
+        "mean_of_floats": mean("y"),
+        "money": sum_("money"),
     }
 
 
 def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ...] = ("key",)) -> None:
     """Adds the job: aggregates of each key, and what a step in rows behind them gets, with its timestamp."""
     stream = graph.source(source, timestamps=Timestamps("at", future_max=None) if emit.count else None)
-    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **aggregates())
+    named = aggregates() | ({} if emit.count else {"different": count_distinct("x"), "sides": count_distinct("other")})
+    results: Any = stream.key_by(*keys).aggregate(emit=emit, name="totals", **named)
     results.sink(Outbox(), name="out")
     if emit.count:
         results.window(Tumbling("5s")).count().sink(Outbox(), name="times")
-    results.map(repr, name="shown").sink(Outbox(), name="shown-out")
+    results.map(tuple, name="shown").sink(Outbox(), name="shown-out")
 
 
 @settings(max_examples=60, deadline=None)
@@ -175,15 +183,18 @@ def test_a_change_is_one_result_a_key_and_batch() -> None:
         pa.record_batch({"key": ["a", "b"], "x": pa.array([1, 2], pa.int32())}),
         pa.record_batch({"key": ["a", "b"], "x": pa.array(["c", "d"])}),
         pa.record_batch({"key": pa.array([1, 2]), "x": pa.array([1, 2])}),
+        pa.record_batch({"key": ["a", "b"], "x": pa.array([1e308, 1e308])}),
+        pa.record_batch({"key": ["a", "b"], "x": pa.array([Decimal(10) ** 37] * 2, pa.decimal128(38, 0))}),
     ],
-    ids=["large", "other type", "texts", "other key"],
+    ids=["large", "other type", "texts", "other key", "large floats", "decimals"],
 )
 def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) -> None:
     batches = [pa.record_batch({"key": ["a", "b", "a"], "x": [2**62, 2, 3]}), change, change]
-    is_summable = pa.types.is_integer(change.column("x").type)
+    is_summable = not pa.types.is_string(change.column("x").type)
 
     def totals(stream: Any) -> Any:
         more = {"total": sum_("x")} if is_summable else {}
+        more |= {} if emit.count else {"different": count_distinct("x")}
         return stream.key_by("key").aggregate(n=count(), first=first("x"), last=last("x"), **more, emit=emit)
 
     given_rows = [batch.slice(place, 1) for batch in batches for place in range(batch.num_rows)]
@@ -195,7 +206,9 @@ def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) 
 
 def test_a_final_result_leaves_once_though_a_barrier_follows() -> None:
     graph = JobGraph("job")
-    aggregated(graph, ColumnsOf([{"key": "a", "other": True, "at": START, "x": 1, "y": 1.0}], SCHEMA), at_end())
+    aggregated(
+        graph, ColumnsOf([{"key": "a", "other": True, "at": START, "x": 1, "y": 1.0, "money": None}], SCHEMA), at_end()
+    )
     image = graph.compile(Options(), parallelism=1)
     ended = Run(image)
     ended.finish()
@@ -221,6 +234,22 @@ def test_totals_that_need_rows_work_on_rows() -> None:
     ):
         needing.aggregate(**more)
         assert not graph.steps[-1].emits_columns
+
+
+@pytest.mark.parametrize(("emit", "is_column"), [(each(1), False), (changes(), True), (at_end(), True)])
+def test_distinct_values_are_counted_in_columns_but_for_a_result_per_record(emit: Emission, is_column: bool) -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf([], SCHEMA))
+    stream.key_by("key").aggregate(n=count_distinct("x"), emit=emit)
+    assert graph.steps[-1].emits_columns is is_column
+    stream.key_by("key").window(Tumbling("5s", time="processing")).aggregate(n=count_distinct("x"))
+    assert not graph.steps[-1].emits_columns
+
+
+def test_a_value_counts_once_for_each_key() -> None:
+    batch = pa.record_batch({"key": ["a", "b", "a", "a", "a"], "x": pa.array([1, 1, 2, None, 2])})
+    results = played(lambda stream: stream.key_by("key").aggregate(n=count_distinct("x"), emit=changes()), batch, batch)
+    assert results == [("a", {"n": 2}), ("b", {"n": 1})] * 2
 
 
 def test_changes_are_for_aggregates_alone() -> None:
@@ -270,3 +299,22 @@ def test_totals_of_floats_and_decimals_are_those_over_rows(
         return stream.key_by("key").aggregate(emit=emit, **named)
 
     assert played(build, *batches) == played(build, *batches, is_column=False)
+
+
+@pytest.mark.parametrize("emit", EMISSIONS)
+@pytest.mark.parametrize(
+    "cells",
+    [pa.array([1.7e308, 1.0, 1.7e308, -1.7e308]), pa.array([Decimal(9) * 10**37] * 4, pa.decimal128(38, 0))],
+    ids=["floats", "decimals"],
+)
+def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any) -> None:
+    batches = [pa.record_batch({"key": ["a", "b", "a", "a"], "x": cells})] * 2
+    rows = [batch.slice(place, 1) for batch in batches for place in range(4)]
+
+    def totals(stream: Any) -> Any:
+        return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
+
+    found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
+    if emit == changes():
+        found, expected = list(dict(found).items()), list(dict(expected).items())
+    assert found == expected

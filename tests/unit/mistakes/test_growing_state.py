@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clonos import Global, Job, Tumbling, at_end, blackhole, each, files, sockets
-from clonos.agg import collect, count, distinct
+from clonos.agg import collect, count, count_distinct
 from clonos.api.checks.growing_state import growth_warnings
 from clonos.job.description import graph_of
 from tests.harnesses.mistakes import check, describe
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
         EMITS + 'Give emit=each(100) or emit=every("5s").',
     ),
     "collected": (
-        lambda lines: lines.aggregate(n=count(), all=collect(str), some=distinct(len), name="seen"),
+        lambda lines: lines.aggregate(n=count(), all=collect(str), some=count_distinct(len), name="seen"),
         "the step seen keeps the values of all, some for ever, and the source lines never ends: its state grows without"
         " bound. Aggregate in windows, or use aggregates that keep no values, such as approx_distinct.",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clonos.agg import aggregate, collect, max_
-from clonos.api.emission import at_end, each, every
+from clonos.api.emission import at_end, changes, each, every
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.keyed_stream import KeyedStream
@@ -98,7 +98,9 @@ AGGREGATES: dict[str, Step] = {
     "each": lambda keyed: keyed.aggregate(emit=each(3), **named()),
     "every": lambda keyed: keyed.aggregate(emit=every("5ms"), **named()),
     "at end": lambda keyed: keyed.aggregate(emit=at_end(), **named()),
+    "changes": lambda keyed: keyed.aggregate(emit=changes(), **named()),
     "fold": lambda keyed: keyed.fold([], appended, emit=each(2)),
+    "fold changes": lambda keyed: keyed.fold([], appended, emit=changes()),
     "fold once": lambda keyed: keyed.fold({}, counted, emit=at_end()),
     "running result": lambda keyed: keyed.aggregate(
         last=aggregate(list, list.append, list.extend, last_is_good), all=collect()
@@ -209,3 +211,38 @@ def test_a_result_that_raises_is_an_error_of_the_values_of_its_window_and_the_ke
     written = run(graph, parallelism=1).written
     assert [error.record for error in written.pop("errors")] == [[3, 4, 5]]
     assert list(written.values()) == [[[0, 1, 2], [6, 7, 8]]]
+
+
+@pytest.mark.parametrize("key", [{"a": 1}, 1.5, [1]])
+def test_a_record_whose_key_is_none_goes_to_the_error_output_alone(key: Any) -> None:
+    graph = JobGraph("job", errors=Outbox())
+    rows = graph.source(Given([("a", 1), (key, 2), ("b", 3), (key, 4)]), parallelism=1)
+    rows.key_by(lambda row: row[0]).count(name="counts").sink(Outbox(), name="out")
+    written = run(graph, 2).written
+    errors = written.pop("errors")
+    assert [error.record[1] for error in errors] == [2, 4]
+    assert all("cannot be a key" in error.error for error in errors)
+    assert sorted(row for rows in written.values() for row in rows) == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("gap", [0, None, "5 parsecs"])
+def test_a_record_without_a_gap_goes_to_the_error_output_alone(gap: Any) -> None:
+    graph = JobGraph("job", errors=Outbox())
+    stamps = Timestamps(lambda row: 1_700_000_000 + row[0])
+    rows = graph.source(Given([(1, 5), (2, gap), (3, 5)]), timestamps=stamps, parallelism=1)
+    rows.key_by(lambda row: "k").window(Session(lambda row: row[1])).count(name="counts").sink(Outbox(), name="out")
+    written = run(graph, 1).written
+    (error,) = written.pop("errors")
+    assert error.record[0] == 2
+    assert "the function of Session returned" in error.error
+    assert [row.value for rows in written.values() for row in rows] == [2]
+
+
+def test_a_record_for_a_task_that_does_not_exist_goes_to_the_error_output_alone() -> None:
+    graph = JobGraph("job", errors=Outbox())
+    rows = graph.source(Given([0, 7, 1]), parallelism=1)
+    rows.partition_custom(lambda row, tasks: row).map(lambda row: row, name="same").sink(Outbox(), name="out")
+    written = run(graph, 2).written
+    (error,) = written.pop("errors")
+    assert error.record == 7
+    assert sorted(row for rows in written.values() for row in rows) == [0, 1]

@@ -168,16 +168,31 @@ def test_a_mutable_default_is_copied_for_each_key() -> None:
     assert outputs(Listing, ["a", "b", "a"]) == [["a"], ["b"], ["a", "a"]]
 
 
-def test_two_states_with_one_name_are_refused() -> None:
+@pytest.mark.parametrize(
+    "second",
+    [ListState[int]("state"), ValueState("state", default=1), ValueState("state", default=0, ttl="1h")],
+    ids=["another type", "another default", "a ttl"],
+)
+def test_two_different_states_with_one_name_are_refused(second: Any) -> None:
     class Double:
         one = ValueState[int]("state", default=0)
-        other = ListState[int]("state")
+        other = second
 
         def process(self, value: str, context: Context[str, Any]) -> None:
             context.state(self.one)
             context.state(self.other)
 
     assert isinstance(failure(Double, ["a"]), StateNameTaken)
+
+
+def test_a_descriptor_may_be_made_for_each_record_and_its_name_is_one_word() -> None:
+    class Counting:
+        def process(self, value: str, context: Context[str, Any]) -> None:
+            count = context.state(ValueState("count", default=0))
+            count.value += 1
+            context.emit(count.value)
+
+    assert outputs(Counting, ["a", "a", "b"]) == [1, 2, 1]
     with pytest.raises(InvalidStateName):
         ValueState[int]("a/b")
 

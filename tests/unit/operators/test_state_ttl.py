@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
-from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.durations import InvalidDuration
 from clonos.operators.state.state_descriptors import (
     InvalidStateTime,
     ListState,

@@ -15,9 +15,9 @@ from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
-from clonos.core.model.durations import InvalidDuration
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
+from clonos.operators.durations import InvalidDuration
 from clonos.operators.event_time.timestamps import to_timestamp_ns
 from clonos.operators.tags import Tag
 from clonos.operators.windows.results import Window, WindowResult

@@ -35,7 +35,7 @@ class ChosenColumns:
         self._parallelism = rng.choice((1, 2))
 
     def has(self, keys: int, k: int) -> bool:
-        """Returns whether there are so many keys, and records of a key for ``top_k``."""
+        """Returns whether the step has this number of keys, and of records of a key for ``top_k``."""
         return (self._keys, self._k) == (keys, k)
 
     def add(self, stream: Columns) -> Columns:

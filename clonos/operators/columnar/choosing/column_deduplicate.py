@@ -14,9 +14,9 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
+from clonos.core.values.column_keys import values_of
 from clonos.kernels.key_columns import KeyIndex
 from clonos.operators.columnar.choosing.by_type import ColumnForm
-from clonos.operators.columnar.choosing.cells import user_keys
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -55,7 +55,7 @@ class ColumnDeduplicate(ColumnForm):
 
     def _user_keys(self, columns: list[Any]) -> list[Any]:
         """Returns the keys that the operator over rows has: the stream's key, or a pair of it and ``by``."""
-        found = user_keys(columns[: len(self._stream_keys)])
+        found = values_of(columns[: len(self._stream_keys)])
         if self._by is None:
             return found
         return list(zip(found, columns[self._keys.index(self._by)].to_pylist(), strict=True))

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy
 import pyarrow
 
+from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
 from clonos.operators.columnar.choosing.by_type import ColumnForm
-from clonos.operators.columnar.choosing.cells import plain_type, rank_storage, ranks_of, user_keys
+from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.choosing.first_places import Marks
+from clonos.operators.columnar.running.stored_keys import plain_type
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.transforms.top_k import ChangedRanks
@@ -75,7 +77,7 @@ class ColumnTopK(ColumnForm):
             counts, numbers = table.values["count"][live], table.values["numbers"][live]
             records = self._store.take(numbers[numbers != NO_ROW]).to_pylist()
             ends = numpy.cumsum(counts).tolist()
-            stored = state_keys(user_keys(table.keys(live)))
+            stored = state_keys(values_of(table.keys(live)))
             for key, start, end in zip(stored, [0, *ends], ends, strict=False):
                 retained = tuple(records[start:end])
                 entries[key] = (tuple(record[self._by] for record in retained), retained)
@@ -150,7 +152,7 @@ class ColumnTopK(ColumnForm):
         candidates = NO_ROW - 1 - numbers[is_new]
         arrived = numpy.sort(candidates)
         number_of = numpy.empty(len(places), numpy.int64)
-        number_of[arrived] = self._store.append(plain(batch.take(pyarrow.array(places[arrived]))))
+        number_of[arrived] = self._store.append(_plain(batch.take(pyarrow.array(places[arrived]))))
         numbers[is_new] = number_of[candidates]
 
     def _emit(self, merged: Merged) -> None:
@@ -167,6 +169,6 @@ class ColumnTopK(ColumnForm):
         return batch.append_column(pyarrow.field(self._rank, column.type), column)
 
 
-def plain(batch: Any) -> Any:
+def _plain(batch: Any) -> Any:
     """Returns the same columns with fields that may be null and nothing else in the schema."""
     return pyarrow.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)

@@ -28,9 +28,9 @@ class DeduplicateByType(ByType):
         self._by, self._keep, self._within_ns, self._has_times = by, keep, within_ns, has_times
 
     def _schema_of(self, schema: Any) -> Any:
-        from clonos.operators.columnar.choosing.cells import are_keys, plain_schema
+        from clonos.operators.columnar.running.stored_keys import are_keys, plain
 
-        return plain_schema(schema, self._names) if are_keys(schema, self._names) else None
+        return plain(schema, self._names) if are_keys(schema, self._names) else None
 
     def _column_form(self, schema: Any) -> ColumnForm:
         from clonos.operators.columnar.choosing.column_deduplicate import FirstOfKey, FirstOfSpan, LastOfKey

@@ -21,14 +21,15 @@ class TopKByType(ByType):
         self._by, self._k, self._rank = by, k, rank
 
     def _schema_of(self, schema: Any) -> Any:
-        from clonos.operators.columnar.choosing.cells import are_keys, plain_schema, plain_type, rank_storage
+        from clonos.operators.columnar.choosing.cells import rank_storage
+        from clonos.operators.columnar.running.stored_keys import are_keys, plain, plain_type
 
         is_known = self._k <= K_MAX and are_keys(schema, self._keys) and schema.names.count(self._by) == 1
         if not is_known or len({*schema.names}) < len(schema.names):
             return None
         if rank_storage(plain_type(schema.field(self._by).type)) is None:
             return None
-        return plain_schema(schema)
+        return plain(schema, schema.names)
 
     def _column_form(self, schema: Any) -> ColumnForm:
         from clonos.operators.columnar.choosing.column_top_k import ColumnTopK

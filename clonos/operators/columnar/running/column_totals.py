@@ -18,6 +18,7 @@ from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, CountColumn
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
+from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.scans import running_states
 from clonos.operators.operator import Operator, Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Slots = NDArray[Any]
 
 TOTALS_NAME: Final = "totals"
+MEMBERS_NAME: Final = "members"
 
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch at the end of the input."""
@@ -57,6 +59,7 @@ class ColumnTotals(Operator):
         """Creates the operator for batches in which ``keys`` are the key. ``is_count``: it is that of ``count()``."""
         self._step, self._emits, self._is_count = step, emits, is_count
         self._aggregates = tuple(aggregates)
+        self._counting = [each for each in aggregates if isinstance(each, DistinctCount)]
         self._keys = tuple(field.name for field in keys)
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
@@ -65,6 +68,8 @@ class ColumnTotals(Operator):
     def open(self, scope: Scope) -> None:
         self._state = scope.state
         self._table = scope.state.column_table(f"{self._step}/{TOTALS_NAME}", self._spec)
+        for each in self._counting:
+            each.open(scope.state, f"{self._step}/{MEMBERS_NAME}")
 
     def fill(self, keys: Sequence[Any], counts: Any) -> None:
         """Gives the empty table of a sole count the keys and counts of another one."""
@@ -80,6 +85,8 @@ class ColumnTotals(Operator):
         rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
         found = dict(zip(state_keys(values_of(self._table.keys(slots))), rows, strict=True))
         self._state.drop(f"{self._step}/{TOTALS_NAME}")
+        for each in self._counting:
+            each.drop()
         return found
 
     def has_room_for(self, batch: Any) -> bool:
