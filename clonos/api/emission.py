@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from clonos.api.graph_errors import InvalidJob
-from clonos.operators.durations import duration_ns, duration_text
+from clonos.operators.event_time.durations import duration_ns, duration_text
 
 
 @dataclass(frozen=True, slots=True)

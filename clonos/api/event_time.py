@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
-from clonos.operators.durations import Duration, duration_ns
+from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.timestamps import Unit
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness, WatermarkStrategy

@@ -20,7 +20,7 @@ from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import WindowKind
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.aggregates.counting import Count
-from clonos.operators.durations import Duration
+from clonos.operators.event_time.durations import Duration
 from clonos.operators.steps import keyed
 from clonos.operators.tags import Tag
 from clonos.operators.windows.evictors import Evictor

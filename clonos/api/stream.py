@@ -22,7 +22,7 @@ from clonos.api.transforms.routing import Routing
 from clonos.api.transforms.selecting import Condition, Selecting, add_condition, expression_of
 from clonos.api.window_step import AnyTrigger, window_settings
 from clonos.api.windows import WindowKind
-from clonos.operators.durations import Duration
+from clonos.operators.event_time.durations import Duration
 from clonos.operators.steps import stateless
 from clonos.operators.steps.context import Context
 from clonos.operators.steps.frames import frame_wanted

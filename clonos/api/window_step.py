@@ -26,7 +26,7 @@ from clonos.operators.columnar.partial_form import can_be_partial
 from clonos.operators.columnar.sessions.sessions_by_type import SessionsByType
 from clonos.operators.columnar.support import columns_read
 from clonos.operators.columnar.windows_by_type import WindowsByType
-from clonos.operators.durations import Duration, duration_ns
+from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag

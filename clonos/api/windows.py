@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from clonos.api.graph_errors import InvalidJob
-from clonos.operators.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
+from clonos.operators.event_time.durations import NANOSECONDS, Duration, InvalidDuration, duration_ns, duration_text
 from clonos.operators.row_errors import InvalidGap
 
 Time = Literal["event", "processing"]

@@ -21,7 +21,7 @@ from clonos.connectors.filesystem.csv_files import CsvFiles
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
-from clonos.operators.durations import duration_ns
+from clonos.operators.event_time.durations import duration_ns
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.arrow_files import ArrowFiles

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clonos.api.emission import check_emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.operators.connector_contract import TransactionalSink
-from clonos.operators.durations import duration_text
+from clonos.operators.event_time.durations import duration_text
 
 if TYPE_CHECKING:
     from clonos.api.graph import Step

@@ -17,7 +17,7 @@ from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
 from clonos.operators.columnar.joins.join_by_type import as_of_columns, clock_columns, column_lookup, event_columns
-from clonos.operators.durations import Duration, duration_ns
+from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.joins.as_of import AsOfJoin, Direction
 from clonos.operators.joins.buffered_join import BUFFER_TABLES, ClockJoin, EventJoin
 from clonos.operators.joins.lookup import TABLE_NAME, Lookup

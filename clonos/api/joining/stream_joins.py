@@ -17,7 +17,7 @@ from clonos.api.joining.joins import (
 )
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.windows import Tumbling
-from clonos.operators.durations import Duration
+from clonos.operators.event_time.durations import Duration
 from clonos.operators.tags import Tag
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from clonos.api.plan.explanation import (
     VertexInfo,
 )
 from clonos.api.plan.step_tree import tree_lines
-from clonos.operators.durations import duration_text
+from clonos.operators.event_time.durations import duration_text
 
 WIDTH: Final = 100
 LABEL: Final = 12

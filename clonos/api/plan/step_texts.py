@@ -10,7 +10,7 @@ from typing import Any, Final
 from clonos.api.columns.schemas import known_schema
 from clonos.api.graph import Step, StepInput
 from clonos.api.keys import KeyBy, fields_text
-from clonos.operators.durations import duration_text
+from clonos.operators.event_time.durations import duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
 from clonos.operators.operator import Operator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from clonos.api.graph import StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
-from clonos.operators.durations import duration_ns
+from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.steps.async_map import AsyncMap, ResultShape
 from clonos.operators.steps.calls import CallPolicy, is_asynchronous
 

@@ -11,7 +11,7 @@ from clonos.api.checks.function_checks import check_function
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.calling import check_count
-from clonos.operators.durations import duration_ns
+from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.steps.calls import CallPolicy
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound

@@ -14,7 +14,7 @@ from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
-from clonos.operators.durations import duration_ns
+from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch, LastWithin

@@ -12,7 +12,7 @@ from clonos.core.model.errors import JobError
 from clonos.core.model.missing_names import attribute_missing
 from clonos.core.values.copying import IMMUTABLE
 from clonos.core.values.keys import state_key
-from clonos.operators.durations import Duration, duration_ns
+from clonos.operators.event_time.durations import Duration, duration_ns
 from clonos.operators.state.expiry import Expiry, HasTime
 from clonos.operators.state.frozen_entries import ABSENT
 from clonos.operators.state.keyed_state import StateBackend, Table

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.api.graph import JobGraph
-from clonos.operators.columnar.joins import column_as_of
 from clonos.operators.columnar.joins.column_as_of import ColumnAsOf
 from tests.unit.columns.joined_sides import LATE, SIDES, START, Growing, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
@@ -31,7 +30,7 @@ RULES: st.SearchStrategy[dict[str, Any]] = st.one_of(
 @pytest.fixture(autouse=True)
 def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions are forgotten when there are a few."""
-    monkeypatch.setattr(column_as_of, "VERSIONS_MIN", 2)
+    monkeypatch.setattr(ColumnAsOf, "versions_min", 2)
 
 
 def valid(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
@@ -76,14 +75,14 @@ def test_an_as_of_join_over_rows_takes_over_when_a_side_changes_its_columns(
 @pytest.mark.parametrize("rule", [{}, {"direction": "forward", "tolerance": 3}])
 def test_versions_that_no_record_meets_any_more_are_forgotten(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = [0, 0]
-    forget = ColumnAsOf._forget
+    forget = ColumnAsOf.forget_before
 
     def forgetting(self: ColumnAsOf, earliest_ns: int) -> None:
         forget(self, earliest_ns)
         if self._index is not None:
             most[:] = [max(each) for each in zip(most, (len(self._versions), len(self._index)), strict=True)]
 
-    monkeypatch.setattr(ColumnAsOf, "_forget", forgetting)
+    monkeypatch.setattr(ColumnAsOf, "forget_before", forgetting)
     count = 300
     key_of = "a".__add__ if rule else lambda _: "a"
     lefts = [{"key": key_of(str(at)), "at": START + at, "x": at} for at in range(count)]

@@ -13,8 +13,8 @@ from clonos import col
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar.joins import buffered_columns, sorted_runs
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
+from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from tests.unit.columns.joined_sides import LATE, LEFT, RIGHT, SIDES, START, Growing, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run
@@ -24,7 +24,7 @@ from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
 @pytest.fixture(autouse=True)
 def early_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are forgotten when there are a few."""
-    monkeypatch.setattr(buffered_columns, "RECORDS_MIN", 2)
+    monkeypatch.setattr(BufferedColumns, "records_min", 2)
 
 
 HOWS = st.sampled_from(["inner", "left", "right", "full", "full", "full", "semi", "anti"])
@@ -50,7 +50,7 @@ def test_joins_over_columns_give_what_joins_over_rows_do(
     sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_runs, "PAIRS_MAX", pairs_max)
+        patch.setattr(SortedRuns, "pairs_max", pairs_max)
         found = [
             written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)
             for make in (Given, ColumnsOf)
@@ -132,7 +132,7 @@ def test_joins_stay_in_columns() -> None:
 
 def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     most = [0, 0, 0]
-    drop = BufferedColumns._drop
+    drop = BufferedColumns.drop_before
 
     def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
         drop(self, reached_ns, at_once=at_once)
@@ -140,8 +140,8 @@ def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatc
             held = [*map(len, self._sides), len(self._index)]
             most[:] = [max(*each) for each in zip(most, held, strict=True)]
 
-    monkeypatch.setattr(BufferedColumns, "_drop", dropping)
-    monkeypatch.setattr(buffered_columns, "KEYS_SPARE", 8)
+    monkeypatch.setattr(BufferedColumns, "drop_before", dropping)
+    monkeypatch.setattr(BufferedColumns, "keys_spare", 8)
     count = 300
     lefts = [{"key": f"k{at}", "at": START + at, "x": at} for at in range(count)]
     rights = [{"key": f"k{at}", "at": START + at, "name": "n", "x": at} for at in range(count)]

@@ -214,7 +214,7 @@ def test_a_result_that_raises_is_an_error_of_the_values_of_its_window_and_the_ke
 
 
 @pytest.mark.parametrize("key", [{"a": 1}, 1.5, [1]])
-def test_a_record_whose_key_is_none_goes_to_the_error_output_alone(key: Any) -> None:
+def test_an_invalid_key_sends_its_record_alone_to_the_error_output(key: Any) -> None:
     graph = JobGraph("job", errors=Outbox())
     rows = graph.source(Given([("a", 1), (key, 2), ("b", 3), (key, 4)]), parallelism=1)
     rows.key_by(lambda row: row[0]).count(name="counts").sink(Outbox(), name="out")

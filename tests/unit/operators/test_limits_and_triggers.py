@@ -13,7 +13,7 @@ from clonos.api.emission import Emission, at_end, each, every
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
 from clonos.core.model.options import Options
-from clonos.operators.durations import InvalidDuration
+from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.job_image import JobImage
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.restoring import actions, check_restores

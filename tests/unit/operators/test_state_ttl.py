@@ -12,7 +12,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.durations import InvalidDuration
+from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.state.state_descriptors import (
     InvalidStateTime,
     ListState,
@@ -70,12 +70,12 @@ def counted(graph: JobGraph, records: list[Record], kind: Any, **more: Any) -> N
 def twin(records: list[Record]) -> list[tuple[str, int]]:
     """Counts and their ends by key, record by record."""
     found: list[tuple[str, int]] = []
-    kept: dict[str, tuple[int, int]] = {}
+    states: dict[str, tuple[int, int]] = {}
     for key, at in records:
-        count, ends = kept.get(key, (0, 0))
+        count, ends = states.get(key, (0, 0))
         if ends <= at:
             count = 0
-        kept[key] = count + 1, max(ends, at + TTL)
+        states[key] = count + 1, max(ends, at + TTL)
         found.append((key, count + 1))
     return found
 

@@ -16,7 +16,7 @@ from clonos.api.stream import Stream
 from clonos.api.windowed import WindowedStream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.durations import InvalidDuration
+from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.windows.results import WindowResult
 from tests.unit.operators.driver import START_NS, Given, Outbox, Run, run

@@ -17,7 +17,7 @@ from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.core.wire.control_messages import ONCE_PER_STEP
-from clonos.operators.durations import InvalidDuration
+from clonos.operators.event_time.durations import InvalidDuration
 from clonos.operators.event_time.timestamps import to_timestamp_ns
 from clonos.operators.tags import Tag
 from clonos.operators.windows.results import Window, WindowResult

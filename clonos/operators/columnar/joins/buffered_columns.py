@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy
 import pyarrow
@@ -41,14 +41,16 @@ ARRIVAL: Final = "arrival"
 ALONE: Final = ColumnSpec((pyarrow.int64(),), {LAST: numpy.int64, ARRIVAL: numpy.int64})
 
 LIMIT: Final = numpy.iinfo(numpy.int64)
-RECORDS_MIN: Final = 1 << 13
-"""Number of records of a side up to which none is forgotten."""
-KEYS_SPARE: Final = 1 << 10
-"""Keys without a record beyond which the index of keys is made anew, if they are half of all."""
 
 
 class BufferedColumns(ColumnJoin):
     """Base of joins by time over columns."""
+
+    records_min: ClassVar[int] = 1 << 13
+    """Number of records of a side up to which none is forgotten."""
+
+    keys_spare: ClassVar[int] = 1 << 10
+    """Keys without a record beyond which the index of keys is made anew, if they are half of all."""
 
     def __init__(self, step: str, keys: Keys, rule: MatchRule, how: How, has_time: bool) -> None:
         super().__init__(step, keys)
@@ -69,7 +71,7 @@ class BufferedColumns(ColumnJoin):
         """Records that leave if nothing matches them, by their numbers."""
         self._numbers = scope.state.table(f"{self._step}/{NUMBERS_NAME}", is_small=True)
         self._next_number: int = self._numbers.entries.get(0, 0)
-        self._doubled = [RECORDS_MIN, RECORDS_MIN]
+        self._doubled = [self.records_min, self.records_min]
         """Numbers of records of both sides beyond which some may be forgotten."""
 
     def know(self, schemas: Sequence[Any]) -> None:
@@ -236,7 +238,7 @@ class BufferedColumns(ColumnJoin):
         for batch in self._results.batches(rows[0], rows[1], has, times):
             self.out.columns(batch)
 
-    def _drop(self, reached_ns: int | None, *, at_once: bool) -> None:
+    def drop_before(self, reached_ns: int | None, *, at_once: bool) -> None:
         """Removes the records that nothing from ``reached_ns`` on matches (None: all), of a side that has doubled or
         ``at_once``."""
         for place, side in enumerate(self._sides):
@@ -251,8 +253,8 @@ class BufferedColumns(ColumnJoin):
                 return run.times <= run.distinct[over][-1] if over.any() else None
 
             side.forget(is_over)
-            self._doubled[place] = max(RECORDS_MIN, 2 * len(side))
-        if self._index is not None and len(self._index) > KEYS_SPARE + 2 * sum(map(len, self._sides)):
+            self._doubled[place] = max(self.records_min, 2 * len(side))
+        if self._index is not None and len(self._index) > self.keys_spare + 2 * sum(map(len, self._sides)):
             self._make_index()
 
     # --- rows

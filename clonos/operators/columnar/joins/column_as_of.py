@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy
 import pyarrow
@@ -22,7 +22,7 @@ from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
 from clonos.operators.columnar.joins.sides import key_columns, user_keys
-from clonos.operators.columnar.joins.sorted_runs import PAIRS_MAX, Run
+from clonos.operators.columnar.joins.sorted_runs import Run, SortedRuns
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
@@ -30,14 +30,14 @@ from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.operator import InputSide, Scope
 from clonos.operators.warn_once import WarnOnce
 
-VERSIONS_MIN: Final = 1 << 10
-"""Number of versions up to which none is forgotten."""
-
 
 class ColumnAsOf(ColumnJoin):
     """As-of join of two streams with timestamps. ``tolerance_ns`` is given unless the direction is backward."""
 
     holds_watermarks: ClassVar[bool] = True
+
+    versions_min: ClassVar[int] = 1 << 10
+    """Number of versions up to which none is forgotten."""
 
     def __init__(
         self, step: str, keys: Keys, direction: Direction, tolerance_ns: int | None, is_inner: bool, late: str | None
@@ -59,7 +59,7 @@ class ColumnAsOf(ColumnJoin):
         self._sides = [SideRows(state.row_store(f"{step}/{name}{ROWS_SUFFIX}")) for name in NAMES]
         self._lefts, self._versions = self._sides
         self._waiting: list[tuple[Any, Any]] = []  # timestamps and numbers of the left records
-        self._versions_max = VERSIONS_MIN
+        self._versions_max = self.versions_min
         self._late = LateBatch(step, self._late_tag, self, scope)
         self._missed = WarnOnce(step, recorder)
 
@@ -133,7 +133,7 @@ class ColumnAsOf(ColumnJoin):
             if watermark < INSTANT_NS_MIN:
                 return
             self._emit_before(watermark)
-            self._forget(watermark)
+            self.forget_before(watermark)
         self.pass_watermark(watermark)
 
     def end_of_time(self) -> None:
@@ -160,8 +160,8 @@ class ColumnAsOf(ColumnJoin):
         times, numbers = _concatenated(due)
         order = numpy.lexsort((numbers, times))
         times, numbers = times[order], numbers[order]
-        for first in range(0, len(times), PAIRS_MAX):
-            part = slice(first, first + PAIRS_MAX)
+        for first in range(0, len(times), SortedRuns.pairs_max):
+            part = slice(first, first + SortedRuns.pairs_max)
             self._emit(times[part], numbers[part])
         self._lefts.discard(numbers)
 
@@ -201,7 +201,7 @@ class ColumnAsOf(ColumnJoin):
 
     # --- forgetting
 
-    def _forget(self, earliest_ns: int) -> None:
+    def forget_before(self, earliest_ns: int) -> None:
         """Forgets the versions that no left record from ``earliest_ns`` on meets, if there are many."""
         if len(self._versions) <= self._versions_max:
             return
@@ -218,7 +218,7 @@ class ColumnAsOf(ColumnJoin):
 
         self._versions.runs.merge()
         self._versions.forget(is_over)
-        self._versions_max = max(VERSIONS_MIN, 2 * len(self._versions))
+        self._versions_max = max(self.versions_min, 2 * len(self._versions))
         if self._index is not None and len(self._index) > self._versions_max:
             self._make_index()
 

@@ -8,7 +8,7 @@ number of distinct timestamps of the run, plus the rank of the record's timestam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[numpy.int64]
-
-PAIRS_MAX: Final = 1 << 16
-"""Matches that are found at once, unless one record has more."""
 
 
 class Run(NamedTuple):
@@ -50,6 +47,9 @@ class Matches(NamedTuple):
 
 class SortedRuns:
     """Runs of one side."""
+
+    pairs_max: ClassVar[int] = 1 << 16
+    """Matches that are found at once, unless one record has more."""
 
     __slots__ = ("_runs",)
 
@@ -107,7 +107,7 @@ class SortedRuns:
         first = 0
         while first < len(slots):
             before = int(ends[first - 1]) if first else 0
-            end = max(first + 1, int(numpy.searchsorted(ends, before + PAIRS_MAX, "right")))
+            end = max(first + 1, int(numpy.searchsorted(ends, before + self.pairs_max, "right")))
             parts = []
             for run, (low, high) in zip(self._runs, found, strict=True):
                 probes, places = _expanded(low[first:end], high[first:end])

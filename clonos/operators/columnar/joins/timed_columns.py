@@ -54,7 +54,7 @@ class EventColumns(BufferedColumns):
             before_ns = self._reached.entries.get(0)
             self._reached.set(0, watermark)
             self._forget(watermark)
-            self._drop(watermark, at_once=False)
+            self.drop_before(watermark, at_once=False)
             passed_ns = self._rule.earliest(watermark, self._how)
             if passed_ns < INSTANT_NS_MIN or (
                 before_ns is not None and passed_ns <= self._rule.earliest(before_ns, self._how)
@@ -65,7 +65,7 @@ class EventColumns(BufferedColumns):
 
     def end_of_time(self) -> None:
         self._forget(None)
-        self._drop(None, at_once=True)
+        self.drop_before(None, at_once=True)
 
     def _may_match(self, is_left: bool, times: Any) -> Any:
         reached_ns = self._reached.entries.get(0)
@@ -100,7 +100,7 @@ class ClockColumns(BufferedColumns):
     def fire(self, due: Sequence[DueTimer]) -> None:
         for timer in due:
             self._forget(timer.token)
-            self._drop(timer.token, at_once=True)
+            self.drop_before(timer.token, at_once=True)
 
     def _may_match(self, is_left: bool, times: Any) -> Any:
         return numpy.ones(len(times), numpy.bool_)

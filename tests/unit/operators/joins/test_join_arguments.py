@@ -18,7 +18,7 @@ from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
-from clonos.operators.durations import InvalidDuration
+from clonos.operators.event_time.durations import InvalidDuration
 from tests.unit.operators import driver
 from tests.unit.operators.driver import Outbox, Run, run
 from tests.unit.operators.joins.given_sides import LATE, SECOND_NS, START, Given, key_of, played, script_of, sunk, timed
