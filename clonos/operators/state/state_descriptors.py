@@ -156,7 +156,7 @@ class State:
         if not name or "/" in name:
             raise InvalidStateName(name)
         if time not in (None, "event", "processing") or (ttl is None and time is not None):
-            raise InvalidStateTime(name, time, has_ttl=ttl is not None)
+            raise InvalidStateTime(name, f"{time!r:.80}", ttl is not None)
         self.name = name
         self._ttl_ns = None if ttl is None else duration_ns(ttl)
         self._time = time
@@ -368,13 +368,13 @@ class InvalidStateTime(JobError):
     """The time of a descriptor's ttl cannot be used."""
 
     name: str
-    time: object
+    given: str
     has_ttl: bool
 
     def __str__(self) -> str:
         if self.has_ttl:
-            return f'the state {self.name!r} has time={self.time!r:.80}. Give "event" or "processing".'
-        return f"the state {self.name!r} has time={self.time!r:.80} and no ttl, of which it is the time. Give ttl= too."
+            return f'the state {self.name!r} has time={self.given}. Give "event" or "processing".'
+        return f"the state {self.name!r} has time={self.given} and no ttl, of which it is the time. Give ttl= too."
 
 
 class NoEventTimeForState(JobError):
