@@ -4,7 +4,7 @@ WITH marked AS (
     FROM bid WINDOW follow AS (PARTITION BY bidder ORDER BY date_time)
 ), numbered AS (
     SELECT bidder, date_time, SUM(CAST(is_first AS INT)) OVER (
-        PARTITION BY bidder ORDER BY date_time ROWS UNBOUNDED PRECEDING
+        PARTITION BY bidder ORDER BY date_time RANGE UNBOUNDED PRECEDING
     ) AS session
     FROM marked
 )
