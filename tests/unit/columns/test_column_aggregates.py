@@ -177,6 +177,7 @@ def test_types_without_a_column_of_state_are_left_to_rows(type_: Any) -> None:
     assert column_aggregates(mean("x"), pa.schema([("x", pa.decimal128(10, 2))])) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 1), WIDE_FLOATS), max_size=30), max_size=6))
 def test_sums_of_floats_are_those_of_rows_whatever_cancels(batches: list[list[tuple[int, float]]]) -> None:

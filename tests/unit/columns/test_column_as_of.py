@@ -38,6 +38,7 @@ def valid(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None:
     stamped(found, has_late=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9))
 def test_as_of_joins_over_columns_give_what_those_over_rows_do(
@@ -50,6 +51,7 @@ def test_as_of_joins_over_columns_give_what_those_over_rows_do(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
 def test_as_of_joins_over_columns_restored_at_any_barrier_give_the_same(
@@ -60,6 +62,7 @@ def test_as_of_joins_over_columns_restored_at_any_barrier_give_the_same(
     assert troubled == steady
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2))
 def test_an_as_of_join_over_rows_takes_over_when_a_side_changes_its_columns(

@@ -75,6 +75,7 @@ def written(source: Any, kind: Kind, parallelism: int, records_max: int) -> dict
     return running.written
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(records, kinds, st.integers(1, 2), st.integers(1, 9))
 def test_deduplicate_over_columns_gives_what_it_does_over_rows(

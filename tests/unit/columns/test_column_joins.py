@@ -44,6 +44,7 @@ def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None
     stamped(found, is_timed=is_timed, has_late=is_timed)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
 def test_joins_over_columns_give_what_joins_over_rows_do(
@@ -58,6 +59,7 @@ def test_joins_over_columns_give_what_joins_over_rows_do(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SIDES, HOWS, RULES, ACTIONS, st.integers(1, 2), st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
 def test_joins_over_columns_restored_at_any_barrier_give_the_same(
@@ -68,6 +70,7 @@ def test_joins_over_columns_restored_at_any_barrier_give_the_same(
     assert troubled == steady
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SIDES, HOWS, RULES, st.integers(1, 2))
 def test_a_join_over_rows_takes_over_when_a_side_changes_its_columns(
@@ -101,6 +104,7 @@ def by_the_clock(sides: Any, how: str, make: Any, actions: list[str], records_ma
     return running.written
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(SIDES, HOWS, ACTIONS, st.integers(1, 5), st.sampled_from([ColumnsOf, Growing]))
 def test_joins_by_the_clock_over_columns_give_what_those_over_rows_do(
@@ -173,6 +177,7 @@ def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
     assert len(next(iter(found[0].values()))) == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(SIDES, HOWS, ACTIONS, st.integers(1, 2), st.integers(1, 9))
 def test_joins_by_several_columns_give_what_joins_over_rows_do(

@@ -57,6 +57,7 @@ def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is
     results.side_output(LATE).sink(Outbox(), name="late")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(disordered(), GAPS, DISORDERS, st.integers(1, 2), st.integers(1, 60))
 def test_sessions_over_columns_give_what_sessions_over_rows_do(
@@ -70,6 +71,7 @@ def test_sessions_over_columns_give_what_sessions_over_rows_do(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(disordered(), GAPS, DISORDERS, ACTIONS, st.integers(1, 2), st.integers(1, 30))
 def test_sessions_over_columns_restored_at_any_barrier_give_the_same(

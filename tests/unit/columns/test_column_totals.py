@@ -76,6 +76,7 @@ def aggregated(graph: JobGraph, source: Any, emit: Emission, keys: tuple[str, ..
     results.map(tuple, name="shown").sink(Outbox(), name="shown-out")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(records, st.sampled_from(EMISSIONS), st.booleans(), st.integers(1, 3), st.integers(1, 9))
 def test_totals_over_columns_are_those_over_rows(
@@ -89,6 +90,7 @@ def test_totals_over_columns_are_those_over_rows(
     assert found[1] == found[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(records, st.sampled_from(EMISSIONS), ACTIONS, st.integers(1, 2), st.integers(1, 5))
 def test_totals_over_columns_restored_at_any_barrier_are_the_same(

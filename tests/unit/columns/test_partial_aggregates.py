@@ -90,6 +90,7 @@ def test_windows_of_partial_aggregates_give_what_windows_over_rows_do(
         assert of(ColumnsOf(rows), kind, parallelism, records_max) == of(Given(rows), kind, parallelism, records_max)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(records, st.sampled_from(KINDS), st.integers(1, 2), st.integers(1, 9))
 def test_windows_with_lateness_behind_partial_aggregates_give_what_windows_over_rows_do(

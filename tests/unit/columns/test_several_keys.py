@@ -59,6 +59,7 @@ def test_several_fields_are_a_tuple(as_object: bool) -> None:
     assert counted == [(("x", 1), 1), (("x", 2), 1), (("x", 1), 2)]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(records, st.integers(1, 3), st.integers(1, 9))
 def test_windows_and_counts_by_several_columns_are_those_by_several_fields(
