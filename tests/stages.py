@@ -22,10 +22,10 @@ class Stage:
 STAGES = (
     Stage("static", budget_s=130, timeout_s=60),
     Stage("unit", budget_s=350, timeout_s=30),
-    Stage("worlds", budget_s=400, timeout_s=180),
+    Stage("worlds", budget_s=450, timeout_s=180),
     Stage("controls", budget_s=170, timeout_s=60),
     Stage("fuzz", budget_s=80, timeout_s=180),
-    Stage("processes", budget_s=360, timeout_s=120),
+    Stage("processes", budget_s=310, timeout_s=120),
     Stage("spark", budget_s=130, timeout_s=120),
 )
 UNIT = STAGES[1]
