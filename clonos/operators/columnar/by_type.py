@@ -1,115 +1,93 @@
-"""Base of windows over keyed columns whose form follows from the types of the columns in the first batch.
+"""Base of operators over keyed columns whose form follows from the types of the columns in the first batch.
 
-State is in columns where each aggregate can be made for the type of its column. Otherwise, such as for the smallest of
-texts, the windows are those over rows. They also take over where a column changes its type, or where a sum might not
-fit its column any more. The choice is part of the state.
+State is in columns where there is a form for these types. Otherwise the operator over rows does the work. It also takes
+over, with the state, where a column changes its type, or where a sum might not fit its column any more. The choice is
+part of the state.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
 
-from clonos.core.model.watermark import Activity, Watermark
-from clonos.operators.aggregates.aggregate import Aggregation, Named
-from clonos.operators.columnar.row_forms import SINGLE
+from clonos.core.model.watermark import Watermark
 from clonos.operators.operator import DueTimer, Operator, Scope, Times
-from clonos.operators.windows.window_rules import WindowRules
-
-if TYPE_CHECKING:
-    from clonos.operators.columnar.column_aggregates import ColumnAggregate
 
 FORM_NAME: Final = "form"
-"""Table with one entry: the schema of the key and of what the aggregates read, or ``ROWS``."""
-
-WATERMARK_NAME: Final = "watermark"
+"""Table with one entry: the schema for which the state is in columns, or ``ROWS``."""
 
 ROWS: Final = b""
 
 
 class ColumnOperator(Operator):
-    """Base of windows over columns of known types, keyed or not."""
+    """Base of the operators with state in columns, for batches of known types."""
 
     takes_columns = True
 
-    def keyed_columns(self, batch: Any, key: Any) -> None:
-        self.columns(batch)
-
-    @abstractmethod
     def has_room_for(self, batch: Any) -> bool:
         """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
+        return True
 
 
-class ByType(Operator):
-    """Operator of windows over keyed columns, by an operator over columns or one over rows."""
+class ByType(Operator, ABC):
+    """Operator over columns that works on columns or on rows."""
 
     has_timers: ClassVar[bool] = True
     has_event_timers: ClassVar[bool] = True
     takes_columns = True
 
-    def __init__(
-        self,
-        step: str,
-        aggregation: Aggregation[Any, Any],
-        keys: tuple[str, ...],
-        reads: tuple[str, ...],
-        rules: WindowRules,
-    ) -> None:
-        """Creates the operator; ``keys`` are the columns of the key, and ``reads`` those that the aggregates read."""
-        self._step, self._rules = step, rules
-        self._aggregation, self._keys = aggregation, keys
-        self._names = tuple(dict.fromkeys((*keys, *reads)))
+    def __init__(self, step: str, keys: tuple[str, ...], make_rows: Callable[[], Operator]) -> None:
+        """Creates the operator; ``keys`` are the columns of the key, and ``make_rows`` makes the operator over rows."""
+        self._step, self._keys, self._make_rows = step, keys, make_rows
         self._in_rows: Operator | None = None
         self._in_columns: ColumnOperator | None = None
         self._schema: Any = None  # of ``_in_columns``
 
     @abstractmethod
-    def _new_rows(self) -> Operator:
-        """Creates the operator over rows."""
+    def _schema_of(self, schema: Any) -> Any:
+        """Returns the part of a batch's schema that the state depends on; None if it has no form in columns."""
 
     @abstractmethod
-    def _new_columns(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnOperator:
-        """Creates the operator over columns; ``keys`` are the fields of the key."""
+    def _new_columns(self, schema: Any) -> ColumnOperator:
+        """Creates the operator with state in columns for what ``_schema_of`` has returned."""
 
     @abstractmethod
     def _hand_over(self, columns: Any, rows: Any) -> None:
-        """Moves the state of the opened operator over columns to that over rows; ``columns`` None: there is none."""
+        """Moves the state of the operator over columns to that over rows. Both are open."""
 
-    @abstractmethod
     def _has_rows(self, scope: Scope) -> bool:
-        """Returns whether the restored state is that of an operator over rows."""
+        """Returns whether a restored state without a choice is that of an operator over rows."""
+        return bool(scope.state.restored(f"{self._step}/"))
 
     def open(self, scope: Scope) -> None:
         self._scope = scope
         self._form = scope.state.table(f"{self._step}/{FORM_NAME}", is_small=True)
-        self._reached = scope.state.table(f"{self._step}/{WATERMARK_NAME}", is_small=True)
         form = self._form.entries.get(0)
         if form is None and self._has_rows(scope):
-            form = ROWS  # by a version of clonos without such windows in columns
+            form = ROWS  # by a version of clonos without this step in columns
         if form == ROWS:
-            self._in_rows = self._opened(self._new_rows())
+            self._open_rows()
         elif form is not None:
             self._open_columns(form)
 
-    def _open_columns(self, form: bytes) -> None:
+    def _open_rows(self) -> Operator:
+        self._in_rows = self._make_rows()
+        self._open(self._in_rows)
+        return self._in_rows
+
+    def _open_columns(self, form: bytes) -> ColumnOperator:
         import pyarrow
 
-        from clonos.operators.columnar.column_aggregates import column_aggregates
-
         self._schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(form))
-        aggregates = column_aggregates(self._aggregation, self._schema)
-        assert aggregates is not None, "the state says that these types are columns"
-        fields = [_plain(self._schema.field(name)) for name in self._keys]
-        columns = self._new_columns(aggregates, fields)
-        self._in_columns = columns
-        self._opened(columns)
+        self._in_columns = self._new_columns(self._schema)
+        self._open(self._in_columns)
+        return self._in_columns
 
-    def _opened(self, operator: Operator) -> Operator:
+    def _open(self, operator: Operator) -> None:
         operator.out, operator.guard, operator.side_outputs = self.out, self.guard, self.side_outputs
         operator.timestamp_column = self.timestamp_column
         operator.open(self._scope)
-        return operator
 
     @property
     def _operator(self) -> Operator | None:
@@ -136,56 +114,42 @@ class ByType(Operator):
         return self._in_rows or self._take_over()
 
     def _choose(self, schema: Any) -> None:
-        import pyarrow
-
-        from clonos.kernels.key_columns import check_key_types
-        from clonos.operators.columnar.column_aggregates import column_aggregates
-
-        try:
-            if self._keys:
-                check_key_types([_plain(schema.field(name)).type for name in self._keys])
-        except TypeError:
+        """Chooses the operator for batches of a schema."""
+        chosen = self._schema_of(schema)
+        if chosen is None:
             self._take_over()
-            return
-        if column_aggregates(self._aggregation, schema) is None:
-            self._take_over()
-            return
-        form = pyarrow.schema([schema.field(name) for name in self._names]).serialize().to_pybytes()
+        else:
+            self._choose_columns(chosen)
+
+    def _choose_columns(self, chosen: Any) -> ColumnOperator:
+        form = chosen.serialize().to_pybytes()
         self._form.set(0, form)
-        self._open_columns(form)
+        return self._open_columns(form)
 
     def _has_known_types(self, schema: Any) -> bool:
-        return all(each.name in schema.names and schema.field(each.name).type == each.type for each in self._schema)
+        """Returns whether batches of a schema have the form for which the state is in columns."""
+        found = self._schema_of(schema)
+        return found is not None and bool(found.equals(self._schema))
 
     def _take_over(self) -> Operator:
-        """Opens the operator over rows, with the state of that over columns if there is one."""
+        """Opens the operator over rows, with the state of that over columns if there is any."""
         self._form.set(0, ROWS)
         columns, self._in_columns = self._in_columns, None
         if columns is not None:
-            columns.prepare(0)  # its small tables are those of the operator over rows
-        self._in_rows = rows = self._new_rows()
-        self._opened(rows)
-        self._hand_over(columns, rows)
+            columns.prepare(0)  # its small tables may be those of the operator over rows
+        rows = self._open_rows()
+        if columns is not None:
+            self._hand_over(columns, rows)
         return rows
-
-    def _accumulator(self, parts: dict[str, Any]) -> Any:
-        """Returns the accumulator of the aggregation from those of its parts by name."""
-        return self._aggregation.joined(parts) if isinstance(self._aggregation, Named) else parts[SINGLE]
 
     # --- time
 
     @property
     def fires_in_spans(self) -> bool:
-        found = self._operator
-        return found is not None and found.fires_in_spans
+        return (found := self._operator) is not None and found.fires_in_spans
 
     def on_watermark(self, watermark: Watermark) -> None:
-        if (found := self._operator) is not None:
-            found.on_watermark(watermark)
-            return
-        if self._rules.is_event_time and not isinstance(watermark, Activity):
-            self._reached.set(0, watermark)
-        self.out.on_watermark(watermark)
+        (self._operator or self.out).on_watermark(watermark)
 
     def next_timer_ns(self) -> int | None:
         return None if (found := self._operator) is None else found.next_timer_ns()
@@ -214,10 +178,3 @@ class ByType(Operator):
     def prepare(self, checkpoint: int) -> None:
         if (found := self._operator) is not None:
             found.prepare(checkpoint)
-
-
-def _plain(field: Any) -> Any:
-    """Returns a field of a key, of which state has the values and no dictionary."""
-    import pyarrow
-
-    return field.with_type(field.type.value_type) if pyarrow.types.is_dictionary(field.type) else field

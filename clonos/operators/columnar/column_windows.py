@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy
 import pyarrow
 
-from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
+from clonos.operators.columnar.windowed_by_type import ColumnWindowing
 from clonos.operators.operator import Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
@@ -38,7 +38,7 @@ class HandedOver(NamedTuple):
     late: dict[int, Accumulators]
 
 
-class ColumnWindows(Paned[ColumnTable], ColumnOperator):
+class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
     """Operator of tumbling and sliding windows over columns."""
 
     def __init__(

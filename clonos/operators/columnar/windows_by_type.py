@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clonos.core.values.keys import state_keys
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.columnar.by_type import ByType
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, schema_bytes_of, states_of
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.columnar.windowed_by_type import WindowedByType
+from clonos.operators.operator import Scope
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.pane_windows import PaneWindows
 from clonos.operators.windows.paned import PANE_NAME
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from clonos.operators.columnar.column_windows import Accumulators, ColumnWindows
 
 
-class WindowsByType(ByType):
+class WindowsByType(WindowedByType):
     """Operator of tumbling and sliding windows over keyed columns."""
 
     def __init__(
@@ -32,13 +33,11 @@ class WindowsByType(ByType):
         reads: tuple[str, ...],
         rules: WindowRules,
     ) -> None:
-        super().__init__(step, aggregation, keys, reads, rules)
+        make_rows = partial(PaneWindows, step, spans, window_aggregate(aggregation), rules)
+        super().__init__(step, aggregation, keys, reads, rules, make_rows)
         self._spans = spans
 
-    def _new_rows(self) -> Operator:
-        return PaneWindows(self._step, self._spans, window_aggregate(self._aggregation), self._rules)
-
-    def _new_columns(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnWindows:
+    def _new_windows(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnWindows:
         from clonos.operators.columnar.column_windows import ColumnWindows
 
         return ColumnWindows(self._step, self._spans, aggregates, keys, self._rules)
@@ -77,9 +76,7 @@ class WindowsByType(ByType):
     def _has_rows(self, scope: Scope) -> bool:
         return bool(scope.state.restored(f"{self._step}/{PANE_NAME}/"))
 
-    def _hand_over(self, columns: ColumnWindows | None, rows: PaneWindows) -> None:
-        if columns is None:
-            return
+    def _hand_over(self, columns: ColumnWindows, rows: PaneWindows) -> None:
         panes, late = columns.hand_over()
         for pane, accumulators in panes.items():
             rows.fill(pane, self._entries(accumulators))

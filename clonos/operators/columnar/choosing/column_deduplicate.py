@@ -16,7 +16,7 @@ import pyarrow
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.core.values.column_keys import values_of
 from clonos.kernels.key_columns import KeyIndex
-from clonos.operators.columnar.choosing.by_type import ColumnForm
+from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -32,7 +32,7 @@ SPANS_NAME: Final = "spans"
 INSTANT_NS_MIN: Final = -(1 << 63)
 
 
-class ColumnDeduplicate(ColumnForm):
+class ColumnDeduplicate(ColumnOperator):
     """Base of operators that pass on some of the records of each key."""
 
     def __init__(self, step: str, schema: Any, keys: tuple[str, ...], by: str | None) -> None:

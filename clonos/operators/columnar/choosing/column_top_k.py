@@ -14,7 +14,7 @@ import pyarrow
 
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
-from clonos.operators.columnar.choosing.by_type import ColumnForm
+from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.columnar.running.stored_keys import plain_type
@@ -47,7 +47,7 @@ class Merged(NamedTuple):
     removed: IntArray
 
 
-class ColumnTopK(ColumnForm):
+class ColumnTopK(ColumnOperator):
     """Operator of the k highest records of each key over columns."""
 
     def __init__(self, step: str, schema: Any, keys: tuple[str, ...], by: str, k: int, rank: str) -> None:

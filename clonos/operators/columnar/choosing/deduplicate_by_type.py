@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from clonos.operators.columnar.choosing.by_type import ByType, ColumnForm
+from clonos.operators.columnar.by_type import ByType, ColumnOperator
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
 from clonos.operators.transforms.deduplicate import Deduplicate, DeduplicateWithin, LastOfBatch
@@ -32,10 +32,13 @@ class DeduplicateByType(ByType):
 
         return plain(schema, self._names) if are_keys(schema, self._names) else None
 
-    def _column_form(self, schema: Any) -> ColumnForm:
+    def _new_columns(self, schema: Any) -> ColumnOperator:
         from clonos.operators.columnar.choosing.column_deduplicate import FirstOfKey, FirstOfSpan, LastOfKey
 
         arguments = self._step, schema, self._keys, self._by
         if self._within_ns is not None:
             return FirstOfSpan(*arguments, self._has_times, self._within_ns)
         return FirstOfKey(*arguments) if self._keep == "first" else LastOfKey(*arguments, self._has_times)
+
+    def _hand_over(self, columns: Any, rows: Any) -> None:
+        columns.hand_over(rows)

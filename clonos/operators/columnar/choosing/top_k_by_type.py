@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from clonos.operators.columnar.choosing.by_type import ByType, ColumnForm
+from clonos.operators.columnar.by_type import ByType, ColumnOperator
 from clonos.operators.fields import Field
 from clonos.operators.transforms.top_k import ChangedRanks
 
@@ -31,7 +31,10 @@ class TopKByType(ByType):
             return None
         return plain(schema, schema.names)
 
-    def _column_form(self, schema: Any) -> ColumnForm:
+    def _new_columns(self, schema: Any) -> ColumnOperator:
         from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
 
         return ColumnTopK(self._step, schema, self._keys, self._by, self._k, self._rank)
+
+    def _hand_over(self, columns: Any, rows: Any) -> None:
+        columns.hand_over(rows)

@@ -16,11 +16,12 @@ import pyarrow
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
+from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, CountColumn
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.scans import running_states
-from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.operator import Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Emits(Enum):
     END = auto()  # at the end of the input
 
 
-class ColumnTotals(Operator):
+class ColumnTotals(ColumnOperator):
     """Operator of aggregates over keyed columns."""
 
     takes_columns = True

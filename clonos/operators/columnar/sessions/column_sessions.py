@@ -18,13 +18,13 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
-from clonos.operators.columnar.by_type import WATERMARK_NAME, ColumnOperator
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
+from clonos.operators.columnar.windowed_by_type import WATERMARK_NAME, ColumnWindowing
 from clonos.operators.event_time.late_records import LateRecords
 from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec
@@ -46,7 +46,7 @@ NUMBER: Final = "number"
 """Columns of a session beside those of the aggregates, whose names have a dot."""
 
 
-class ColumnSessions(ColumnOperator):
+class ColumnSessions(ColumnWindowing):
     """Operator of session windows over columns."""
 
     def __init__(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clonos.operators.aggregates.aggregate import Aggregation
-from clonos.operators.columnar.by_type import ByType
-from clonos.operators.operator import Operator, Scope
+from clonos.operators.columnar.windowed_by_type import WindowedByType
+from clonos.operators.operator import Scope
 from clonos.operators.windows.assigners import SessionAssigner
 from clonos.operators.windows.cells import ACCUMULATOR, PENDING, new_cell
 from clonos.operators.windows.key_windows import WINDOWS_NAME, KeyWindows
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
 
 
-class SessionsByType(ByType):
+class SessionsByType(WindowedByType):
     """Operator of session windows over keyed columns, with a fixed gap in event time."""
 
     def __init__(
@@ -29,13 +30,11 @@ class SessionsByType(ByType):
         reads: tuple[str, ...],
         rules: WindowRules,
     ) -> None:
-        super().__init__(step, aggregation, keys, reads, rules)
+        make_rows = partial(KeyWindows, step, SessionAssigner(gap_ns, None), aggregation, rules)
+        super().__init__(step, aggregation, keys, reads, rules, make_rows)
         self._gap_ns = gap_ns
 
-    def _new_rows(self) -> Operator:
-        return KeyWindows(self._step, SessionAssigner(self._gap_ns, None), self._aggregation, self._rules)
-
-    def _new_columns(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnSessions:
+    def _new_windows(self, aggregates: list[ColumnAggregate], keys: list[Any]) -> ColumnSessions:
         from clonos.operators.columnar.sessions.column_sessions import ColumnSessions
 
         return ColumnSessions(self._step, self._gap_ns, aggregates, keys, self._rules)
@@ -43,8 +42,8 @@ class SessionsByType(ByType):
     def _has_rows(self, scope: Scope) -> bool:
         return f"{self._step}/{WINDOWS_NAME}" in scope.state.restored(f"{self._step}/{WINDOWS_NAME}")
 
-    def _hand_over(self, columns: ColumnSessions | None, rows: KeyWindows) -> None:
-        for key, sessions in ({} if columns is None else columns.hand_over()).items():
+    def _hand_over(self, columns: ColumnSessions, rows: KeyWindows) -> None:
+        for key, sessions in columns.hand_over().items():
             cells = []
             for start, end, number, parts in sessions:
                 cell = new_cell((start, end), number, None)
