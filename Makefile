@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup test check lint format docs demo chaos soak fuzz bench stores clean
+.PHONY: help setup brokers connectors frames test check lint format docs demo chaos soak fuzz bench stores clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -27,15 +27,20 @@ setup: .venv/.installed ## Make .venv and install everything in it
 
 # The same worlds in every run, so that a merge is not refused for a fault that it did not bring. `make chaos` seeks new
 # ones.
-# Two runs: what travels by value to real processes must not take the modules of all other tests along.
-test: setup ## Everything that .ci/run asks for: static gates, unit, worlds, processes, Spark
-	@$(PYTEST) tests/tidy tests/unit tests/worlds tests/fuzz --stage-budgets --worlds 1000 --fuzz-inputs 100000 $(ARGS)
-	@$(PYTEST) tests/processes tests/spark --stage-budgets $(ARGS)
+# Worlds run beside the unit tests, on the other core, and are shown when these have ended. Real processes come in a run
+# of their own: what travels to them by value must not take the modules of all other tests along.
+test: setup brokers ## Everything that .ci/run asks for: static gates, unit, worlds, processes, connectors, Spark
+	@mkdir -p build; \
+	$(PYTEST) tests/worlds tests/fuzz --worlds 1000 --fuzz-inputs 100000 $(ARGS) >build/worlds.log 2>&1 & \
+	worlds=$$!; trap "kill $$worlds 2>/dev/null || true" EXIT; status=0; \
+	$(PYTEST) tests/tidy tests/unit $(ARGS) || status=$$?; \
+	wait $$worlds || status=$$?; cat build/worlds.log; exit $$status
+	@$(PYTEST) tests/processes tests/connectors tests/spark $(ARGS)
 
 # Three runs side by side, which share the cores and the waits of each other. The others are shown when the first has
 # ended. Each names its folders, because reading all tests takes seconds.
 CHECK := $(PYTEST) --hypothesis-profile quick $(ARGS)
-QUICK := not (slow or controls or processes or spark)
+QUICK := not (slow or controls or processes or connectors or spark)
 APART := connectors coordinator host io mistakes scenario services values
 check: setup ## The quick part, in 90 s: static gates, unit tests, 20 worlds, 2,000 wrong inputs; nothing marked slow
 	@mkdir -p build; \
@@ -75,10 +80,23 @@ fuzz: setup ## 10 million wrong inputs to every reader and machine: make fuzz AR
 bench: setup ## The benchmarks: what is measured, paired, in one session
 	@.venv/bin/python -m benchmarks $(ARGS)
 
+# Kept in ~/.cache/clonos/brokers or $CLONOS_BROKERS. Nothing is fetched that is there.
+brokers: setup ## Fetch the brokers and databases that the tests of connectors start; needs Maven
+	@.venv/bin/python -m tests.connectors.servers fetch
+
+# Not a part of `test`: each connector is killed, cut off and resumed for a minute. Builds Toxiproxy with Go, once.
+connectors: brokers ## The guarantee of each connector under kills and network faults, into build/connectors.md
+	@$(PYTEST) tests/connectors/guarantees/on_connectors.py $(ARGS)
+
 # Not a part of `test`: they fetch 57 MB from Maven Central and build a server with Go, once, into build/.
 stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go
 	@.ci/check-java && go version
 	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py $(ARGS)
+
+# Not a part of `test`: a loaded machine has taken minutes for the recovery of an executor.
+frames: setup ## Jobs over DataFrames while executors, workers of Spark and tasks die; needs Java
+	@.ci/check-java
+	@$(PYTEST) tests/spark/frames_under_kills.py $(ARGS)
 
 clean: ## Remove what tests and runs left behind; .venv stays
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .clonos build dist *.egg-info

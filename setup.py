@@ -9,7 +9,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("clonos", "kernels")
-NAMES = ("_native", "int64_index", "bytes_index", "gather", "key_groups")
+NAMES = (
+    *("_native", "int64_index", "bytes_index", "gather", "gather_parts", "key_groups"),
+    *("cells", "ranks", "rows", "running", "timed_runs"),
+)
 
 # The kernels read the words of Arrow, and hash keys, in this order of bytes.
 IS_LITTLE_ENDIAN = sys.byteorder == "little"

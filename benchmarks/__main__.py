@@ -1,8 +1,8 @@
 """``python -m benchmarks NAME...``: runs benchmarks, prints ratios and figures, and writes them as data.
 
-Without a name it runs all but those of Nexmark, in about a quarter of an hour. Each benchmark runs in a separate
-process with a time limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is reported at
-the end, and the exit code is 1.
+Without a name it runs all but those of Nexmark and Kafka, in about a quarter of an hour. Each benchmark runs in a
+separate process with a time limit; its leftovers are ended and removed, also on an interrupt. A failed benchmark is
+reported at the end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ NAMES: Final = (
 )
 NEXMARK: Final = "nexmark"
 NEXMARK_KILLS: Final = "nexmark_kills"
-BY_NAME: Final = (NEXMARK, NEXMARK_KILLS)
-"""Run by their names only: one takes hours against all sides, the other one measures nothing."""
+KAFKA: Final = "kafka"
+BY_NAME: Final = (NEXMARK, NEXMARK_KILLS, KAFKA)
+"""Run by their names only: they take hours against all sides, measure nothing, or need a broker."""
 
 MODULES: Final = {
     "watermarks": "event_time.watermarks",
     "window_latency": "event_time.window_latency",
     NEXMARK: "nexmark.measure",
     NEXMARK_KILLS: "nexmark.kills",
+    KAFKA: "kafka.measure",
 }
 """Modules of benchmarks that are not in the folder of measures."""
 
@@ -68,7 +70,8 @@ def main() -> int:
     given = parser.parse_args()
     against = SIDES if given.against == "all" else sides(given.against.split(","))
     names = given.names or NAMES
-    queries = given.queries.split(",") if given.queries else list(QUERIES) if {*BY_NAME} & {*names} else []
+    has_queries = bool({NEXMARK, NEXMARK_KILLS} & {*names})
+    queries = given.queries.split(",") if given.queries else list(QUERIES) if has_queries else []
     checked = (
         ("benchmark", names, (*NAMES, *BY_NAME)),
         ("side", against, SIDES),

@@ -35,13 +35,20 @@ if TYPE_CHECKING:
     from clonos.api.windows import Sliding as Sliding
     from clonos.api.windows import Tumbling as Tumbling
     from clonos.connectors import blackhole as blackhole
+    from clonos.connectors import codecs as codecs
     from clonos.connectors import collect as collect
     from clonos.connectors import dbapi as dbapi
     from clonos.connectors import files as files
+    from clonos.connectors import kafka as kafka
+    from clonos.connectors import nats as nats
+    from clonos.connectors import postgres as postgres
+    from clonos.connectors import rabbitmq as rabbitmq
+    from clonos.connectors import secrets as secrets
     from clonos.connectors import sockets as sockets
     from clonos.connectors import sqlite as sqlite
     from clonos.connectors import stdout as stdout
     from clonos.connectors import values as values
+    from clonos.connectors import web as web
     from clonos.core.log.call_outcomes import CallInDoubt as CallInDoubt
     from clonos.core.log.call_outcomes import CallNeverHappened as CallNeverHappened
     from clonos.core.log.call_outcomes import RecordedError as RecordedError
@@ -86,6 +93,9 @@ if TYPE_CHECKING:
     from clonos.operators.event_time.timestamps import TimestampError as TimestampError
     from clonos.operators.event_time.watermark_strategies import PunctuatedWatermarks as PunctuatedWatermarks
     from clonos.operators.event_time.watermark_strategies import WatermarkStrategy as WatermarkStrategy
+    from clonos.operators.journal_source import ContinuedSource as ContinuedSource
+    from clonos.operators.journal_source import IdentifiedSource as IdentifiedSource
+    from clonos.operators.split_source import AcknowledgedSource as AcknowledgedSource
     from clonos.operators.state.state_descriptors import ListState as ListState
     from clonos.operators.state.state_descriptors import MapState as MapState
     from clonos.operators.state.state_descriptors import Value as Value
@@ -98,6 +108,7 @@ if TYPE_CHECKING:
     from clonos.operators.windows.results import WindowResult as WindowResult
     from clonos.operators.windows.triggers import Trigger as Trigger
     from clonos.operators.windows.triggers import TriggerContext as TriggerContext
+    from clonos.spark import frames as frames
     from clonos_services import clock as clock
     from clonos_services import http as http
     from clonos_services import random as random
@@ -110,7 +121,8 @@ __version__ = "0.1.0"
 _MODULES = {
     "clonos": ("agg",),
     "clonos_services": ("clock", "http", "random"),
-    "clonos.connectors": ("files", "sockets"),
+    "clonos.spark": ("frames",),
+    "clonos.connectors": ("codecs", "files", "kafka", "nats", "postgres", "rabbitmq", "secrets", "sockets", "web"),
 }
 """Public names that are modules, by the package that they are in."""
 
@@ -144,12 +156,21 @@ _NAMES = {
     "clonos_services.logger": ("logger",),
     "clonos.connectors": ("values", "sqlite", "dbapi", "stdout", "collect", "blackhole"),
     "clonos.operators.connector_contract": (
-        *("Source", "SplitReader", "WatchedSource", "CheckingSource", "OrderedSource", "TimedSource"),
+        *(
+            "Source",
+            "SplitReader",
+            "WatchedSource",
+            "CheckingSource",
+            "OrderedSource",
+            "TimedSource",
+        ),
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
         *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),
+    "clonos.operators.journal_source": ("ContinuedSource", "IdentifiedSource"),
+    "clonos.operators.split_source": ("AcknowledgedSource",),
     "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),
     "clonos.core.log.call_outcomes": ("CallInDoubt", "CallNeverHappened", "RecordedError"),
 }

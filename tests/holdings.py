@@ -19,12 +19,21 @@ RUN_VARIABLE = "CLONOS_TEST_RUN"
 
 # They run once per test run and end with it.
 COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
-# They run as long as the Spark session that tests share: executors and their Python workers.
+# They run as long as the Spark session that tests share, executors and their Python workers; or they are the servers
+# that the tests of connectors share, and restart.
 COMMANDS_OF_A_SESSION = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "pyspark.daemon",
     "clonos.spark.warm_daemon",
     "pyspark/daemon.py",
+    "kafka.Kafka",
+    "bin/postgres -D data",
+    "postgres: ",
+    "nats-server",
+    "beam.smp",  # RabbitMQ and its helpers
+    "erl_child_setup",
+    "inet_gethost",
+    "rabbit_disk_monitor",
 )
 
 

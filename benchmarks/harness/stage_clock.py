@@ -30,6 +30,7 @@ STAGES: Final = {
         "clonos.operators.steps.keyed:RunningCount.keys",
         "clonos.operators.steps.keyed:RunningCount.keyed_columns",
     ],
+    "operator: stateful_map": ["clonos.operators.steps.keyed:KeyedFunction.rows"],
     "keys: of the user": [
         "clonos.operators.chain_outputs:ToKeys.rows",
         "clonos.operators.chain_outputs:ToColumnKeys.columns",

@@ -1,11 +1,11 @@
-"""The time budget of the word count: what each stage of a slot's process uses, in ns a word, in rows and columns."""
+"""The time budget of the word count and of bids: what each stage of a slot's process uses, in ns a word or record."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,9 +13,11 @@ from benchmarks.baselines import bare
 from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import Measured
 from benchmarks.harness.stage_clock import STAGES, Times
-from benchmarks.workloads import word_job, words
+from benchmarks.workloads import keyed_job, word_job, words
+from benchmarks.workloads.keyed import KeyedWorkload
 
 REPEATS: Final = 12
+BIDS: Final = 4_000_000
 SHOWN_FROM_NS: Final = 0.5
 
 
@@ -30,9 +32,14 @@ def run(session: Session) -> None:
             limit = bare.run(workload, shape, word_job.targets(words.vocabulary(), workload.readers))
             session.figure(f"{shape}, source, bare process", limit.read_cpu_s * 1e9 / workload.words, "ns a word")
             session.figure(f"{shape}, count, bare process", limit.count_cpu_s * 1e9 / workload.words, "ns a word")
+    with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
+        records = BIDS // 4 if session.is_quick else BIDS
+        bids = KeyedWorkload(name, "bids", records, is_staged=True)
+        session.progress(f"bids: {records} records with a clock at each stage")
+        _record_figures(session, "bids", bids, keyed_job.run(bids))
 
 
-def _record_figures(session: Session, shape: str, workload: words.Workload, measured: Measured) -> None:
+def _record_figures(session: Session, shape: str, workload: Any, measured: Measured) -> None:
     session.figure(f"{shape}: all processes", measured.cpu_s * 1e9 / workload.words, "ns a word")
     of_role: dict[str, list[Times]] = {"source": [], "count": []}
     for path in Path(workload.folder).glob("stages-*"):

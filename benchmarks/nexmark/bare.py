@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from benchmarks.nexmark import bare_batches as batches
-from benchmarks.nexmark.generator import AUCTION, BID, DISORDER_S, PERSON
+from benchmarks.nexmark.generator import DISORDER_S
 from benchmarks.nexmark.jobs.columns import PLAIN
 from benchmarks.nexmark.one_run import Cost
-from benchmarks.nexmark.queries import QUERIES, Check
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON, QUERIES, Check
 from benchmarks.nexmark.results import Results, added, sums_of_columns
 
 BATCH_ROWS: Final = 8_192

@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.generator import BID
 from benchmarks.nexmark.jobs import columns
+from benchmarks.nexmark.queries import BID
 
 RATE: Final = pa.scalar(Decimal("0.908"))
 WHOLE: Final = pa.decimal128(19, 0)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from benchmarks.nexmark import texts
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON
 
 VERSION: Final = 1
 """Of the generator: another one makes other events from the same seed."""
@@ -34,7 +35,6 @@ DISORDER_S: Final = 2.0
 SHORT_DELAY_S: Final = 0.1
 SHORT_DELAY_SHARE: Final = 0.9
 
-PERSON, AUCTION, BID = 0, 1, 2
 CYCLE: Final = 50
 AUCTIONS_PER_CYCLE: Final = 3
 FIRST_ID: Final = 1_000

@@ -44,7 +44,7 @@ GROUPS: Final = (
 """Queries that run as one job, which has few tasks: each needs a slot."""
 
 BUILD: Final = ROOT / "build"
-MASTER: Final = "local-cluster[2,6,1024]"
+MASTER: Final = "local-cluster[2,7,1024]"
 HASH_SEED: Final = "3141592653"
 EVENTS_KILLED: Final = 50_000
 SECONDS: Final = 100

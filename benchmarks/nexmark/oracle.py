@@ -11,8 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from benchmarks.harness.result_counter import WrongResult
-from benchmarks.nexmark.generator import AUCTION, BID, PERSON
-from benchmarks.nexmark.queries import Check, Query
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON, Check, Query
 from benchmarks.nexmark.results import Results
 
 VIEWS: Final = {

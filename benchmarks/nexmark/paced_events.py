@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow.parquet
 
-from benchmarks.nexmark.generator import AUCTION, PERSON
 from benchmarks.nexmark.jobs.house import OUT_OF_ORDER, House
+from benchmarks.nexmark.queries import AUCTION, PERSON
 from benchmarks.workloads.paced import Pace
 from clonos import Stream, Timestamps
 from clonos.connectors.columns.parquet_files import ParquetFiles, ParquetReader

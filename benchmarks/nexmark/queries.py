@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 SQL: Final = Path(__file__).parent / "sql"
+PERSON, AUCTION, BID = 0, 1, 2
+"""Kinds of events."""
 
 
 class Check(Enum):

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.harness.keyed_result_counter import KeyedResultCounter
 from benchmarks.harness.result_counter import Measured, SinkResult, measured
 from benchmarks.workloads.keyed import KINDS, KeyedWorkload, profile
-from benchmarks.workloads.word_job import ALL_ON, COLUMN_OPTIONS, PreparedLines
+from benchmarks.workloads.word_job import ALL_ON, COLUMN_OPTIONS, PreparedLines, stages_of
 from clonos import Job, service
 from clonos.agg import count, max_, sum_
 from clonos.core.values.keys import Router
@@ -37,6 +37,7 @@ def key_of(record: tuple[Any, ...]) -> Any:
 class KeyedSink:
     """Transactional sink that counts results in the task's process. ``rows``: of each task."""
 
+    workload: KeyedWorkload
     rows: list[int]
     is_columnar: bool = False
     parts: list[SinkResult] = field(default_factory=list)
@@ -47,7 +48,7 @@ class KeyedSink:
 
     def writer(self) -> KeyedWriter:
         """Makes the writer of a task."""
-        return KeyedWriter(self.rows)
+        return KeyedWriter(self.workload, self.rows)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Collects the results in the driver."""
@@ -57,12 +58,16 @@ class KeyedSink:
 class KeyedWriter:
     """Writer that counts results, and hands over its count when all have come."""
 
-    def __init__(self, rows: list[int]) -> None:
+    def __init__(self, workload: KeyedWorkload, rows: list[int]) -> None:
+        self._folder = Path(workload.folder)
+        self._stages = stages_of(workload)
         self._rows = rows
         self._is_reported = False
 
     def open(self, context: Any) -> None:
         """Sets the number of rows of its task."""
+        if self._stages is not None:
+            self._stages.begin()
         self._counter = KeyedResultCounter(self._rows[context.index])
 
     def write(self, rows: list[Any]) -> None:
@@ -78,6 +83,8 @@ class KeyedWriter:
         if self._is_reported or not self._counter.is_complete:
             return None
         self._is_reported = True
+        if self._stages is not None:
+            self._stages.leave(self._folder)
         return self._counter.part().encoded()
 
     def close(self) -> None:
@@ -108,7 +115,7 @@ def run(workload: KeyedWorkload, shape: str = "rows", **options: Any) -> Measure
     """Runs the job once and checks the result. ``shape``: rows, or columns for bids."""
     rows, finals = workload.expected(Router(workload.readers, MAX_PARALLELISM).target)
     is_columnar = shape == "columns"
-    sink = KeyedSink(rows, is_columnar)
+    sink = KeyedSink(workload, rows, is_columnar)
     folder = Path(workload.folder)
     chosen = {**ALL_ON, **(COLUMN_OPTIONS if is_columnar else {}), **options}
     job = bids_in_columns(workload, sink) if is_columnar else job_of(workload, sink)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.totals import column_totals
 from clonos.api.emission import Emission, check_emission, each
 from clonos.api.graph_errors import InvalidJob
@@ -18,7 +19,9 @@ from clonos.operators.steps.running_aggregates import (
     FinalAggregate,
     FinalTotal,
     PacedAggregate,
+    ReplacedAggregate,
     RunningAggregate,
+    name_before,
 )
 
 if TYPE_CHECKING:
@@ -149,12 +152,25 @@ def _aggregated(
     from clonos.api.stream import Stream
 
     named = named_of(options["name"], aggregates)
-    check_emission(options["name"] or KIND, emit)
+    check_emission(options["name"] or KIND, emit, has_names=True)
+    if emit.has_before:
+        _check_names_before(options["name"] or KIND, named)
+    check_aggregates(stream._graph, stream._inputs, options["name"] or KIND, named)
     is_final = emit.is_final
     if is_final and not is_keyed and named.ignores_order and named.can_merge:
         return _in_two_steps(stream, named, emit, options)
     step = _add(stream, named, emit, options, is_keyed=is_keyed, make=_maker(emit, is_keyed))
     return Stream(stream._graph, step)
+
+
+def _check_names_before(step: str, named: Named[Any]) -> None:
+    for name in named.aggregations:
+        if name_before(name) in named.aggregations:
+            raise InvalidJob(
+                step,
+                f"names a result {name_before(name)!r}, as changes(before=True) names the replaced {name!r}",
+                "Give one of them another name.",
+            )
 
 
 def _in_two_steps(stream: GraphBuilder, named: Named[Any], emit: Emission, options: dict[str, Any]) -> Stream[Any]:
@@ -175,7 +191,7 @@ def _maker(emit: Emission, is_keyed: bool) -> Callable[..., Operator]:
     if emit.count == 1:
         return partial(RunningAggregate, is_keyed=is_keyed)
     if emit.is_per_batch:
-        return partial(ChangedAggregate, is_keyed=is_keyed)
+        return partial(ReplacedAggregate if emit.has_before else ChangedAggregate, is_keyed=is_keyed)
     if emit.count is not None or emit.interval_ns is not None:
         return partial(PacedAggregate, is_keyed=is_keyed, count=emit.count, interval_ns=emit.interval_ns)
     return partial(FinalAggregate, is_keyed=True) if is_keyed else FinalTotal
@@ -196,15 +212,14 @@ def _add(
     def make_rows(step: str) -> Callable[[], Operator]:
         return partial(make, step, aggregation)
 
-    columns: dict[str, Any] = {"make": make_rows, "row_reason": "aggregates without a key work on rows"}
-    if is_keyed:
-        columns = column_totals(stream, aggregation, emit, make_rows)
+    columns = column_totals(stream, aggregation, emit, make_rows, is_keyed=is_keyed)
     return stream._step(
         kind,
         options=options,
         functions=tuple(each.function for each in aggregation.functions),
         arguments=tuple(each.arguments for each in aggregation.functions),
         runs_user_code=True,
+        names_columns=not aggregation.functions,
         key_field="" if is_keyed else None,
         state=(("aggregates", repr(aggregation)), ("emit", str(emit))),
         emits_at_end=is_final,

@@ -19,6 +19,7 @@ class Emission:
     count: int | None = None
     interval_ns: int | None = None
     is_per_batch: bool = False
+    has_before: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -30,7 +31,7 @@ class Emission:
         if self.count is not None:
             return f"each({self.count})"
         if self.is_per_batch:
-            return "changes()"
+            return "changes(before=True)" if self.has_before else "changes()"
         return "at_end()" if self.interval_ns is None else f'every("{duration_text(self.interval_ns)}")'
 
 
@@ -56,13 +57,21 @@ def every(interval: str | float | timedelta) -> Emission:
     return Emission(interval_ns=duration_ns(interval))
 
 
-def changes() -> Emission:
+def changes(*, before: bool = False) -> Emission:
     """Emits the present result of each key that a batch of input has changed, once per batch.
 
     How many results a key has depends on how its records are cut into batches, which differs between two runs of a job.
     Only the last result of each key is the same in all of them.
+
+    With ``before``, each result also has those that it replaces, by their names with the suffix ``_before``: the last
+    emitted ones of the key, None if it has none. An aggregate behind it adds the new ones and subtracts these.
+
+    Raises:
+        InvalidJob: ``before`` is no bool.
     """
-    return Emission(is_per_batch=True)
+    if not isinstance(before, bool):
+        raise InvalidJob("changes", f"has before={before!r:.80}", "Give True for the results that are replaced.")
+    return Emission(is_per_batch=True, has_before=before)
 
 
 def at_end() -> Emission:
@@ -70,11 +79,19 @@ def at_end() -> Emission:
     return Emission()
 
 
-def check_emission(step: str, emit: object, keyword: str = "emit") -> None:
+def check_emission(step: str, emit: object, keyword: str = "emit", *, has_names: bool = False) -> None:
     """Checks the ``emit=`` of a step, or another keyword, for which ``changes()`` means nothing.
+
+    ``has_names``: results are dicts by name, which may have the results that they replace.
 
     Raises: InvalidJob: it is no ``Emission``, or not for this keyword.
     """
+    if isinstance(emit, Emission) and emit.has_before and not has_names:
+        raise InvalidJob(
+            step,
+            "has emit=changes(before=True), which is for aggregate: the results of other steps have no names",
+            "Give changes(), or use aggregate.",
+        )
     if isinstance(emit, Emission) and emit.is_per_batch and keyword != "emit":
         raise InvalidJob(
             step,

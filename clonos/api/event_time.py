@@ -91,3 +91,14 @@ def assigner_of(timestamps: AnyTimestamps) -> TimestampAssigner:
     """Returns the assigner of timestamps that a user has given."""
     given = timestamps if isinstance(timestamps, Timestamps) else Timestamps(timestamps)
     return given._assigner
+
+
+def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:
+    """Checks that the timestamps of a stream of columns are in a column.
+
+    Raises: InvalidJob: they come from a function.
+    """
+    if is_columnar and callable(assigner.of):
+        raise InvalidJob(
+            step, "gives columns, and a function for their timestamps", "Give the name of the column of the timestamps."
+        )

@@ -83,15 +83,15 @@ class Step:
       field of a tuple, None if there is no such field.
     - ``functions``: functions of the user that it calls, or its process function.
     - ``kind``: the method that added it. ``state``: what its state depends on, as ("window", "5s"); None without state.
-    - ``reads``: the columns of a record that it uses beside its key; None if it may use all.
-    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. ``rows_for`` returns
-      why a step on columns works on rows for those of a ``pyarrow.Schema``, "" if it does not.
+    - ``reads``: columns of a record that it uses beside its key, None for all; ``names_columns``: by their names.
+    - ``row_reason``: why it works on rows though it gets columns, "" if its operator shows that. For the schema of each
+      input ``rows_for`` says why it works on rows, "" if it does not, and ``schema_from`` returns that of its results.
     - ``side_tags``: tags of its side outputs, for ``Stream.side_output``; None for any, those that its function names.
     - ``second_from``: a step of two inputs; its inputs from this index on belong to the second one.
-    - ``emits_at_end``: it emits when its input has ended, and not before. ``assigner``: it gives timestamps by this.
-    - ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
+    - ``emits_at_end``: it emits when its input has ended, not before. ``assigner``: it gives timestamps by this.
+      ``has_times``: its results have timestamps; those in columns are in ``timestamp_column``.
     - ``flush``: when it passes rows on to the sink behind it. ``stage``: what it does to columns, if it is such a step.
-    - ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
+      ``partial``: makes the operators in front of its exchange by columns, for its name; None without them.
     - ``parallelism``, ``standby``: None for the setting of the job (a sink has the parallelism of the step before it).
     """
 
@@ -126,9 +126,11 @@ class Step:
     flush: Emission | None = None
     stage: Stage | None = None
     reads: tuple[str, ...] | None = None
+    names_columns: bool = False
     partial: Callable[[str], Callable[[], Operator]] | None = None
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
+    schema_from: Callable[..., Any] | None = None
 
 
 class JobGraph:
@@ -176,8 +178,11 @@ class JobGraph:
         parallelism = _parallelism_of_source(source, name or "source", parallelism, has_limit=limit is not None)
         emits_columns = gives_columns(source)
         assigner = None
+        if (own := getattr(source, "own_timestamps", None)) is not None and timestamps is not None:
+            raise InvalidJob(name or "source", "has timestamps of its own and timestamps=", "Leave one out.")
+        timestamps = timestamps or own
         if timestamps is not None and not isinstance(source, PushSource):
-            from clonos.api.event_time import assigner_of
+            from clonos.api.event_time import assigner_of, check_columns
 
             assigner = assigner_of(timestamps)
             check_columns(name or "source", assigner, emits_columns)
@@ -195,6 +200,10 @@ class JobGraph:
             functions=() if assigner is None else assigner.functions,
         )
         stream: Stream[T] = Stream(self, (StepInput(step.number),))
+        if emits_columns and assigner is not None:
+            from clonos.api.columns.column_checks import check_present
+
+            check_present(self, stream._inputs, step.name, f"has timestamps={assigner.of!r}", assigner.of)
         if timestamps is not None and isinstance(source, PushSource):
             stream = stream.with_timestamps(timestamps)
         return stream if limit is None else stream.limit(limit)
@@ -372,17 +381,6 @@ def _parallelism_of_source(source: object, step: str, parallelism: int | None, *
             "Leave it out; join several sources by union if one connection is too slow.",
         )
     return 1 if has_limit or isinstance(source, PushSource) else parallelism
-
-
-def check_columns(step: str, assigner: TimestampAssigner, is_columnar: bool) -> None:
-    """Checks that the timestamps of a stream of columns are in a column.
-
-    Raises: InvalidJob: they come from a function.
-    """
-    if is_columnar and callable(assigner.of):
-        raise InvalidJob(
-            step, "gives columns, and a function for their timestamps", "Give the name of the column of the timestamps."
-        )
 
 
 def _checked_name(what: str, name: Any) -> str:

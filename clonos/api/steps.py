@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
 from clonos.api.checks.missing_methods import method_missing
+from clonos.api.columns.column_checks import check_present
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
@@ -132,6 +133,8 @@ class GraphBuilder:
         Raises: InvalidJob: the timestamps cannot be used.
         """
         assigner = assigner_of(timestamps)
+        use = f"takes timestamps from {assigner.of!r}"
+        check_present(self._graph, self._inputs, name or "with_timestamps", use, assigner.of)
         upstreams = [self._graph.steps[each.step] for each in self._inputs]
         emits_columns = isinstance(assigner.of, str) and all(step.emits_columns for step in upstreams)
         step = self._graph.add(
@@ -157,7 +160,10 @@ class GraphBuilder:
         inputs = self._inputs
         if flush is not None:
             inputs, parallelism = self._flushed(sink, flush, name, parallelism), None
-        self._graph.add("sink", name, inputs, parallelism=parallelism, sink=sink)
+        step = self._graph.add("sink", name, inputs, parallelism=parallelism, sink=sink)
+        take_step: Callable[[str], None] | None = getattr(sink, "take_step", None)
+        if take_step is not None:
+            take_step(step.name)
 
     def _flushed(
         self, sink: AnySink, flush: Emission, name: str | None, parallelism: int | None

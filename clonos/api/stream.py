@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from clonos.api.aggregating import Aggregating
+from clonos.api.columns.column_checks import check_key
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps
 from clonos.api.graph import AnySink, Exchange
@@ -229,7 +230,7 @@ class Stream(
         registered enum, or a tuple of these.
 
         Raises:
-            InvalidJob: ``key`` is neither, or functions and names are mixed.
+            InvalidJob: ``key`` is neither, functions and names are mixed, or a column is missing or cannot be a key.
 
         Example::
 
@@ -239,6 +240,7 @@ class Stream(
 
         checked = checked_key(name or "key_by", (key, *more))
         key_by = KeyBy(self._graph.reserve_name("key_by", name), checked, name is not None)
+        check_key(self._graph, self._inputs, key_by.name, key_by.fields)
         return KeyedStream(self._graph, self._inputs_by(Exchange.HASH, key_by))
 
     def window(

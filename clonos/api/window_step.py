@@ -134,7 +134,7 @@ class WindowSettings:
             has_gap = not callable(self.kind.gap) and self.kind.max_length_ns is None
             is_plain = has_gap and self.rules.is_event_time and not self.rules.lateness_ns
             return columns_read(aggregation, merges=True) if is_plain else None
-        return columns_read(aggregation) if self._is_aligned else None
+        return columns_read(aggregation, has_logs=True) if self._is_aligned else None
 
     def column_operators(
         self, aggregation: Aggregation[Any, Any], keys: tuple[str, ...], reads: tuple[str, ...]

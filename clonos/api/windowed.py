@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, overload
 
 from clonos.api.aggregating import NAME_THEM, named_of
+from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.columns.row_reasons import type_reason, window_name_reason, window_reason
 from clonos.api.graph import JobGraph, StepInput
@@ -20,6 +21,7 @@ from clonos.operators.aggregates.counting import Count
 from clonos.operators.aggregates.custom import Custom, Reduction
 from clonos.operators.aggregates.numeric import Sum
 from clonos.operators.columnar.row_forms import TIME
+from clonos.operators.columnar.support import reads_records
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.windows.gathered import Gathered
 from clonos.operators.windows.results import Window, WindowResult
@@ -232,6 +234,7 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
     ) -> tuple[StepInput, ...]:
         settings = self._settings
         kind = f"window_{what}"
+        check_aggregates(self._graph, self._inputs, name or kind, aggregation, has_logs=True)
         parallelism = settings.checked_parallelism(name or kind, parallelism)
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         own = aggregation.functions if apply is None else (UserFunction(apply, APPLIED),)
@@ -249,9 +252,11 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
         if is_columnar and is_named and (reads := settings.columns_read(aggregation)) is not None:
             make = settings.column_operators(aggregation, keys, reads)
             columns = {"emits_columns": True, "timestamp_column": RESULT_TIME if settings.rules.has_times else None}
-            columns["reads"] = (reads if keys else reads or None) if settings.rules.late_tag is None else None
+            has_all = settings.rules.late_tag is not None or reads_records(aggregation)
+            columns["reads"] = None if has_all else reads if keys else reads or None
             columns["partial"] = settings.partial_operators(aggregation, keys, reads) if keys else None
-            columns["rows_for"] = partial(type_reason, aggregation, keys)
+            columns["schema_from"] = partial(_result_schema, aggregation, keys)
+            columns["rows_for"] = partial(type_reason, aggregation, keys, has_logs=True)
         return self._step(
             kind,
             make,
@@ -264,6 +269,13 @@ class WindowedStream(GraphBuilder, Generic[K, T]):
             ignores_order=aggregation.ignores_order and settings.ignores_order,
             has_times=settings.rules.has_times,
             emits_at_end=settings.emits_at_end,
+            names_columns=not functions,
             side_tags=() if settings.rules.late_tag is None else (settings.rules.late_tag,),
             **columns,
         )
+
+
+def _result_schema(aggregation: Aggregation[Any, Any], keys: tuple[str, ...], schema: Any) -> Any | None:
+    from clonos.operators.columnar.result_schemas import schema_of_windows  # loads pyarrow
+
+    return schema_of_windows(aggregation, keys, schema)

@@ -6,9 +6,9 @@ with each checkpoint; an immediate sink writes a row as soon as the log that led
 
 from __future__ import annotations
 
-from clonos.connectors import files, sockets
+from clonos.connectors import files, secrets, sockets
 from clonos.connectors.driver_outputs import collect, stdout
 from clonos.connectors.in_memory import blackhole, values
 from clonos.connectors.tables.table_sink import dbapi, sqlite
 
-__all__ = ["files", "sockets", "values", "sqlite", "dbapi", "stdout", "collect", "blackhole"]
+__all__ = ["files", "secrets", "sockets", "values", "sqlite", "dbapi", "stdout", "collect", "blackhole"]

@@ -40,8 +40,8 @@ class InputUnreadable(EnvironmentFault):
 
     def __str__(self) -> str:
         return (
-            f"the input file {self.path} cannot be read here: {self.reason}."
-            " Every process of the job reads it by this path: it must be on each machine, or on a shared file system."
+            f"the input file {self.path} cannot be read here: {self.reason}. Every process of the job reads it by this "
+            + ("URL." if "://" in self.path else "path: it must be on each machine, or on a shared file system.")
         )
 
 

@@ -5,8 +5,14 @@ exist when the job first starts; with ``watch`` they also read files that appear
 complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet or Arrow). A
 file must not change as long as the job may replay it.
 
+Every path may be a URL of an object store, ``s3://bucket/key`` or ``gs://bucket/key``.
+
 Sinks take a folder, which serves one sink of one job. Each checkpoint moves its part files into the folder, so that a
 reader of the folder sees committed rows only. ``files.committed`` and ``files.read_committed`` see whole checkpoints.
+
+``partition_by`` names columns by whose values a sink puts rows into folders, ``day=2026-11-22/shop=a``; the files do
+not have these columns. ``partitioned`` lets a source add the columns of such folders: True as text, a
+``pyarrow.Schema`` with its types. False leaves them out.
 """
 
 from __future__ import annotations
@@ -129,6 +135,8 @@ def jsonl(
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
     single: bool = ...,
+    partition_by: str | Sequence[str] | None = ...,
+    partitioned: bool | ArrowSchema | None = ...,
     ordered: bool | None = ...,
 ) -> JsonFiles[Any]: ...
 
@@ -154,6 +162,7 @@ def jsonl(
     block_bytes: int | None = ...,
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
+    partitioned: bool | ArrowSchema | None = ...,
     ordered: bool | None = ...,
 ) -> JsonFiles[Any]: ...
 
@@ -167,6 +176,8 @@ def jsonl(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
     single: bool = False,
+    partition_by: str | Sequence[str] | None = None,
+    partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
 ) -> JsonFiles[Any]:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
@@ -194,6 +205,8 @@ def jsonl(
         line_bytes_max=line_bytes_max,
         discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
+        partition_by=partition_by,
+        partitioned=partitioned,
         ordered=ordered,
         schema=schema,
         columns=columns,
@@ -212,6 +225,8 @@ def csv(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
     single: bool = False,
+    partition_by: str | Sequence[str] | None = None,
+    partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
 ) -> CsvFiles:
     """Comma-separated values: a source of ``pyarrow.RecordBatch``, or a sink that writes rows with a header.
@@ -240,6 +255,8 @@ def csv(
         line_bytes_max=line_bytes_max,
         discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
+        partition_by=partition_by,
+        partitioned=partitioned,
         ordered=ordered,
     )
 
@@ -251,6 +268,8 @@ def parquet(
     schema: Any = None,
     watch: Duration | None = None,
     single: bool = False,
+    partition_by: str | Sequence[str] | None = None,
+    partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
@@ -274,6 +293,8 @@ def parquet(
         schema=schema,
         discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
+        partition_by=partition_by,
+        partitioned=partitioned,
         ordered=ordered,
     )
 
@@ -285,6 +306,8 @@ def arrow(
     schema: Any = None,
     watch: Duration | None = None,
     single: bool = False,
+    partition_by: str | Sequence[str] | None = None,
+    partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
 ) -> ArrowFiles:
     """Arrow IPC files, which are Feather files too: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
@@ -302,6 +325,8 @@ def arrow(
         schema=schema,
         discovery_interval_ns=_discovery_interval_ns(watch),
         single=single,
+        partition_by=partition_by,
+        partitioned=partitioned,
         ordered=ordered,
     )
 

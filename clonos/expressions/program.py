@@ -28,7 +28,8 @@ class Program:
         """
         if len(set(schema.names)) < len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)
-            raise InvalidExpression(stages[0].step, stages[0].kind, f"two columns have the name {twice!r}", "")
+            problem, names = f"two columns have the name {twice!r}", ", ".join(schema.names)
+            raise InvalidExpression(stages[0].step, stages[0].kind, problem, names)
         binder = Binder()
         columns = {name: binder.new_value(type_) for name, type_ in zip(schema.names, schema.types, strict=True)}
         self._width = len(columns)
@@ -127,7 +128,10 @@ def _columns_behind(binder: Binder, stage: Stage, columns: dict[str, Value]) -> 
         if name not in columns and not stage.is_checked:
             raise CannotBind("", missing_column(name, columns))
     if stage.kind == "drop":
-        return {name: value for name, value in columns.items() if name not in stage.dropped}
+        left = {name: value for name, value in columns.items() if name not in stage.dropped}
+        if columns and not left:
+            raise CannotBind("", "no column is left, and so no record")
+        return left
     found = {name: bind(binder, each, columns) for name, each in stage.columns}
     if stage.kind == "filter":
         return _behind_filter(binder, stage, found, columns)

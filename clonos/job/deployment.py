@@ -25,15 +25,15 @@ LOCAL_MASTERS: Final = "local"
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Deployment of one run. ``provider``: creates the slot provider for a listener, and for a job with columns or one
-    without; it must be closed before ``close`` is called.
+    """Deployment of one run. ``provider``: creates the slot provider for a listener, for a job with columns or one
+    without, and for the modules that its slots import; it must be closed before ``close`` is called.
 
     ``is_one_machine``: driver and slots share a file system, and ``folder_root`` is the root of their local folders;
     else it is empty, and each slot uses its own default root. ``can_spread``: a new slot may run in another failure
     domain than the existing ones. ``address_rewriter``: maps addresses for the connections of driver and slots.
     """
 
-    provider: Callable[[Listener, bool], SlotProvider]
+    provider: Callable[[Listener, bool, tuple[str, ...]], SlotProvider]
     driver_binding: Binding
     slot_binding: Binding
     hash_seed: str
@@ -72,8 +72,8 @@ def _processes(run: RunOptions, hash_seed: str) -> Deployment:
     from clonos.io.process.fork_server_process import COLUMN_MODULES, WARM_MODULES
     from clonos.io.process.processes import ProcessSlots
 
-    def provider(listener: Listener, has_columns: bool) -> ProcessSlots:
-        job_modules = COLUMN_MODULES if has_columns else ()
+    def provider(listener: Listener, has_columns: bool, modules: tuple[str, ...]) -> ProcessSlots:
+        job_modules = (*(COLUMN_MODULES if has_columns else ()), *modules)
         return ProcessSlots(listener, hash_seed, run.domains, warm_modules=WARM_MODULES, job_modules=job_modules)
 
     local = _local_folder()
@@ -114,7 +114,7 @@ def _spark(name: str, settings: JobSettings, session: Any, hash_seed: str) -> De
             warn_if_open(context)
         warn_if_unauthenticated(context)
         return Deployment(
-            provider=lambda listener, has_columns: SparkSlots(context, listener),
+            provider=lambda listener, has_columns, modules: SparkSlots(context, listener),
             driver_binding=_driver_binding(context, run) if local is None else Binding(folder=str(local.path)),
             slot_binding=_slot_binding(run) if local is None else Binding(folder="ipc"),
             hash_seed=hash_seed if own is not None else hash_seed_of(context),

@@ -13,8 +13,10 @@ from clonos.api.checks.unnamed_steps import warn_of_unnamed_steps
 from clonos.api.checks.unused_results import check_results
 from clonos.api.graph import AnySink, JobGraph, StepInput
 from clonos.api.plan.graph_picture import graph_svg
-from clonos.config import resolve_keywords, resolve_settings
+from clonos.config import SlotKind, resolve_keywords, resolve_settings
+from clonos.core.model.errors import JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.io.system.collections_paused import collections_paused
 from clonos.job import script_exit
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from clonos.job.job_options import JobOptions, Slots, StartOptions
     from clonos.job.results import Result
     from clonos.operators.connector_contract import PushSource, Source
-    from clonos.spark.session import Session
+    from clonos.spark.session import Frame, Session, SqlSession
 
 T = TypeVar("T")
 
@@ -167,7 +169,7 @@ class Job:
         warn_of_growing_state(self._graph)
         warn_of_row_functions(self._graph)
         has_to_import = "clonos.job.handle" not in sys.modules  # else there is little to do meanwhile
-        with fork_server_ahead(settings.run if has_to_import else None):
+        with fork_server_ahead(settings.run if has_to_import else None), collections_paused():
             from clonos.job.handle import Handle
 
             return Handle(self._graph, settings, spark)
@@ -189,6 +191,37 @@ class Job:
         handle = self.start(master, slots, spark, command_line=command_line, **options)
         with handle, handle.handling_signals():
             return handle.wait()
+
+    def to_dataframe(
+        self,
+        spark: SqlSession,
+        *,
+        step: str | None = None,
+        command_line: Mapping[str, object] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Frame:
+        """Runs the job to its end and returns the rows that its sink of files has, as a DataFrame of ``spark``.
+
+        The job runs on the session, or on processes by ``slots="process"``. ``step`` names the sink if there are
+        several. The rows of ``run`` alone are returned by ``frames.read``.
+
+        Raises:
+            InvalidConnector: the job has no sink of files, or several.
+            JobError: the job was stopped before its end, so rows are missing. The errors of ``run``.
+
+        Example::
+
+            totals = job.to_dataframe(spark)
+        """
+        from clonos.spark.frames.frame_output import output_of, read_output
+
+        folder = output_of(self._graph, step)
+        settings = resolve_settings({**self._options, **options}, command_line)
+        session = spark if settings.run.slots is SlotKind.SPARK else None
+        result = self.run(spark=session, command_line=command_line, **options)
+        if not result.has_finished:
+            raise JobError(f"{result.summary()}; its output is incomplete, so it becomes no DataFrame.")
+        return read_output(spark, folder, None)
 
 
 def _file_of(code_file: str) -> str:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from clonos.api.graph import JobGraph
-from clonos.config import JobSettings, RunOptions
+from clonos.config import JobSettings, RunOptions, SlotKind
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.io.process.fault_points import armed
 from clonos.io.process.fork_server_process import hash_seed_ahead
-from clonos.io.process.pickling import pack
-from clonos.io.store.store import CheckpointStore
+from clonos.io.process.pickling import packed
+from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
+from clonos.job.staging import session_of
 from clonos.job.starting import Start, default_store, identity_of
 from clonos.kernels import choice, kernels_in_use
 from clonos.operators.job_image import JobImage
@@ -64,11 +65,32 @@ def launch(
     _check_options(run)
     if armed(run.fault_points) is not None:
         logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
+    if session is None and run.slots is SlotKind.SPARK:
+        session = session_of(graph)
     start = Start(CheckpointStore(_store_url(graph.name, run, session)), identity_of(graph), run)
     found = start.find()
+    start.stage(graph)
+    try:
+        return _prepared(graph, settings, session, listener, opener, start, found)
+    except BaseException:
+        start.undo()
+        raise
+
+
+def _prepared(
+    graph: JobGraph,
+    settings: JobSettings,
+    session: Any,
+    listener: Callable[[Progress], None],
+    opener: Callable[[str, JobSettings, Any, str], Deployment],
+    start: Start,
+    found: JobRecord | None,
+) -> Launched:
+    """Compiles the job, opens its store and outputs, and creates the driver."""
+    run = settings.run
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if found is None else found.splits)
     resumed = start.decide(image)
-    packed = pack(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
+    data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
     try:
@@ -83,31 +105,30 @@ def launch(
             versions=versions(hash_seed=deployment.hash_seed),
             can_spread=deployment.can_spread,
         )
-        launch_spec = _launch_spec(run, deployment, packed, store.url)
+        launch_spec = _launch_spec(run, deployment, data, store.objects_url)
         plan = DriverPlan(
             image,
             begin,
             store,
             launch_spec,
             deployment.driver_binding,
-            lambda listener: deployment.provider(listener, image.has_columns),
+            lambda listener: deployment.provider(listener, image.has_columns, modules),
             listener,
             deployment.address_rewriter,
         )
         return Launched(Driver(plan), image, record.job_id, deployment, start)
     except BaseException:
-        start.undo()
         deployment.close()
         raise
 
 
-def _launch_spec(run: RunOptions, deployment: Deployment, packed: bytes, store_url: str) -> SlotLaunchSpec:
+def _launch_spec(run: RunOptions, deployment: Deployment, image: bytes, store_url: str) -> SlotLaunchSpec:
     """Returns the launch spec of all slots, to which the driver adds its address and a token."""
     return SlotLaunchSpec(
         "",
         b"",
         "",
-        packed,
+        image,
         store_url,
         deployment.slot_binding,
         folder_root=deployment.folder_root,

@@ -29,6 +29,11 @@ class Result:
         """True when the job was stopped without a final checkpoint."""
         return self.ending is Ending.ABORTED
 
+    @property
+    def has_finished(self) -> bool:
+        """True when all sources have ended and all output is committed."""
+        return self.ending is Ending.FINISHED
+
     def counter(self, name: str, step: str | None = None) -> int:
         """Returns the sum of a counter over all tasks, or over those of ``step``. A counter of a task starts at 0 with
         each incarnation."""

@@ -32,6 +32,7 @@ from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_runn
 from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.staging import StagedInput
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
 from clonos.operators.job_image import JobImage
@@ -62,6 +63,7 @@ class Start:
         self._sinks: list[Any] = []
         self._mark: DriverMark | None = None
         self._dead: Marks = NO_MARKS  # marks of drivers that have died
+        self._staged: StagedInput | None = None
 
     # ------------------------------------------------------------------ reading
 
@@ -91,12 +93,31 @@ class Start:
         """Whether the start resumes the job of the store."""
         return self._run.resume and self._found is not None
 
+    def stage(self, graph: JobGraph) -> None:
+        """Writes the input of the sources that need it, or finds that of the job to resume.
+
+        Raises: StoreInUse: the job of the store has not finished. InvalidConnector, FrameFailed: see ``StagedInput``.
+        """
+        self._staged = StagedInput(graph, self.store)
+        if self.is_resume:
+            self._staged.find()
+            return
+        if self._found is not None and not self._run.overwrite:
+            self.store.find_job()
+            checkpoints = self.store.checkpoints()
+            if checkpoints and not self.store.is_finished(self._found):  # seen before the input is written, not after
+                raise StoreInUse(self.store.url, self._found.job_id, checkpoints[-1])
+        self._staged.write()
+
     def decide(self, image: JobImage) -> CheckpointMetadata | None:
         """Returns the metadata to resume from; None for a start at the beginning of the input.
 
         Raises: StoreInUse: the job of the store has not finished. StoreOfAnotherJob. PlanChanged. OutputInUse.
         """
         self._sinks = list(_transactional_sinks(image))
+        for _, sink in _sinks(image):
+            if (check_start := getattr(sink, "check_start", None)) is not None:
+                check_start()
         if self._found is not None:
             self.store.find_job()
             if not self._run.overwrite:
@@ -171,6 +192,8 @@ class Start:
                 file=self._identity.file,
                 plan=plan_fingerprint(image.plan),
             )
+            if self._staged is not None:
+                self._staged.remove_others()
         self._prepare_outputs(image, record.job_id)
         return record
 
@@ -216,6 +239,8 @@ class Start:
     def undo(self) -> None:
         """Removes what a fresh start has created, because the job did not begin, and ends the mark."""
         created, self._created = self._created, None
+        if self._staged is not None:
+            self._staged.remove()
         try:
             if created is not None and not self.store.has_latest_term():
                 created = None  # another driver has taken the job over: everything is its own now

@@ -41,6 +41,12 @@ static int fill_module(PyObject *module)
 {
     if (add_type(module, &int64_index_spec) < 0 || add_type(module, &bytes_index_spec) < 0) return -1;
     if (PyModule_AddFunctions(module, gather_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, gather_parts_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, timed_runs_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, running_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, ranks_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, cells_methods) < 0) return -1;
+    if (PyModule_AddFunctions(module, rows_methods) < 0) return -1;
     return PyModule_AddFunctions(module, key_groups_methods);
 }
 

@@ -15,6 +15,11 @@ from clonos.kernels.index import new_index
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+SUM, LEAST, MOST, FLOATS = 0, 1, 2, 2
+"""Reductions of the native kernel; ``FLOATS`` is added to extremes of floats."""
+
+NO_BOOLS = numpy.empty(0, numpy.bool_)
+
 
 def add_at(column: NDArray[Any], slots: NDArray[Any], values: NDArray[Any] | int | float) -> None:
     """Adds each value to the column at its slot, in the order of rows."""
@@ -79,3 +84,54 @@ def running_counts(totals: NDArray[numpy.int64], slots: NDArray[Any]) -> NDArray
     counts[order] = numpy.arange(1, len(slots) + 1) + numpy.repeat(totals[distinct] - begins, sizes)
     totals[distinct] += sizes
     return counts
+
+
+def running_sums(
+    totals: NDArray[numpy.int64], slots: NDArray[Any], values: NDArray[numpy.int64], is_valid: NDArray[numpy.bool_]
+) -> NDArray[Any] | None:
+    """Returns for each row the sum of its slot so far, without invalid rows, and brings ``totals`` up to date.
+
+    Returns None without the native kernel: sums and extremes in numpy are made for all aggregates at once
+    (``clonos.operators.columnar.running.scans``).
+
+    Raises: IndexError, if a slot is not within ``totals``.
+    """
+    if choice.native is None or totals.dtype != numpy.int64:
+        return None
+    return _run(SUM, slots, values, is_valid, totals, NO_BOOLS)[0]
+
+
+def running_extremes(
+    totals: NDArray[Any],
+    has_value: NDArray[numpy.bool_],
+    slots: NDArray[Any],
+    values: NDArray[Any],
+    is_valid: NDArray[numpy.bool_],
+    *,
+    is_largest: bool,
+) -> tuple[NDArray[Any], NDArray[numpy.bool_]] | None:
+    """Returns for each row the extreme value of its slot so far, and whether there is one, as ``running_sums`` does.
+
+    A nan gives way to any number.
+
+    Raises: IndexError, if a slot is not within ``totals``.
+    """
+    if choice.native is None or totals.dtype not in (numpy.int64, numpy.float64):
+        return None
+    what = (MOST if is_largest else LEAST) + (FLOATS if totals.dtype == numpy.float64 else 0)
+    return _run(what, slots, values, is_valid, totals, has_value)
+
+
+def _run(
+    what: int,
+    slots: NDArray[Any],
+    values: NDArray[Any],
+    is_valid: NDArray[Any],
+    totals: NDArray[Any],
+    has: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[numpy.bool_]]:
+    found, found_has = numpy.empty(len(slots), totals.dtype), numpy.empty(len(slots) if len(has) else 0, numpy.bool_)
+    values, slots = numpy.ascontiguousarray(values, totals.dtype), numpy.ascontiguousarray(slots, numpy.int32)
+    assert choice.native is not None
+    choice.native.run_values(what, slots, values, numpy.ascontiguousarray(is_valid), totals, has, found, found_has)
+    return found, found_has

@@ -23,11 +23,16 @@ TEXT_BYTES_MAX: Final = (1 << 32) - 1
 WORDS: Final = {1: numpy.int8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64}
 
 
+INT32_MIN: Final = -(1 << 31)
+INT32_MAX: Final = (1 << 31) - 1
+
+
 class KeyIndex:
     """Index from the rows of key columns to slots.
 
-    A single column stays as it is until its first null: a number, date or time as int64, a text or binary as bytes.
-    Everything else is packed. Slots do not change when the first null comes.
+    A single column stays as it is until its first null: a number, date or time as int64, a text or binary as bytes. Two
+    columns of numbers, dates or times become one int64, until a null or a number comes that needs more than 32 bits.
+    Everything else is packed. Slots do not change when keys become packed.
     """
 
     def __init__(self, types: Sequence[Any], room: int = 0) -> None:
@@ -40,8 +45,11 @@ class KeyIndex:
         self.types = tuple(types)
         check_key_types(self.types)
         kind = _kind_of_single(self.types)
-        self._is_packed = kind is None
-        self._index: HashIndex = new_index(kind or "bytes", room=room)
+        self._is_pair = len(self.types) == 2 and all(map(_is_word, self.types))
+        self._is_packed = kind is None and not self._is_pair
+        size = fixed_bytes(self.types[0]) if kind == "int64" else 0
+        self._word = numpy.dtype(WORDS[size]) if size else None
+        self._index: HashIndex = new_index("bytes" if self._is_packed else kind or "int64", room=room)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -82,11 +90,18 @@ class KeyIndex:
         return self._columns_of(self._index.keys_at(slots))
 
     def _keys(self, columns: Sequence[Any]) -> Any:
+        if self._word is not None and not self._is_packed and len(columns) == 1:  # the usual case, which costs least
+            column = columns[0]
+            if column.type == self.types[0] and not column.null_count:
+                return fixed_values(column, self._word).astype(numpy.int64, copy=False)
         columns = decoded(columns, self.types)
-        if not self._is_packed and columns[0].null_count:
-            packed = new_index("bytes")
-            packed.add(pack(self.columns()))
-            self._index, self._is_packed = packed, True
+        if not self._is_packed:
+            if self._is_pair and (pairs := _pairs(columns)) is not None:
+                return pairs
+            if self._is_pair or columns[0].null_count:
+                packed = new_index("bytes")
+                packed.add(pack(self.columns()))
+                self._index, self._is_packed = packed, True
         if self._is_packed:
             return pack(columns)
         if pyarrow.types.is_boolean(self.types[0]) or fixed_bytes(self.types[0]):
@@ -96,10 +111,11 @@ class KeyIndex:
     def _columns_of(self, keys: Any) -> list[Any]:
         if self._is_packed:
             return unpack(keys, self.types)
+        if self._is_pair:
+            parts = keys >> 32, keys.astype(numpy.int32)
+            return [_word_column(part, kind) for part, kind in zip(parts, self.types, strict=True)]
         (kind,) = self.types
-        if isinstance(keys, numpy.ndarray):
-            return [_fixed_column(keys.astype(WORDS[fixed_bytes(kind) or 1]), None, kind)]
-        return [_as_text(keys, kind)]
+        return [_word_column(keys, kind) if isinstance(keys, numpy.ndarray) else _as_text(keys, kind)]
 
 
 def check_key_types(types: Sequence[Any]) -> None:
@@ -220,7 +236,24 @@ def _kind_of_single(types: Sequence[Any]) -> type_of_keys | None:
         return None
     if _is_text(types[0]):
         return "bytes"
-    return "int64" if (fixed_bytes(types[0]) or 1) in WORDS else None
+    return "int64" if _is_word(types[0]) else None
+
+
+def _is_word(kind: Any) -> bool:
+    """Returns whether values of an Arrow type are numbers of at most 64 bits."""
+    return not _is_text(kind) and (fixed_bytes(kind) or 1) in WORDS
+
+
+def _pairs(columns: Sequence[Any]) -> NDArray[numpy.int64] | None:
+    """Returns the rows of two columns as one number each; None if there is a null or more than 32 bits in one."""
+    if columns[0].null_count or columns[1].null_count:
+        return None
+    high, low = map(_fixed_values, columns)
+    for values in (high, low):
+        if values.itemsize == 8 and len(values) and not (values.min() >= INT32_MIN and values.max() <= INT32_MAX):
+            return None
+    pairs: NDArray[numpy.int64] = (high.astype(numpy.int64) << 32) | low.astype(numpy.uint32)
+    return pairs
 
 
 def _is_text(kind: Any) -> bool:
@@ -245,6 +278,10 @@ def _fixed_values(column: Any) -> NDArray[Any]:
         return column.fill_null(False).to_numpy(zero_copy_only=False).view(numpy.int8)  # type: ignore[no-any-return]
     size = fixed_bytes(column.type)
     return fixed_values(column, numpy.dtype(WORDS.get(size, f"V{size}")))
+
+
+def _word_column(numbers: NDArray[Any], kind: Any) -> Any:
+    return _fixed_column(numbers.astype(WORDS[fixed_bytes(kind) or 1]), None, kind)
 
 
 def _fixed_column(values: NDArray[Any], is_valid: NDArray[numpy.bool] | None, kind: Any) -> Any:

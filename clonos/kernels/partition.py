@@ -11,6 +11,7 @@ from clonos.kernels import choice
 from clonos.kernels.arrays import is_view, texts_of, without_views
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from numpy.typing import NDArray
@@ -40,6 +41,54 @@ def gather(batch: Any, order: NDArray[numpy.int64]) -> Any:
     order = numpy.ascontiguousarray(order, numpy.int64)
     columns = [_gathered(native, column, order) for column in batch.columns]
     return pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def gather_parts(batches: Sequence[Any], parts: NDArray[numpy.int32], places: NDArray[numpy.int64]) -> Any:
+    """Returns the rows at ``places`` of RecordBatches of one schema; ``parts`` has the number of each row's batch.
+
+    Raises: IndexError, if a place is not that of a row.
+    """
+    parts, places = numpy.ascontiguousarray(parts, numpy.int32), numpy.ascontiguousarray(places, numpy.int64)
+    schema = batches[0].schema
+    columns = [_of_parts([batch.column(i) for batch in batches], parts, places) for i in range(len(schema))]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_parts(columns: list[Any], parts: NDArray[numpy.int32], places: NDArray[numpy.int64]) -> Any:
+    native, kind, types = choice.native, columns[0].type, pyarrow.types
+    if is_view(kind):
+        return _of_parts(list(map(without_views, columns)), parts, places).cast(kind)
+    is_text = (
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )
+    size = 0 if is_text or types.is_boolean(kind) or not types.is_primitive(kind) else kind.bit_width // 8
+    if native is None or not (is_text or size) or any(column.null_count for column in columns):
+        return _of_parts_in_turn(columns, parts, places)
+    if is_text:
+        texts = [texts_of(column) for column in columns]
+        pairs = tuple((each.offsets, each.data) for each in texts)
+        buffers = native.gather_text_parts(pairs, texts[0].is_large, parts, places)
+        return pyarrow.Array.from_buffers(kind, len(places), [None, *map(pyarrow.py_buffer, buffers)])
+    rows = tuple(
+        memoryview(column.buffers()[1] or b"")[column.offset * size : (column.offset + len(column)) * size]
+        for column in columns
+    )
+    values = pyarrow.py_buffer(native.gather_parts(rows, size, parts, places))
+    return pyarrow.Array.from_buffers(kind, len(places), [None, values])
+
+
+def _of_parts_in_turn(columns: list[Any], parts: NDArray[numpy.int32], places: NDArray[numpy.int64]) -> Any:
+    if len(parts) and not (parts.min() >= 0 and parts.max() < len(columns) and places.min() >= 0):
+        raise IndexError(f"parts {parts.min()} to {parts.max()} were given, and 0 to {len(columns) - 1} exist")
+    order = numpy.argsort(parts, kind="stable")
+    ends = numpy.cumsum(numpy.bincount(parts, minlength=len(columns))).tolist()
+    found = [
+        column.take(pyarrow.array(places[order[begin:end]]))
+        for column, begin, end in zip(columns, [0, *ends], ends, strict=False)
+    ]
+    back = numpy.empty(len(order), numpy.int64)
+    back[order] = numpy.arange(len(order))
+    return pyarrow.concat_arrays(found).take(pyarrow.array(back))
 
 
 def _order(targets: NDArray[numpy.int32], width: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:

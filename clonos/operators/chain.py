@@ -19,7 +19,7 @@ from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.key_sample import KeySample
-from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides
+from clonos.operators.operator import Drop, DueTimer, Fork, Operator, Scope, Times, WithSides, pass_in_parts
 from clonos.operators.split_source import SourceHead
 from clonos.operators.state.keyed_state import StateBackend, StateImage
 from clonos.operators.tap import tap
@@ -186,10 +186,10 @@ class OperatorChain:
     # --- data
 
     def process_rows(self, port: int, rows: list[Any], times: Times = None) -> None:
-        """Processes a batch of rows of an input edge."""
+        """Processes a batch of rows of an input edge. The caller does not use the list again."""
         if rows:
             self._begin_step()
-            self._rows_inputs[port](rows, times)
+            pass_in_parts(self._rows_inputs[port], rows, times, empties=True)
 
     def process_columns(self, port: int, batch: Any) -> None:
         """Processes a batch of columns of an input edge."""
@@ -237,6 +237,10 @@ class OperatorChain:
     def unread_bytes(self) -> int:
         """Returns the number of journal bytes that were appended and not read yet."""
         return self._journal().unread_bytes()
+
+    def journal_cursor(self) -> bytes | None:
+        """Returns the cursor behind the journal bytes that were appended, None if the source has none."""
+        return self._journal().cursor
 
     def complete(self, number: int, outcome: bytes) -> None:
         """Passes the outcome of an asynchronous call to the step that made it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -30,12 +30,12 @@ from clonos.operators.row_errors import RowNotWritable
 
 
 class ToImmediateSink(Operator):
-    """Output to the external system of an immediate sink, as rows."""
+    """Output to the external system of an immediate sink: as rows, or as it comes if its writers take columns."""
 
     changes_rows = False
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, writes_columns: bool = False) -> None:
+        self._port, self._writes_columns = port, writes_columns
 
     def open(self, scope: Scope) -> None:
         self._collector: Collector = scope.context.collector
@@ -43,18 +43,34 @@ class ToImmediateSink(Operator):
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self._collector.rows(self._port, rows)
 
+    def columns(self, batch: RecordBatch) -> None:
+        if self._writes_columns:
+            self._collector.columns(self._port, batch)
+        else:
+            super().columns(batch)
+
     def on_watermark(self, watermark: Watermark) -> None:
         self._collector.watermark(self._port, watermark)
 
 
 class ToEdge(ToImmediateSink):
-    """Output to an edge, batches unchanged; rows with their timestamps."""
+    """Output to an edge, batches unchanged; rows with their timestamps, which a sink of columns does not need."""
+
+    def __init__(self, port: int, keeps_types: bool = False) -> None:
+        super().__init__(port)
+        self.keeps_types = keeps_types
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         self._collector.rows(self._port, rows, None, times)
 
     def columns(self, batch: RecordBatch) -> None:
         self._collector.columns(self._port, batch)
+
+    def timed_columns(self, batch: Any, times: Any) -> None:
+        if self.keeps_types:
+            self.columns(batch)
+        else:
+            super().timed_columns(batch, times)
 
 
 class DropKeys(Operator):
@@ -158,6 +174,21 @@ class ToColumnKeys(Operator):
             self._collector.watermark(port, watermark)
 
 
+class KeyInPlace(Operator):
+    """Key of columns whose records are in the task of their key already: they get there without an exchange."""
+
+    changes_rows = False
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._key: Any = columns[0] if len(columns) == 1 else columns
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        raise ColumnsLost(self.guard.step)
+
+    def columns(self, batch: Any) -> None:
+        self.out.keyed_columns(batch, self._key)
+
+
 def routes_refused(sink: object) -> bool:
     """Returns whether rows that the writers of a sink refuse go to the error output of the job.
 
@@ -173,7 +204,7 @@ class ToSink(Operator):
     def __init__(self, sink: TransactionalSink, number: int, sinks: Sequence[TransactionalSink]) -> None:
         """Creates the output to ``sinks[number]``; with several sinks in a chain, each part carries that number."""
         self._sink = sink
-        self.takes_columns = bool(getattr(sink, "is_columnar", False))
+        self.takes_columns = self.keeps_types = bool(getattr(sink, "is_columnar", False))
         self._routes_refused = routes_refused(sink)
         self._number = number if len(sinks) > 1 else None
         self._writer: TransactionalWriter | None = None
@@ -215,6 +246,12 @@ class ToSink(Operator):
             self._one_by_one(self._writer, written.to_pylist())
         except Exception as error:
             raise self.guard.failed() from error
+
+    def timed_columns(self, batch: Any, times: Any) -> None:
+        if self.keeps_types:
+            self.columns(batch)
+        else:
+            super().timed_columns(batch, times)
 
     def _sets_aside(self) -> bool:
         return self._routes_refused and self.guard.routes
@@ -281,6 +318,18 @@ class CombinedSinks:
     def finish_output(self, job_id: str) -> None:
         """Completes the output of each sink."""
         finish_output(self._sinks, job_id)
+
+    def close_output(self) -> None:
+        """Closes what the driver has open of each sink."""
+        close_output(self._sinks)
+
+
+def close_output(sinks: Iterable[object]) -> None:
+    """Closes what the driver, which commits nothing more, has open of each sink that has ``close_output``."""
+    for sink in sinks:
+        close: Callable[[], None] | None = getattr(sink, "close_output", None)
+        if close is not None:
+            close()
 
 
 def _identity(value: Any) -> Any:

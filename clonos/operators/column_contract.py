@@ -1,4 +1,4 @@
-"""Contract of sources of columns: which ones they are, and what they may leave out because no step uses it."""
+"""Contract of sources and sinks of columns: which ones they are, and what sources may leave out."""
 
 from __future__ import annotations
 
@@ -39,3 +39,9 @@ class NarrowableSource(Protocol):
 def gives_columns(source: object) -> bool:
     """Returns whether the reader of a source returns columns."""
     return bool(getattr(source, "gives_columns", False) or getattr(source, "is_columnar", False))
+
+
+def writes_columns(sink: object) -> bool:
+    """Returns whether the writers of an ``ImmediateSink`` have ``write_columns(first_number, batch)``, like ``write``
+    for a ``pyarrow.RecordBatch``."""
+    return bool(getattr(sink, "writes_columns", False))

@@ -18,6 +18,8 @@ from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain, VertexImage
 from clonos.operators.chain_outputs import ToImmediateSink
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
+from clonos.operators.journal_source import end_in
+from clonos.operators.split_source import AcknowledgedSource, marks_of
 from clonos.operators.state.keyed_state import StateImage
 from clonos_services.http_settings import SessionConfig, common_settings
 
@@ -45,6 +47,7 @@ class JobImage:
     - ``splits``: splits of each source by the name of its step; stored, because a resumed job uses those of its first
       start.
     - ``pushed``: sources that cannot be replayed, by number of the vertex.
+    - ``acknowledged``: sources that are told what no restart reads again, with their step, by number of the vertex.
     - ``classes``: classes registered by the modules of the job, by the name under which their values are encoded.
     - ``has_columns``: whether some step gives columns.
     - ``order``: sentences for users about the order of records.
@@ -58,6 +61,7 @@ class JobImage:
     splits: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     classes: Mapping[str, type] = field(default_factory=registered)
     pushed: Mapping[int, PushSource[Any]] = field(default_factory=dict)
+    acknowledged: Mapping[int, tuple[str, AcknowledgedSource]] = field(default_factory=dict)
     has_columns: bool = False
     order: OrderDescription = NO_ORDER
     http: SessionConfig = field(default_factory=common_settings)
@@ -78,6 +82,15 @@ class JobImage:
         """Returns the name of the step that writes to the immediate sink of a vertex, "" if it has none."""
         nodes = self.vertices[vertex].nodes
         return next((node.step for node in nodes if getattr(node.make, "func", None) is ToImmediateSink), "")
+
+    def acknowledge(self, vertex: int, position: bytes) -> None:
+        """Tells the source of a vertex that no restart reads its splits before a position."""
+        step, source = self.acknowledged[vertex]
+        if vertex in self.pushed:
+            source.acknowledge(b"", b"%d" % end_in(position))
+            return
+        for split, mark in marks_of(position, self.splits[step]):
+            source.acknowledge(split, mark)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles each class separately and leaves out those that cannot be pickled.

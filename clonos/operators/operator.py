@@ -7,14 +7,16 @@ below, its state and the recorder; it belongs to one incarnation and is never re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from clonos.core.model.watermark import Watermark
-from clonos.core.ports.operator_chain import ChainContext
+from clonos.core.ports.operator_chain import ChainContext, StepFailed
 from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import copied_rows
-from clonos.operators.columnar.row_forms import rows_of
+from clonos.core.values.elements import take_rows
+from clonos.operators.columnar.row_forms import has_own_form, rows_of
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.state.keyed_state import StateBackend
@@ -25,6 +27,34 @@ if TYPE_CHECKING:
 
 Times = Sequence[int] | None
 """Timestamps of the rows of a batch, in nanoseconds since the Unix epoch; None if the stream has none."""
+
+
+ROWS_AT_ONCE: Final = 512
+"""Rows that pass all steps of a chain before the next ones do: what a step makes of them is still in the processor's
+cache when the next step reads it, and its memory is used again for the next rows."""
+
+
+def pass_in_parts(
+    take: Callable[[list[Any], Times], None], rows: list[Any], times: Times = None, *, empties: bool = False
+) -> None:
+    """Passes the rows of a step of the task to ``take`` in parts, which follow from their number alone.
+
+    ``empties``: the list is not used again, so that the memory of each part is free for what the next part makes.
+
+    Raises: StepFailed: user code raised; the index of the record is that in ``rows``.
+    """
+    if len(rows) <= ROWS_AT_ONCE:
+        take(rows, times)
+        return
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        count = min(ROWS_AT_ONCE, len(rows) - first)
+        part = take_rows([(rows, first, count)]) if empties else rows[first : first + count]
+        try:
+            take(part, None if times is None else times[first : first + count])
+        except StepFailed as failed:
+            if failed.at.index is not None:
+                failed.at = replace(failed.at, index=first + failed.at.index)
+            raise
 
 
 def without(items: Sequence[Any], indexes: Collection[int]) -> list[Any]:
@@ -75,6 +105,12 @@ class Operator:
     timestamp_column: TimestampColumn | None = None
     """Column that has the timestamps of the batches of columns that it takes; set by the chain."""
 
+    keeps_types: bool = False
+    """True if columns of a stream of rows stay columns there, because they go to a sink of columns."""
+
+    rows_schema: Any = None
+    """Schema of the columns from which the present rows are made; None for other rows."""
+
     side_outputs: Mapping[str, Operator] = MappingProxyType({})
     """Followers of the side outputs that steps read, by tag; set by the chain. ``out`` passes watermarks to them."""
 
@@ -99,11 +135,19 @@ class Operator:
 
     def columns(self, batch: RecordBatch) -> None:
         """Processes a batch of columns; by default as rows, a dict per record unless the batch has another form."""
+        self.rows_schema = None if has_own_form(batch) else batch.schema  # type: ignore[attr-defined]
         self.rows(rows_of(batch), self.times_of(batch))
+        self.rows_schema = None
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
         """Processes a batch of a keyed input as columns. ``key``: the name of the key column, a tuple of several."""
+        self.rows_schema = None if has_own_form(batch) else batch.schema
         self.rows(self.pairs_of(batch, key), self.times_of(batch))
+        self.rows_schema = None
+
+    def timed_columns(self, batch: Any, times: IntArray) -> None:
+        """Processes columns of a stream of rows, such as late records, with their timestamps; by default as rows."""
+        self.rows(rows_of(batch), times.tolist())
 
     def pairs_of(self, batch: Any, key: Any) -> list[tuple[Any, Any]]:
         """Returns the rows (key, value) of a batch of columns."""
@@ -192,6 +236,7 @@ class Fork(Operator):
         self._targets = tuple(targets)
         last = len(targets) - 1
         has_sharing = not all(target.changes_rows for target in targets)
+        self.keeps_types = any(target.keeps_types for target in targets)
         self._copies = [target.changes_rows and (has_sharing or place < last) for place, target in enumerate(targets)]
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
@@ -201,6 +246,10 @@ class Fork(Operator):
     def columns(self, batch: RecordBatch) -> None:
         for target in self._targets:
             target.columns(batch)
+
+    def timed_columns(self, batch: Any, times: IntArray) -> None:
+        for target in self._targets:
+            target.timed_columns(batch, times)
 
     def on_watermark(self, watermark: Watermark) -> None:
         for target in self._targets:

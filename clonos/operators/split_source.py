@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -26,7 +26,7 @@ from clonos.operators.connector_contract import (
     check_split,
     discovery_interval_ns,
 )
-from clonos.operators.operator import Operator, Scope, Times
+from clonos.operators.operator import Operator, Scope, Times, pass_in_parts
 
 CHUNK_RECORDS: Final = 1_024
 """Records of a read-ahead chunk, unless more are asked for."""
@@ -86,6 +86,26 @@ class _SplitPosition(msgspec.Struct, frozen=True, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[_SplitPosition])
 _splits_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
+
+
+@runtime_checkable
+class AcknowledgedSource(Protocol):
+    """``Source`` or ``PushSource`` whose external system may drop what no restart of the job reads again."""
+
+    def acknowledge(self, split: bytes, mark: bytes) -> None:
+        """Notes, in the slot and without waiting, that no restart opens the split before ``mark``.
+
+        A ``PushSource`` gets b"" and a decimal number: as many bytes of its producer are in the state of checkpoints.
+        """
+
+
+def marks_of(position: bytes, splits: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Returns the splits of a position that are being read, each with its mark. ``splits`` are those of the job."""
+    return [
+        (each.found or splits[each.split], each.mark)
+        for each in _decoder.decode(position)
+        if each.mark is not None and not each.is_done
+    ]
 
 
 class OpenSplit:
@@ -167,6 +187,8 @@ class OpenSplit:
                 return False
             size = _size_of(chunk)
             if size == 0:
+                if not self._to_skip:  # all before it was taken: the system need not keep that for a restart
+                    self._mark, self._chunk, self._taken = mark, (), 0
                 return False
             self._mark, self._chunk, self._taken = mark, chunk, min(self._to_skip, size)
             self._to_skip -= self._taken
@@ -198,6 +220,7 @@ class SourceHead(Operator):
         self._source = source
         self._all_splits = splits
         self._is_columnar = is_columnar
+        self._plain: Any = None  # PlainColumns
         self._splits: dict[int, OpenSplit] = {}
         self._discovery_interval_ns = discovery_interval_ns(source)
         self._look_ns = 0  # time of the next search for new splits
@@ -298,16 +321,25 @@ class SourceHead(Operator):
             raise InternalError(f"{self._step} is asked for {count} records of split {number}, which it does not have")
         batch = split.take(count)
         type_name = type(batch).__qualname__
-        if type(batch) is PartlyMalformed:
+        if isinstance(batch, PartlyMalformed):
             batch = self.guard.decoded(batch)
-        if self._is_columnar and len(batch) and not hasattr(batch, "num_rows"):
+        if self._is_columnar and hasattr(batch, "num_rows"):
+            return self._plain_batch(batch)
+        if self._is_columnar and len(batch):
             raise NotColumnar(self._step, type_name)
         return batch  # type: ignore[no-any-return]
+
+    def _plain_batch(self, batch: Any) -> RecordBatch:
+        from clonos.operators.columnar.plain_columns import PlainColumns
+
+        if self._plain is None:
+            self._plain = PlainColumns()
+        return self._plain.of(batch)  # type: ignore[no-any-return]
 
     def _pass_on(self, batch: Any, times: Times = None) -> None:
         if isinstance(batch, list):
             if batch:
-                self.out.rows(batch, times)
+                pass_in_parts(self.out.rows, batch, times)
         elif self._is_columnar:
             self.out.columns(batch)
         else:
@@ -339,13 +371,13 @@ def _cut(chunk: Any, start: int, count: int) -> Any:
     if hasattr(chunk, "num_rows"):
         return chunk.slice(start, count)
     rows = list(chunk[start : start + count])
-    return PartlyMalformed(rows) if type(chunk) is PartlyMalformed else rows
+    return type(chunk)(rows) if isinstance(chunk, PartlyMalformed) else rows
 
 
 def _joined(parts: list[RecordBatch | list[Any]]) -> Any:
     if not any(hasattr(part, "num_rows") for part in parts):
         rows = list(chain.from_iterable(parts))  # type: ignore[arg-type]
-        return PartlyMalformed(rows) if any(type(part) is PartlyMalformed for part in parts) else rows
+        return PartlyMalformed(rows) if any(isinstance(part, PartlyMalformed) for part in parts) else rows
     import pyarrow  # loaded only if there are columns
 
     return pyarrow.Table.from_batches(parts).combine_chunks().to_batches()[0]

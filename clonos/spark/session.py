@@ -32,9 +32,11 @@ from clonos.io.system.entropy import random_bytes
 from clonos.spark.java import check_java, has_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     Context: TypeAlias = SparkContext
+    SqlSession: TypeAlias = SparkSession
+    Frame: TypeAlias = DataFrame
     Session: TypeAlias = SparkSession | SparkContext
 
 logger = logging.getLogger("clonos.spark")

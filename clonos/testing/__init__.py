@@ -1,4 +1,5 @@
-"""Test tools for jobs: ``crash_test`` runs a job in simulated worlds with failures, ``Harness`` drives one function.
+"""Test tools: ``crash_test`` runs a job in simulated worlds with failures, ``Harness`` drives one function,
+``check_sink`` and ``check_source`` find the guarantee of a connector.
 
 Names are loaded lazily, because pytest imports this package at its start for the plugin.
 """
@@ -10,6 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from clonos.testing.crashes import crash_test as crash_test
+    from clonos_chaos.connectors.checking import check_sink as check_sink
+    from clonos_chaos.connectors.checking import check_source as check_source
+    from clonos_chaos.connectors.guarantees import Evidence as Evidence
+    from clonos_chaos.connectors.guarantees import Guarantee as Guarantee
+    from clonos_chaos.connectors.guarantees import Guarantees as Guarantees
+    from clonos_chaos.connectors.network_link import NetworkLink as NetworkLink
     from clonos_chaos.user.crash_testing import CrashReport as CrashReport
     from clonos_chaos.user.crash_testing import CrashTestFailed as CrashTestFailed
     from clonos_chaos.user.harness import Harness as Harness
@@ -20,10 +27,16 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "crash_test": "clonos.testing.crashes",
+    "check_sink": "clonos_chaos.connectors.checking",
+    "check_source": "clonos_chaos.connectors.checking",
     "Harness": "clonos_chaos.user.harness",
     "CrashTestFailed": "clonos_chaos.user.crash_testing",
     "OutputDiverged": "clonos_chaos.user.harness",
     "HarnessMisused": "clonos_chaos.user.harness_steps",
+    "NetworkLink": "clonos_chaos.connectors.network_link",
+    "Guarantees": "clonos_chaos.connectors.guarantees",
+    "Guarantee": "clonos_chaos.connectors.guarantees",
+    "Evidence": "clonos_chaos.connectors.guarantees",
     "CrashReport": "clonos_chaos.user.crash_testing",
     "Outputs": "clonos_chaos.user.user_world",
     "Call": "clonos_chaos.user.user_calls",
@@ -31,8 +44,8 @@ _MODULE_OF = {
 
 __all__ = list(_MODULE_OF)
 
-LIBRARY: Final = "greenlet"
-"""Package that the simulated world needs besides those of every job."""
+LIBRARIES: Final = ("greenlet", "psutil", "toxiproxy")
+"""Packages that simulated worlds, processes that are killed and network faults need besides those of every job."""
 
 
 def __getattr__(name: str) -> Any:
@@ -41,11 +54,11 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(_MODULE_OF[name])
     except ModuleNotFoundError as missing:
-        if missing.name != LIBRARY:
+        if missing.name not in LIBRARIES:
             raise
         from clonos.core.model.errors import ExtraMissing  # late, because the plugin needs nothing of the runtime
 
-        raise ExtraMissing(f"clonos.testing.{name}", LIBRARY, "testing") from None
+        raise ExtraMissing(f"clonos.testing.{name}", missing.name, "testing") from None
     found = getattr(module, name)
     globals()[name] = found
     return found

@@ -40,7 +40,13 @@ NAVIGATION = {
         "Failure model <docs/failure-model>",
         "docs/services",
     ],
-    "Connectors": ["docs/connectors", "docs/writing-a-source", "docs/writing-a-sink"],
+    "Connectors": [
+        "docs/connectors",
+        "docs/connectors/*",
+        "docs/codecs",
+        "docs/writing-a-source",
+        "docs/writing-a-sink",
+    ],
     "Testing": ["docs/testing"],
     "Operations": ["docs/options", "docs/operations", "docs/troubleshooting", "docs/security", "docs/chaos"],
     "Internals": [

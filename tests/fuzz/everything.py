@@ -24,6 +24,8 @@ FILES: Final = (
     "of_texts",
     "of_network",
     "of_kernels",
+    "of_row_kernels",
+    "of_kafka",
 )
 
 

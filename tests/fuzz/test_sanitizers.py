@@ -42,7 +42,7 @@ if arguments[0] == "crash":
 elif arguments[0] == "fuzz":
     from tests.fuzz.engine import run
     from tests.fuzz.everything import all_targets
-    found = run(all_targets(["of_kernels"]), int(arguments[1]), 1).found
+    found = run(all_targets(["of_kernels", "of_row_kernels"]), int(arguments[1]), 1).found
     sys.exit("\\n".join(map(str, found.values())) or 0)
 else:
     import pytest
@@ -66,7 +66,8 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     subprocess.run(command, check=True)
     environment = os.environ | {
         "LD_PRELOAD": os.path.realpath(library),
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",  # Python keeps memory until it ends
+        # Python keeps memory until it ends, and reads what is freed by functions that are not watched.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:max_free_fill_size=4096:free_fill_byte=221",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",  # so that each bytes object has an allocation that is watched
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *(ROOT / name for name in ("services", "standby", "chaos"))))),
@@ -94,7 +95,7 @@ def test_the_sanitizer_is_at_work(sanitized: tuple[Path, dict[str, str]]) -> Non
 
 @pytest.mark.slow
 def test_the_tests_of_the_kernels_pass_under_the_sanitizers(sanitized: tuple[Path, dict[str, str]]) -> None:
-    options = ["-q", "-k", "native", "-p", "no:cacheprovider", "--hypothesis-profile", "quick", "--ignore", CHOICE]
+    options = ["-q", "-k", "not numpy", "-p", "no:cacheprovider", "--hypothesis-profile", "quick", "--ignore", CHOICE]
     ended = _run(sanitized, "tests/unit/kernels", *options)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
     assert " passed" in ended.stdout

@@ -229,6 +229,7 @@ class RecordingShell:
             effect.OpenSink: self.open_sink,
             effect.WriteToSink: self.write_to_sink,
             effect.ForgetSinkOutput: self.forget_sink_output,
+            effect.AcknowledgeSource: self.acknowledge_source,
             effect.CloseSink: self.close_sink,
             effect.WriteSegment: self.spill,
             effect.LoadSegment: self.spill,
@@ -336,6 +337,9 @@ class RecordingShell:
 
     def forget_sink_output(self, asked: effect.ForgetSinkOutput) -> None:
         self.lines.append(f"the sink of {self._life(asked)} may forget what lies below {asked.before_number}")
+
+    def acknowledge_source(self, asked: effect.AcknowledgeSource) -> None:
+        self.lines.append(f"the source of task {asked.task} may forget what lies before {asked.position!r}")
 
     def open_producer(self, asked: effect.OpenProducer) -> None:
         self.lines.append(f"producer of {self._life(asked)}: open at {asked.offset_bytes}")

@@ -17,6 +17,11 @@ PACKAGE_FOLDERS = {
 TEXT_SUFFIXES = frozenset({".cfg", ".ci", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"})
 TEXT_NAMES = frozenset({"Makefile", "run", "setup", "check-java"})
 
+NAMED = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arg, ast.Name, ast.Attribute, ast.alias),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
+)
+"""Nodes that can give a name."""
 type_of_function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -32,6 +37,11 @@ class Source:
         """The file, parsed."""
         return _parse(self.text, self.path)
 
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, outer ones first."""
+        return _nodes(self.text, self.path)
+
     def is_under(self, *folders: str) -> bool:
         """Whether the file is one of these or lies in one of them."""
         return any(self.path == folder or self.path.startswith(f"{folder}/") for folder in folders)
@@ -40,11 +50,9 @@ class Source:
         """Every function with its qualified name, those in classes and in functions too."""
         yield from _functions(self.tree, "")
 
-    def identifiers(self) -> Iterator[tuple[int, str]]:
+    def identifiers(self) -> tuple[tuple[int, str], ...]:
         """Every name that the file gives to something, with its line."""
-        for node in ast.walk(self.tree):
-            for name in _given_names(node):
-                yield getattr(node, "lineno", 1), name
+        return _identifiers(self.text, self.path)
 
 
 @functools.cache
@@ -79,8 +87,21 @@ def _parse(text: str, path: str) -> ast.Module:
     return ast.parse(text, filename=path)
 
 
+@functools.cache
+def _nodes(text: str, path: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parse(text, path)))
+
+
+@functools.cache
+def _identifiers(text: str, path: str) -> tuple[tuple[int, str], ...]:
+    named = (node for node in _nodes(text, path) if isinstance(node, NAMED))
+    return tuple((getattr(node, "lineno", 1), name) for node in named for name in _given_names(node))
+
+
 def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, type_of_function]]:
     for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.expr):
+            continue  # no expression has a function with a name
         if isinstance(node, type_of_function):
             yield prefix + node.name, node
         name = f"{prefix}{node.name}." if isinstance(node, type_of_function | ast.ClassDef) else prefix

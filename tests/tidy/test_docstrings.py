@@ -28,7 +28,7 @@ DocumentedNode = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 def _documented() -> Iterator[tuple[Source, DocumentedNode, str]]:
     for source in sources():
         if source.is_under(*PRODUCT):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, DocumentedNode) and (text := ast.get_docstring(node)) is not None:
                     yield source, node, text
 

@@ -213,3 +213,9 @@ def test_a_document_that_the_code_names_exists() -> None:
         if not (ROOT / name).exists()
     ]
     assert missing == []
+
+
+def test_an_entry_of_the_changelog_stands_there_once() -> None:
+    entries = re.split(r"(?m)^- ", (ROOT / "CHANGELOG.md").read_text("utf-8"))[1:]
+    found = [entry.split("\n", 1)[0] for entry in entries]
+    assert sorted(found) == sorted(set(found))

@@ -39,7 +39,7 @@ def foreign_assignments(source: Source) -> list[str]:
     """Assignments to an attribute of something that is not the method's own object."""
     return [
         f"{source.path}:{target.lineno} {ast.unparse(target)}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         for target in _assigned(node)
         if isinstance(target, ast.Attribute) and not (isinstance(target.value, ast.Name) and target.value.id in OWN)
     ]
@@ -64,7 +64,7 @@ def _imported_for_types(source: Source) -> list[str]:
     """Modules of the project that a file imports only while types are checked."""
     return [
         f"{source.path}:{each.lineno} {each.module}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for each in ast.walk(node)
         if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("clonos")

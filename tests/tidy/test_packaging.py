@@ -58,7 +58,14 @@ def test_the_package_ships_its_types() -> None:
     assert [name for name, folder in PACKAGE_FOLDERS.items() if not (folder / "py.typed").exists()] == []
 
 
-DISTRIBUTION_OF = {"zmq": "pyzmq", "hdfs_native": "hdfs-native", "toxiproxy": "toxiproxy-python", "py4j": "pyspark"}
+DISTRIBUTION_OF = {
+    "zmq": "pyzmq",
+    "hdfs_native": "hdfs-native",
+    "toxiproxy": "toxiproxy-python",
+    "py4j": "pyspark",
+    "google": "protobuf",
+    "nats": "nats-py",
+}
 """What has another name for pip than in code, or comes with another distribution."""
 
 RUNTIME = ("clonos", "clonos_services", "clonos_standby")
@@ -69,7 +76,7 @@ def _imported_by(*packages: str) -> set[str]:
     names = set()
     for source in sources():
         if source.is_under(*(PACKAGE_FOLDERS[package].relative_to(ROOT).as_posix() for package in packages)):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, ast.Import):
                     names |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom):
@@ -83,8 +90,10 @@ def _required(text: str) -> set[str]:
 
 
 def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.ConfigParser) -> None:
-    # pytest loads the plugin itself; hdfs-native is for stores at hdfs:// only; type checkers bring the third.
-    others = {"pytest", "hdfs-native", "typing_extensions"}
+    # pytest loads the plugin itself; type checkers bring the second; the extras are for stores, codecs and connectors.
+    others = {"pytest", "typing_extensions"}
+    for extra in ("avro", "hdfs", "kafka", "nats", "postgres", "protobuf", "rabbitmq", "xml"):
+        others |= _required(setup["options.extras_require"][extra])
     spark = _required(setup["options.extras_require"]["spark"])
     assert spark == {"pyspark"}
     assert _imported_by(*RUNTIME) - others - spark == _required(setup["options"]["install_requires"])

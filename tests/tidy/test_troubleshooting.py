@@ -24,7 +24,7 @@ def _texts_of_the_code() -> str:
     found = []
     for source in sources():
         if source.is_under(*PRODUCT):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, ast.JoinedStr):
                     parts = [part.value if isinstance(part, ast.Constant) else "\0" for part in node.values]
                     found.append("".join(map(str, parts)))

@@ -24,8 +24,8 @@ def _explained() -> list[str]:
 
 def _messages(source: Source) -> Iterator[str]:
     """Texts of a file but for docstrings, with a placeholder for each value in them."""
-    docstrings = {id(node.value) for node in ast.walk(source.tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(source.tree):
+    docstrings = {id(node.value) for node in source.nodes if isinstance(node, ast.Expr)}
+    for node in source.nodes:
         if id(node) in docstrings:
             continue
         if isinstance(node, ast.JoinedStr):

@@ -52,7 +52,7 @@ def test_a_test_passes_a_limit_as_a_parameter() -> None:
         f"{source.path}:{node.lineno} {name}"
         for source in sources()
         if source.is_under("tests")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr"
         if (name := _replaced_constant(node)) and (source.path, name) not in CONSTANTS_REPLACED
     ]
@@ -80,9 +80,7 @@ def _private_accesses() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for source in sources():
         if source.is_under("tests"):
-            read = {
-                node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute) and _is_foreign(node)
-            }
+            read = {node.attr for node in source.nodes if isinstance(node, ast.Attribute) and _is_foreign(node)}
             own = {name for _, name in source.identifiers()} | {
                 name.rpartition(".")[2] for name, _ in source.functions()
             }

@@ -12,6 +12,7 @@ from clonos.api.emission import Emission, at_end, changes
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.columns.column_jobs import ColumnJob
 from clonos_chaos.jobs.columns.column_totals import EMISSIONS, TotalsOfColumns
+from clonos_chaos.jobs.columns.looked_up_columns import LookedUpColumns
 from clonos_chaos.swarm.environments import Swarm
 from tests.worlds.playing import swarmed
 
@@ -40,6 +41,8 @@ def test_every_step_on_columns_is_drawn() -> None:
         "map_batches",
         "window_aggregate",
         "join",
+        "join_as_of",
+        "lookup",
         "aggregate",
         "top_k",
         "deduplicate",
@@ -61,7 +64,23 @@ def test_the_twin_sees_a_record_that_is_missing_repeated_or_strange() -> None:
             assert job.complaints_of_rows([*rows[1:], (0, (), (("n", 0),))])
 
 
-@pytest.mark.parametrize("emit", EMISSIONS)
+def test_the_twin_of_lookups_sees_a_result_that_is_missing_repeated_or_strange() -> None:
+    records = [{"n": number, "at": number} for number in (3, 4, 5, 9)]
+    for seed in range(40):
+        looked_up = LookedUpColumns(Random(seed), is_timed=False)
+        if not looked_up.is_of(keys=2, how="left"):
+            continue
+        rows = [(3, 9), (4, None), (5, None), (9, 3)]
+        assert looked_up.complaints(records, rows) == []
+        assert looked_up.complaints(records, rows[:-1])
+        assert looked_up.complaints(records, [*rows, rows[-1]])
+        for strange in ((9, 4), (9, 5), (9, 15), (7, 3)):
+            assert looked_up.complaints(records, [*rows[:-1], strange])
+        return
+    raise AssertionError("no lookup of two keys was drawn")
+
+
+@pytest.mark.parametrize("emit", EMISSIONS[:3])
 def test_the_twin_of_totals_sees_a_result_that_is_missing_repeated_or_strange(emit: Emission) -> None:
     totals = next(each for each in (TotalsOfColumns(Random(seed)) for seed in range(99)) if each.is_of(emit, 1))
     records = [{"n": number} for number in (3, 4, 5)]
@@ -79,6 +98,7 @@ def test_the_twin_of_chosen_records_sees_a_result_that_is_missing_repeated_or_st
     records = [{"n": number, "at": number} for number in (3, 4, 5, 9)]
     right: dict[str, list[tuple[Any, ...]]] = {
         "top": [(0, 1, 3, 3), (0, 1, 4, 4), (0, 2, 3, 3), (0, 1, 9, 9), (0, 2, 5, 5)],
+        "list": [(0, None, 4, (4,)), (0, None, 4, (4, 3)), (0, None, 9, (9, 4)), (0, None, 9, (9, 5))],
         "first": [(0, None, 4, 4)],
         "last": [(0, None, 4, 4), (0, None, 9, 9)],
         "span": [(0, None, 4, 4), (0, None, 9, 9)],
@@ -93,5 +113,7 @@ def test_the_twin_of_chosen_records_sees_a_result_that_is_missing_repeated_or_st
         assert chosen.complaints(records, rows) == []
         assert chosen.complaints(records, rows[:-1])
         assert chosen.complaints(records, [*rows, rows[-1]])
-        assert chosen.complaints(records, [*rows, (0, 1, 7, 7)])
+        assert chosen.complaints(records, [*rows, (0, 1, 7, (7,) if chosen.kind == "list" else 7)])
+        if chosen.kind == "list":
+            assert chosen.complaints(records, [*rows[:2], *rows[3:]])
     assert not right

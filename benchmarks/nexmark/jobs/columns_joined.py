@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from benchmarks.nexmark.generator import AUCTION, BID, PERSON
-from benchmarks.nexmark.jobs.house import BID_COLUMNS, House, Row
+from benchmarks.nexmark.jobs.house import BID_COLUMNS, House
 from benchmarks.nexmark.jobs.rows_joined import AUCTION_COLUMNS, CATEGORY, LONG, STATES
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON
 from clonos import Stream, Tumbling, changes, col
-from clonos.agg import first, max_
+from clonos.agg import first, max_, sum_
 
 Result = Stream[Any]
 
@@ -65,29 +65,15 @@ def q4(house: House) -> Result:
     """Averages the winning prices of each category."""
     prices = in_time(house, ("category",), ("price",)).select("auction_id", "category", "price", "join_time")
     highest = prices.key_by("auction_id", name="by_auction").aggregate(
-        category=first("category"), price=max_("price"), emit=changes(), name="highest"
+        category=first("category"), price=max_("price"), emit=changes(before=True), name="highest"
     )
-    dicts = highest.select("auction_id", "category", "price", name="dicts")
-    raised = dicts.key_by("auction_id", name="of_auction").stateful_map(raise_price, name="raised", parallelism=1)
-    return raised.key_by(category_of, name="by_category").stateful_map(average, name="average", parallelism=1)
-
-
-def raise_price(auction: int, before: int | None, change: Row) -> tuple[int, tuple[int, int, int | None]]:
-    """Returns the highest price of an auction, with its category and the price before."""
-    return change["price"], (change["category"], change["price"], before)
-
-
-def category_of(change: tuple[int, int, int | None]) -> int:
-    """Returns the category of a change."""
-    return change[0]
-
-
-def average(category: int, state: tuple[int, int] | None, change: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Replaces the price of an auction in the average of its category."""
-    auctions, total = state or (0, 0)
-    _, price, before = change
-    auctions, total = auctions + (before is None), total + price - (before or 0)
-    return (auctions, total), (category, total // auctions)
+    raised = highest.filter(col("price_before").is_null() | (col("price") > col("price_before")), name="raised").select(
+        "category", opened=col("price_before").is_null(), raise_=col("price") - col("price_before").fill_null(0)
+    )
+    totals = raised.key_by("category", name="by_category").aggregate(
+        auctions=sum_("opened"), total=sum_("raise_"), emit=changes(), name="totals", parallelism=1
+    )
+    return totals.select("category", average=col("total") // col("auctions"), parallelism=1)
 
 
 def q9(house: House) -> Result:

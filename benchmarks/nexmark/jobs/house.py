@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.nexmark.generator import AUCTION, BID, PERSON
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON
 from clonos import Job, Stream, Timestamps, files
 
 Row = dict[str, Any]

@@ -7,10 +7,11 @@ seen. No log and no replica reaches back beyond the last completed checkpoint th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, TaskEntry
 from clonos.core.checkpoint.snapshot import decode_snapshot
 from clonos.core.log.causal_log import Replica
 from clonos.core.model.ids import ChannelId, CheckpointId, LogId, SlotId, journal_of, log_of, owner_of
@@ -30,7 +31,7 @@ class LogWatch:
     def __init__(self, world: World) -> None:
         self.world = world
         self._offsets: dict[CheckpointId, dict[LogId, int]] = {CheckpointId(0): {}}  # per completed checkpoint
-        self._positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
+        self.positions: dict[CheckpointId, dict[ChannelId, int]] = {CheckpointId(0): {}}
         self._links: dict[str, tuple[CheckpointId, CheckpointId | None]] = {}  # per object of the store
         self._completions: deque[tuple[int, CheckpointId]] = deque()  # (instant, number), oldest first
         self._must_know = CheckpointId(0)  # checkpoint that every slot must know by now
@@ -40,14 +41,22 @@ class LogWatch:
         """Records where logs may be truncated."""
         positions: dict[ChannelId, int] = {}
         for entry in metadata.tasks:
-            name = entry.objects[-1]
-            positions.update(decode_snapshot(self.world.store[name][0], name).outputs)
+            positions.update(self._outputs(entry, metadata.checkpoint))
             for before, name in pairwise(entry.objects):
                 if self._link(name)[1] != self._link(before)[0]:
                     self.world.fail(f"snapshot {name} builds on {self._link(name)[1]}, but follows {before}")
         self._completions.append((self.world.clock.now_ns, metadata.checkpoint))
-        self._positions[metadata.checkpoint] = positions
+        self.positions[metadata.checkpoint] = positions
         self._offsets[metadata.checkpoint] = {log_of(entry.task): entry.log_offset_bytes for entry in metadata.tasks}
+
+    def _outputs(self, entry: TaskEntry, checkpoint: CheckpointId) -> Sequence[tuple[ChannelId, int]]:
+        """Returns where a task truncates its channels. It does so by its own snapshot of the checkpoint, also if the
+        checkpoint has its final one, which is later."""
+        for name in reversed(entry.objects):
+            found = decode_snapshot(self.world.store[name][0], name)
+            if found.checkpoint <= checkpoint:
+                return found.outputs
+        return ()
 
     def _link(self, name: str) -> tuple[CheckpointId, CheckpointId | None]:
         """Returns (checkpoint, previous) of a stored snapshot."""
@@ -104,7 +113,7 @@ class LogWatch:
                 continue
             who = f"{self.world.plan.task_name(hosted.task)} in slot {slot.id}"
             self._compare(who, hosted.logs.replicas, known, floors)
-            self._bound(who, hosted, self._positions[machine.completed])
+            self._bound(who, hosted, self.positions[machine.completed])
         for task, keeper in machine.backups.keepers.items():
             if slot.id in view.placements[task].keepers:
                 who = f"the keeper of {self.world.plan.task_name(task)} in slot {slot.id}"

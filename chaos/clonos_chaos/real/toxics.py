@@ -80,6 +80,10 @@ class Toxiproxy:
                 raise EnvironmentFault(f"Toxiproxy ({program}) did not start; its last output: {last_line(log)}")
             time.sleep(0.02)
 
+    def link(self, name: str, upstream: str, listen: str = "127.0.0.1:0") -> Any:
+        """Makes a proxy in front of a server; returns it, with its address as ``listen``."""
+        return self._client.create(upstream=upstream, name=name, listen=listen)
+
     def begin(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> int:
         """Injects a fault into what these processes send and, unless half open, into what is sent to them.
 
@@ -87,18 +91,13 @@ class Toxiproxy:
         """
         proxies = self._proxies(fault, pids, slots)
         for proxy in proxies:
-            _BEGIN[fault.kind](proxy, fault)
+            begin_at(proxy, fault)
         return len(proxies)
 
     def end(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> None:
         """Removes the fault."""
         for proxy in self._proxies(fault, pids, slots):
-            if fault.kind is FaultKind.CUT:
-                proxy.enable()
-                continue
-            for stream in ("upstream", "downstream"):
-                if proxy.get_toxic(f"{TOXIC}_{stream}"):
-                    proxy.destroy_toxic(f"{TOXIC}_{stream}")
+            end_at(proxy, fault)
 
     def _proxies(self, fault: FaultSpec, pids: Collection[int], slots: Collection[int]) -> list[Any]:
         found = []
@@ -113,6 +112,21 @@ class Toxiproxy:
         """Ends the server."""
         self._process.kill()
         self._process.wait()
+
+
+def begin_at(proxy: Any, fault: FaultSpec) -> None:
+    """Injects a fault into one proxy."""
+    _BEGIN[fault.kind](proxy, fault)
+
+
+def end_at(proxy: Any, fault: FaultSpec) -> None:
+    """Removes a fault from one proxy."""
+    if fault.kind is FaultKind.CUT:
+        proxy.enable()
+        return
+    for stream in ("upstream", "downstream"):
+        if proxy.get_toxic(f"{TOXIC}_{stream}"):
+            proxy.destroy_toxic(f"{TOXIC}_{stream}")
 
 
 def _toxic(

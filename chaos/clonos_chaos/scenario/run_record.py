@@ -210,7 +210,8 @@ def judge(record: RunRecord) -> None:
     demand(
         "the job", "fails" if shall_fail else "ends", record.failure or "has ended", bool(record.failure) == shall_fail
     )
-    demand("faults", f"{len(scenario.faults)} injected", f"{record.not_injected} not injected", not record.not_injected)
+    planned = len(scenario.faults)
+    demand("faults injected", planned, planned - record.not_injected, not record.not_injected)
     if shall_fail:
         return
     if record.findings is not None:

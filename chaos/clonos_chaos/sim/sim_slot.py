@@ -66,6 +66,7 @@ class SimSlot:
             effect.OpenSink: self._open_sink,
             effect.WriteToSink: self._write_to_sink,
             effect.ForgetSinkOutput: self._forget_sink_output,
+            effect.AcknowledgeSource: lambda _: None,
             effect.CloseSink: self._close_sink,
             effect.WriteSegment: lambda asked: self.spill.write_segment(asked.segment, asked.payloads),
             effect.LoadSegment: lambda asked: self.spill.load(asked.segment),

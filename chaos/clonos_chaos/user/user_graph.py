@@ -90,15 +90,23 @@ def _made(job: JobLike) -> tuple[JobGraph, dict[str, Any]]:
     return found, {}
 
 
-def ready(job: JobLike, inputs: Mapping[str, Sequence[Any]], records_max: int | None = None) -> Ready:
-    """Compiles and packs a job whose named sources read these inputs, at most ``records_max`` in all."""
+def ready(
+    job: JobLike,
+    inputs: Mapping[str, Sequence[Any]],
+    records_max: int | None = None,
+    is_called: Callable[[object], bool] = is_own,
+) -> Ready:
+    """Compiles and packs a job whose named sources read these inputs, at most ``records_max`` in all.
+
+    ``is_called``: whether a sink is called for real, as a user's own sinks are; the rows of others are only recorded.
+    """
     graph, options = _made(job)
     settings = resolve_keywords(options)
     limits = _limits({name: len(records) for name, records in inputs.items()}, records_max)
     sinks: dict[str, RecordedRows | RecordedExternal] = {}
 
     def watched(name: str, sink: AnySink) -> AnySink:
-        own = sink if is_own(sink) else None
+        own = sink if is_called(sink) else None
         if isinstance(sink, ImmediateSink):
             recorded: RecordedRows | RecordedExternal = RecordedExternal(name, own, keyed_sink(sink))  # type: ignore[arg-type]
         else:

@@ -1,7 +1,8 @@
 """Checks of sinks against the graph.
 
-The stream of a sink with one row per key must be keyed, so that one task writes all rows of a key. A sink that writes a
-single file when the job has ended needs sources that end. Outputs are not inside each other.
+The stream of a sink with one row per key must be keyed, so that one task writes all rows of a key. A sink that stores
+fields by name gets no tuples. A sink that writes a single file when the job has ended needs sources that end. Outputs
+are not inside each other.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
+from clonos.api.columns.forms import giver_of_tuples
+from clonos.api.columns.schemas import known_schema
 from clonos.api.graph import Exchange, Step, StepInput
 from clonos.api.graph_errors import InvalidJob
 from clonos.operators.connector_contract import KeyedSink, discovery_interval_ns, keyed_sink
@@ -44,6 +47,29 @@ def check_single_file(name: str, sink: object, steps: Sequence[Step]) -> None:
             name,
             f"has single=True, which writes the file when all sources have ended, and {endless} never ends",
             "Leave out single=True to write a folder of part files, or watch= of the source.",
+        )
+
+
+def check_names(step: Step, steps: Sequence[Step]) -> None:
+    """Checks that a sink that stores fields by name gets no tuples, which have no names.
+
+    Raises: InvalidJob: the step in front gives tuples.
+    """
+    if not getattr(step.sink, "needs_names", False):
+        return
+    for step_input in step.inputs:
+        giver = giver_of_tuples(steps, step_input)
+        if giver is None:
+            continue
+        schema = known_schema(steps, StepInput(giver.number))
+        remedy = "map(...) with a function that returns a dict"
+        if giver.emits_columns:
+            names = ", ".join(map(repr, schema.names)) if schema is not None else '"a", "b"'
+            remedy = f"select({names})"
+        raise InvalidJob(
+            step.name,
+            f"stores fields by their names, and {giver.name} gives tuples, which have none",
+            f"Put {remedy} in front of the sink.",
         )
 
 

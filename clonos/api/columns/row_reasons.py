@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clonos.api.windows import Session
+from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.columnar.row_forms import END, START, TIME
-from clonos.operators.columnar.support import columns_read, parts_of
+from clonos.operators.columnar.support import column_of, columns_read, parts_of
 
 if TYPE_CHECKING:
     from clonos.api.window_step import WindowSettings
 
 
-def aggregate_reason(aggregation: Aggregation[Any, Any], *, has_members: bool = False) -> str:
+def aggregate_reason(aggregation: Aggregation[Any, Any], *, has_members: bool = False, has_logs: bool = False) -> str:
     """Returns which aggregate works on rows, whatever the types of columns; "" if all may work on columns.
 
-    ``has_members``: see ``columns_read``.
+    ``has_members``, ``has_logs``: see ``columns_read``.
     """
     for each in parts_of(aggregation).values():
-        if columns_read(each, has_members=has_members) is None:
+        if columns_read(each, has_members=has_members, has_logs=has_logs) is None:
             return f"{each!r} works on rows"
     return ""
 
@@ -38,7 +38,8 @@ def window_name_reason(keys: Sequence[str], aggregation: Aggregation[Any, Any]) 
 
 def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], keys: Sequence[str]) -> str:
     """Returns why windows over columns work on rows."""
-    if reason := aggregate_reason(aggregation) or window_name_reason(keys, aggregation):
+    has_logs = isinstance(settings.kind, Tumbling | Sliding)
+    if reason := aggregate_reason(aggregation, has_logs=has_logs) or window_name_reason(keys, aggregation):
         return reason
     if settings.trigger is not None:
         return "windows with a trigger work on rows"
@@ -62,15 +63,18 @@ def _session_reason(settings: WindowSettings, kind: Session, aggregation: Aggreg
     return f"{next(unordered, 'an aggregate')} of sessions works on rows"
 
 
-def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> str:
-    """Returns why an aggregation works on rows for columns of these types; "" if it does not."""
+def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool = False) -> str:
+    """Returns why an aggregation works on rows for columns of these types; "" if it does not.
+
+    ``has_logs``: see ``column_aggregates``.
+    """
     from clonos.operators.columnar.column_aggregates import column_aggregates
 
     if reason := key_reason(keys, schema):
         return reason
     for each in parts_of(aggregation).values():
-        of = getattr(each, "of", None)
-        if of in schema.names and column_aggregates(each, schema) is None:
+        of = column_of(each)
+        if of in schema.names and column_aggregates(each, schema, has_logs=has_logs) is None:
             return f"{each!r} of the type {schema.field(of).type} works on rows"
     return ""
 

@@ -24,18 +24,28 @@ def schema_of(steps: Sequence[Step], step_input: StepInput) -> Any | None:
         return None
     if step.source is not None:
         return step.source.column_schema() if isinstance(step.source, DescribedSource) else None
-    if step.stage is None and step.kind not in KEEPING:
+    if step.stage is None and step.schema_from is None and step.kind not in KEEPING:
         return None
-    schemas = [schema_of(steps, each) for each in step.inputs]
-    if schemas[0] is None or any(not schemas[0].equals(each) for each in schemas[1:] if each is not None):
+    second = step.second_from
+    inputs = [step.inputs] if second is None else [step.inputs[:second], step.inputs[second:]]
+    schemas = [_same_schema(steps, each) for each in inputs]
+    if any(each is None for each in schemas):
         return None
-    if None in schemas:
-        return None
+    if step.schema_from is not None:
+        return step.schema_from(*schemas)
     if step.stage is None:
         return schemas[0]
     from clonos.expressions.program import schema_behind  # loads pyarrow
 
     return schema_behind([step.stage], schemas[0])
+
+
+def _same_schema(steps: Sequence[Step], inputs: Sequence[StepInput]) -> Any | None:
+    """Returns the schema that several streams have, None if it is not known or they differ."""
+    first, *others = (schema_of(steps, each) for each in inputs)
+    if first is None or any(each is None or not first.equals(each) for each in others):
+        return None
+    return first
 
 
 def known_schema(steps: Sequence[Step], step_input: StepInput) -> Any | None:

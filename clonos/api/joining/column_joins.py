@@ -41,15 +41,28 @@ def in_columns(
     )
 
 
-def left_timestamps(left: GraphBuilder, has_times: bool) -> dict[str, Any]:
-    """Returns what the step of a join over columns has whose results have the timestamps of the left side."""
+def result_columns(
+    left: GraphBuilder, right: GraphBuilder, *, gives_pairs: bool, has_times: bool, has_join_time: bool = False
+) -> dict[str, Any]:
+    """Returns what the step of a join over columns has for its results, which are pairs or records of the left side.
+
+    ``has_join_time``: they have the later timestamp of both sides, else that of the left one.
+    """
     column: TimestampColumn | None = left._graph.steps[left._inputs[0].step].timestamp_column if has_times else None
-    return {"emits_columns": True, "timestamp_column": column}
+    keys = key_columns(left._graph, left._inputs), key_columns(left._graph, right._inputs)
+    return {
+        "emits_columns": True,
+        "timestamp_column": TimestampColumn(JOIN_TIME) if has_join_time else column,
+        "schema_from": partial(_result_schema, keys, gives_pairs, has_join_time),
+    }
 
 
-def pair_timestamps(has_times: bool) -> dict[str, Any]:
-    """Returns what the step of a join over columns has whose results have the later timestamp of both sides."""
-    return {"emits_columns": True, "timestamp_column": TimestampColumn(JOIN_TIME) if has_times else None}
+def _result_schema(
+    keys: tuple[tuple[str, ...], tuple[str, ...]], gives_pairs: bool, has_join_time: bool, left: Any, right: Any
+) -> Any | None:
+    from clonos.operators.columnar.joins.results import schema_of_results  # loads pyarrow
+
+    return schema_of_results((left, right), keys, gives_pairs, has_join_time)
 
 
 def _known_schema(stream: GraphBuilder) -> bytes:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from clonos.api.checks.function_checks import check_function
+from clonos.api.columns.column_checks import check_joined_keys, check_key
+from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.column_joins import in_columns, left_timestamps, pair_timestamps
+from clonos.api.joining.column_joins import in_columns, result_columns
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -27,8 +29,7 @@ from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
 from clonos.operators.tags import Tag
 
-if TYPE_CHECKING:
-    pass
+JOINS: Final = ("join", "join_as_of", "lookup")
 
 Closed = Literal["both", "left", "right", "neither"]
 
@@ -83,6 +84,7 @@ def _is_key(key: Any) -> bool:
 def _keyed(stream: GraphBuilder, key: Any, step: str, side: str) -> GraphBuilder:
     checked = checked_key(step, (*key,) if isinstance(key, list) else (key,))
     key_by = KeyBy(stream._graph.reserve_name(f"{step}-{side}-key", None), checked, False)
+    check_key(stream._graph, stream._inputs, step, key_by.fields)
     return GraphBuilder(stream._graph, stream._inputs_by(Exchange.HASH, key_by))
 
 
@@ -128,7 +130,10 @@ def join_step(
     columns: dict[str, Any] = {}
     if select is None and (found := in_columns(left, right, make_rows, make_columns, BUFFER_TABLES)) is not None:
         make = found
-        columns = pair_timestamps(is_timed) if kind.gives_pairs else left_timestamps(left, is_timed)
+        has_pairs = kind.gives_pairs
+        columns = result_columns(
+            left, right, gives_pairs=has_pairs, has_times=is_timed, has_join_time=has_pairs and is_timed
+        )
     return add_step(
         left,
         right,
@@ -188,7 +193,7 @@ def as_of_step(
     if select is None:
         found = in_columns(left, right, make_rows, partial(as_of_columns, **rule), BUFFER_TABLES)
         if found is not None:
-            make, columns = found, left_timestamps(left, True)
+            make, columns = found, result_columns(left, right, gives_pairs=True, has_times=True)
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
     return add_step(
         left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state, **columns
@@ -210,7 +215,7 @@ def lookup_step(
     step = options.get("name") or "lookup"
     kind = checked_how(step, how, (How.LEFT, How.INNER))
     check_select(step, select, True)
-    has_times = all(each._graph.have_same_times(step, each._inputs) for each in (left, table))
+    has_times, _ = (each._graph.have_same_times(step, each._inputs) for each in (left, table))
     is_inner = kind is How.INNER
     make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
     make: Any = partial(partial, make_rows)
@@ -218,7 +223,7 @@ def lookup_step(
     if select is None:
         found = in_columns(left, table, make_rows, partial(column_lookup, is_inner=is_inner), (TABLE_NAME,))
         if found is not None:
-            make, columns = found, left_timestamps(left, has_times)
+            make, columns = found, result_columns(left, table, gives_pairs=True, has_times=has_times)
     return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=(), **columns)
 
 
@@ -271,7 +276,14 @@ def add_step(
     function: Any,
     **rest: Any,
 ) -> tuple[StepInput, ...]:
-    """Adds a step of two inputs that may call a function of the user."""
+    """Adds a step of two inputs that may call a function of the user.
+
+    Raises: InvalidJob: the streams belong to two jobs, their keys are never equal, or an option cannot be used.
+    """
+    if kind in JOINS and first._graph is second._graph:
+        inputs = first._inputs, second._inputs
+        keys = [key_columns(first._graph, each) for each in inputs]
+        check_joined_keys(first._graph, options.get("name") or kind, inputs, keys)
     return two_input_step(
         first,
         second,

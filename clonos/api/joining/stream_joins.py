@@ -263,11 +263,11 @@ class StreamJoins(GraphBuilder, Generic[T]):
         effects: bool = False,
         standby: StandbyMode | None = None,
     ) -> Stream[Any]:
-        """Joins each record with the row of its key that came last in ``table``, at once and without timestamps.
+        """Joins each record with the row of its key that came last in ``table``, at once and whatever their timestamps.
 
         The order in which records of both streams come decides, and differs between two runs of a job; it is recorded,
-        so a failure changes nothing. The last row of each key stays in the state for ever. Results have timestamps if
-        both streams have. Use ``join_as_of`` for a result that depends on the timestamps alone.
+        so a failure changes nothing. The last row of each key stays in the state for ever. Results have the timestamps
+        of this stream. Use ``join_as_of`` for a result that depends on the timestamps alone, and waits for versions.
 
         Raises:
             InvalidJob: an argument cannot be used.

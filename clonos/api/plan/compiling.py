@@ -15,24 +15,24 @@ from typing import NamedTuple
 from clonos.api.checks.code_check import warn_of_code
 from clonos.api.checks.flush_checks import check_flush_interval
 from clonos.api.checks.hot_standby_rules import is_hot
-from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_single_file, refuse_key
+from clonos.api.checks.keyed_sinks import check_folders, check_keyed, check_names, check_single_file, refuse_key
+from clonos.api.columns.forms import needs_columns
 from clonos.api.columns.narrowing import narrowed_sources
 from clonos.api.columns.schemas import check_timestamps_remain
 from clonos.api.graph import ERRORS_STEP, AnySink, Exchange, JobGraph, Step, StepInput
 from clonos.api.graph_errors import ColumnsNeeded, InvalidJob
 from clonos.api.keys import KeyBy, fields_text
-from clonos.api.plan.fusion import reason_to_begin
+from clonos.api.plan.fusion import join_of_same_key, reason_to_begin
 from clonos.api.plan.order import describe_order, ordered_sources
 from clonos.api.plan.outputs import outputs_of
 from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.step_texts import reason_for_rows
-from clonos.api.plan.vertices import PlannedNode, PlannedVertex
+from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, preparations
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape
 from clonos.operators.chain_outputs import (
     CombinedSinks,
-    DropKeys,
     ToColumnKeys,
     ToEdge,
     ToImmediateSink,
@@ -41,6 +41,7 @@ from clonos.operators.chain_outputs import (
     is_identity,
     routes_refused,
 )
+from clonos.operators.column_contract import writes_columns
 from clonos.operators.connector_contract import PushSource, TimedSource, TransactionalSink, discovery_interval_ns
 from clonos.operators.event_time.timed_source import TimedHead
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
@@ -48,9 +49,7 @@ from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import InputSide, Operator
-from clonos.operators.split_source import SourceHead
-
-VERTEX_NAME_CHARACTERS_MAX = 64
+from clonos.operators.split_source import AcknowledgedSource, SourceHead
 
 PARTITIONINGS = {
     Exchange.FORWARD: Partitioning.FORWARD,
@@ -130,6 +129,7 @@ class _Compiler:
                 has_effects=vertex.immediate_sink is not None or any(step.has_effects for step in vertex.steps),
                 is_transactional=bool(vertex.sinks),
                 is_journalled=vertex.pushed is not None,
+                is_acknowledged=vertex.acknowledged is not None,
                 is_watching=any(discovery_interval_ns(step.source) > 0 for step in vertex.steps),
                 is_timed=any(self._timed(step) is not None for step in vertex.steps),
                 becomes_idle=any(t.idle_after_ns for step in vertex.steps if (t := self._timed(step)) is not None),
@@ -150,10 +150,14 @@ class _Compiler:
         images = tuple(vertex.image(name) for name, vertex in zip(names, self._vertices, strict=True))
         sinks = {vertex.number: sink for vertex in self._vertices if (sink := _sink_of(vertex)) is not None}
         pushed = {vertex.number: vertex.pushed for vertex in self._vertices if vertex.pushed is not None}
-        has_columns = any(step.emits_columns for step in self._graph.steps)
+        acknowledged = {vertex.number: found for vertex in self._vertices if (found := vertex.acknowledged) is not None}
         order = describe_order(self._graph.steps, self.ordered, self.splits, self._parallelism_of)
         return JobImage(
-            plan, images, sinks, self._options, self.splits, pushed=pushed, has_columns=has_columns, order=order
+            *(plan, images, sinks, self._options, self.splits),
+            pushed=pushed,
+            acknowledged=acknowledged,
+            has_columns=any(step.emits_columns for step in self._graph.steps),
+            order=order,
         )
 
     def places(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -177,23 +181,25 @@ class _Compiler:
             )
         check_keyed(step, self._graph.steps, self._parallelism_of)
         check_single_file(step.name, step.sink, self._graph.steps)
+        check_names(step, self._graph.steps)
         check_flush_interval(step, self._graph.steps, self._options.checkpoint_every_ms)
         check_timestamps_remain(step, self._graph.steps)
-        for step_input in step.inputs if step.requires_columns else ():
-            reason = reason_for_rows(step_input, self._graph.steps)
-            if reason or not self._graph.gives_columns(step_input):
-                raise ColumnsNeeded(step.name, self._graph.steps[step_input.step].name, reason)
+        for each in step.inputs:
+            if needs_columns(self._graph.steps, step, each, reason := reason_for_rows(each, self._graph.steps)):
+                raise ColumnsNeeded(step.name, self._graph.steps[each.step].name, reason)
 
     def _add_step(self, step: Step) -> None:
         upstream = self._vertex_of[step.inputs[0].step] if step.inputs else None
-        reason = reason_to_begin(step, self._parallelism_of(step), upstream, self._options.standby)
+        join = join_of_same_key(step, self._graph.steps)
+        is_in_place = join is not None and self._vertex_of[join.number] is upstream
+        reason = reason_to_begin(step, self._parallelism_of(step), upstream, self._options.standby, is_in_place)
         is_head = upstream is None or reason != ""
         vertex = self._new_vertex(self._parallelism_of(step), reason) if upstream is None or reason else upstream
         parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
-        if is_head and step.sink is not None and step.inputs[0].key is not None:
-            parent = vertex.add(PlannedNode(step.name, DropKeys, True), None)
-        aligned = is_head or self._is_one_to_one(vertex, step.inputs[0])
+        aligned = is_head or (not is_in_place and self._is_one_to_one(vertex, step.inputs[0]))
+        for make_prepared in preparations(step, self._graph.steps, is_head):
+            parent = vertex.add(PlannedNode(step.name, make_prepared, aligned), parent)
         make = self._operator_factory(step, vertex)
         column = self._timestamp_column(step.inputs[0]) if step.inputs else None
         node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
@@ -240,9 +246,11 @@ class _Compiler:
     def _operator_factory(self, step: Step, vertex: PlannedVertex) -> Callable[[], Operator]:
         if isinstance(step.source, PushSource):
             vertex.pushed = step.source
+            vertex.acknowledged = (step.name, step.source) if isinstance(step.source, AcknowledgedSource) else None
             return partial(JournalHead, step.name, step.source)
         if step.source is not None:
             source = self._read.get(step.number, step.source)
+            vertex.acknowledged = (step.name, source) if isinstance(source, AcknowledgedSource) else None
             arguments = step.name, source, self.splits[step.name], step.emits_columns
             if self._timed(step) is not None:
                 return partial(TimedHead, *arguments, step.assigner)
@@ -267,7 +275,7 @@ class _Compiler:
         vertex.immediate_sink = sink
         port = vertex.allocate_port()
         self._edges.append(Edge(vertex.number, None, Partitioning.EXTERNAL, port, upstream))
-        return partial(ToImmediateSink, port)
+        return partial(ToImmediateSink, port, writes_columns(sink))
 
     # --- edges
 
@@ -280,12 +288,12 @@ class _Compiler:
         partitioning = PARTITIONINGS[step_input.exchange]
         if partitioning is Partitioning.FORWARD and vertex.parallelism != target.parallelism:
             partitioning = Partitioning.REBALANCE
-        name = self._graph.steps[step_input.step].name
-        self._edges.append(Edge(vertex.number, target.number, partitioning, port, name))
+        name, is_timed = (giver := self._graph.steps[step_input.step]).name, has_event_time(giver, reader)
+        self._edges.append(Edge(vertex.number, target.number, partitioning, port, name, is_timed))
         self.inputs[len(self._edges) - 1] = step_input
         if step_input.key is not None:
             return self._connect_by_key(step_input, step_input.key, vertex, port, reader)
-        output: Callable[[], Operator] = partial(ToEdge, port)
+        output: Callable[[], Operator] = partial(ToEdge, port, bool(getattr(reader.sink, "is_columnar", False)))
         if step_input.route is not None:
             output = step_input.route.output(port, target.parallelism, self._options.max_parallelism)
             vertex.runs_user_code |= step_input.route.runs_user_code
@@ -357,20 +365,13 @@ class _Compiler:
     def _names(self) -> list[str]:
         names: list[str] = []
         for vertex in self._vertices:
-            name = base = _name_of(vertex.names)
+            name = base = vertex.name
             number = 1
             while name in names:
                 number += 1
                 name = f"{base}-{number}"
             names.append(name)
         return names
-
-
-def _name_of(names: list[tuple[str, bool]]) -> str:
-    """Joins the names that the user gave to the steps, sinks excepted; without any, the names of all steps."""
-    parts = [name for name, is_named in names if is_named] or [name for name, _ in names]
-    joined = "-".join(parts)
-    return joined if len(joined) <= VERTEX_NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
 
 
 def _stateful(step: Step) -> StatefulStep:

@@ -58,7 +58,9 @@ def explanation_text(plan: Explanation) -> str:
 
 
 def _stretch_text(stretch: StretchInfo) -> str:
-    rows = f"; rows from {' and '.join(stretch.rows_from)} on" if stretch.rows_from else ""
+    *others, last = stretch.rows_from or ("",)
+    names = f"{', '.join(others)} and {last}" if others else last
+    rows = f"; rows from {names} on" if names else ""
     return f"{_several(len(stretch.steps), 'step')}: {', '.join(stretch.steps)}{rows}"
 
 

@@ -38,6 +38,7 @@ from clonos.api.plan.limits import limit_of
 from clonos.api.plan.stretches import stretches_of
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning, StatefulStep, Vertex
+from clonos.operators.column_contract import writes_columns
 from clonos.operators.connector_contract import (
     ImmediateSink,
     PushSource,
@@ -104,7 +105,7 @@ class _Explainer:
         inputs = [self._graph.steps[each.step] for each in step.inputs]
         takes_columns = any(map(self._graph.gives_columns, step.inputs))
         keys = tuple(each for each in step.inputs if each.key is not None)
-        is_immediate = isinstance(step.sink, ImmediateSink)
+        is_immediate = isinstance(step.sink, ImmediateSink) and not writes_columns(step.sink)
         schema = known_schema(self._graph.steps, step.inputs[0]) if takes_columns else None
         reason = step_texts.row_reason(step, schema, keys, is_immediate) if takes_columns else ""
         if step.sink is not None:
@@ -205,7 +206,8 @@ def _time_of(step: Step, has_input_times: bool) -> TimeInfo:
 def _state_of(stateful: StatefulStep | None) -> StateInfo | None:
     if stateful is None:
         return None
-    properties = dict(stateful.properties)
+    texts = {name: step_texts.property_text(name, text) for name, text in stateful.properties}
+    properties = {name: text for name, text in texts.items() if text}
     return StateInfo(stateful.kind, properties.pop("key", ""), properties)
 
 

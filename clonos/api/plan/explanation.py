@@ -138,7 +138,7 @@ class ExchangeInfo(msgspec.Struct, frozen=True):
 
 
 class StretchInfo(msgspec.Struct, frozen=True):
-    """Steps that pass columns to each other; ``rows_from``: the steps behind them that turn the columns into rows."""
+    """Steps that pass columns to each other; ``rows_from``: the steps behind them that get rows or make them."""
 
     steps: tuple[str, ...]
     rows_from: tuple[str, ...]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from clonos.api.columns.forms import former_of
 from clonos.api.columns.schemas import known_schema
 from clonos.api.graph import Step, StepInput
 from clonos.api.keys import KeyBy, fields_text
-from clonos.operators.event_time.durations import duration_text
+from clonos.operators.event_time.durations import NANOSECONDS_PER_MILLISECOND, duration_text
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner
 from clonos.operators.event_time.watermark_strategies import BoundedOutOfOrderness
 from clonos.operators.operator import Operator
@@ -18,10 +20,10 @@ from clonos.operators.windows.window_aggregates import WindowAggregate
 
 CONNECTOR_CHARACTERS_MAX: Final = 200
 LIBRARY: Final = "clonos."
+OPTIONAL: Final = frozenset({"within", "tolerance", "field"})
+"""Properties of state that a step may be without."""
 
-FORMED: Final = frozenset({"aggregate", "join", "join_as_of", "lookup"})
-WINDOW: Final = "window_"
-"""Kinds of steps whose rows are no dicts by the names of their columns, and the prefix of others."""
+_NANOSECONDS: Final = re.compile(r"(-?\d+(?: to -?\d+)?) ns\b")
 
 
 def function_text(function: Any) -> str:
@@ -64,10 +66,34 @@ def watermarks_text(assigner: TimestampAssigner, place: str) -> str:
     return f"{how} timestamp of a {place}, every {duration_text(assigner.every_ns)}{idle}"
 
 
+def property_text(name: str, text: str) -> str:
+    """Returns a property of state as ``explain`` shows it: times with units; "" if it is not given.
+
+    A resume compares the texts that the plan has, which are in nanoseconds.
+    """
+    if name in OPTIONAL and text.lower() == "none":
+        return ""
+    if name == "within" and text.isdigit():
+        return duration_text(int(text))
+    return _NANOSECONDS.sub(lambda found: " to ".join(_signed(int(each)) for each in found[1].split(" to ")), text)
+
+
+def _signed(nanoseconds: int) -> str:
+    if not nanoseconds:
+        return "0s"
+    if nanoseconds % NANOSECONDS_PER_MILLISECOND:
+        return f"{nanoseconds}ns"
+    return f"{'-' if nanoseconds < 0 else ''}{duration_text(abs(nanoseconds))}"
+
+
 def reason_for_rows(step_input: StepInput, steps: Sequence[Step]) -> str:
     """Returns why an input of a step gives rows although its own input gives columns; "" if that is rows, too."""
-    step = steps[step_input.step]
-    if step_input.tag or step.source is not None or not any(map(partial(_is_of_columns, steps), step.inputs)):
+    return "" if step_input.tag else row_reason_of(steps[step_input.step], steps)
+
+
+def row_reason_of(step: Step, steps: Sequence[Step]) -> str:
+    """Returns why a step gives rows although its input gives columns; "" if it gives columns, or gets rows itself."""
+    if step.source is not None or not any(map(partial(_is_of_columns, steps), step.inputs)):
         return ""
     keys = tuple(each for each in step.inputs if each.key is not None)
     return row_reason(step, known_schema(steps, step.inputs[0]), keys, False)
@@ -76,14 +102,12 @@ def reason_for_rows(step_input: StepInput, steps: Sequence[Step]) -> str:
 def sink_reason(step: Step, steps: Sequence[Step]) -> str:
     """Returns why a sink of columns writes rows: those of the step before it have another form than their columns."""
     for each in step.inputs:
-        giver = steps[each.step]
-        is_formed = giver.kind.startswith(WINDOW) or giver.kind in FORMED
-        if (
-            is_formed
-            and _is_of_columns(steps, each)
-            and not {("how", "semi"), ("how", "anti")} & {*(giver.state or ())}
-        ):
-            return f"it writes the rows that {giver.name} gives; put select(...) in front of it for columns"
+        former = former_of(steps, each)
+        if former is None or former.kind in ("count", "top_k"):
+            continue
+        if reason := row_reason_of(former, steps):
+            return f"{former.name} works on rows, because {reason}"
+        return f"it writes the rows that {former.name} gives; put select(...) in front of it for columns"
     return ""
 
 
@@ -95,7 +119,7 @@ def row_reason(step: Step, schema: Any, keys: tuple[StepInput, ...], is_immediat
     """Returns why a step that gets columns turns them into rows; "" if it works on them.
 
     ``schema``: their types, None if these are not known. ``keys``: its inputs with a key. ``is_immediate``: it is an
-    immediate sink.
+    immediate sink without columns.
     """
     if step.emits_columns:
         return "" if schema is None or step.rows_for is None else step.rows_for(schema)

@@ -16,6 +16,9 @@ def stretches_of(steps: Sequence[StepInfo]) -> tuple[StretchInfo, ...]:
     for place, step in enumerate(steps):
         givers = [place_of[each.step] for each in step.inputs if not each.side_output]
         before = sorted({stretch_of[giver] for giver in givers if _passes_columns(steps[giver])})
+        for each in step.inputs:
+            if each.side_output and place_of[each.step] in stretch_of:  # its records leave the columns there
+                ends[stretch_of[place_of[each.step]]].append(step.name)
         if step.takes == "columns" and step.row_reason:
             for stretch in before:
                 ends[stretch].append(step.name)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from clonos.api.columns.forms import has_named_columns
 from clonos.api.graph import Step
 from clonos.operators.chain import Input, Node, VertexImage
+from clonos.operators.chain_outputs import DropKeys, KeyInPlace
+from clonos.operators.columnar.by_names import ByNames
 from clonos.operators.connector_contract import ImmediateSink, PushSource, TransactionalSink
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
+from clonos.operators.split_source import AcknowledgedSource
+
+NAME_CHARACTERS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -41,10 +48,18 @@ class PlannedVertex:
     sinks: list[TransactionalSink] = field(default_factory=list)
     immediate_sink: ImmediateSink | None = None
     pushed: PushSource[Any] | None = None
+    acknowledged: tuple[str, AcknowledgedSource] | None = None
     runs_user_code: bool = False
     is_hot: bool = False
     error_port: int | None = None
     ports: int = 0
+
+    @property
+    def name(self) -> str:
+        """Joins the names that the user gave to the steps, sinks excepted; without any, the names of all steps."""
+        parts = [name for name, is_named in self.names if is_named] or [name for name, _ in self.names]
+        joined = "-".join(parts)
+        return joined if len(joined) <= NAME_CHARACTERS_MAX else f"{parts[0]}-to-{parts[-1]}"
 
     def allocate_port(self) -> int:
         """Allocates the next output port."""
@@ -74,3 +89,23 @@ class PlannedVertex:
             for node in self.nodes
         )
         return VertexImage(name, nodes, tuple(self.inputs), self.error_port)
+
+
+def has_event_time(giver: Step, reader: Step) -> bool:
+    """Returns whether the watermarks of a step's results count for a step that reads them: not for a lookup in a table
+    without timestamps, whose results have those of the other stream."""
+    return giver.has_times or reader.kind != "lookup" or not reader.has_times
+
+
+def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[Callable[[], Operator]]:
+    """Yields what makes the operators in front of that of a step, which change the shape of its input.
+
+    ``is_head``: the step is the first one of its vertex. Only a key whose records are in its task already is not.
+    """
+    key = step.inputs[0].key if len(step.inputs) == 1 else None
+    if is_head and step.sink is not None and key is not None:
+        yield DropKeys
+    if not is_head and key is not None:
+        yield partial(KeyInPlace, key.fields)
+    if has_named_columns(steps, step):
+        yield ByNames

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from clonos.api.checks.function_checks import check_function
+from clonos.api.columns.forms import refuse_columns
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.operators.steps import stateless
@@ -39,6 +40,8 @@ class Choosing(GraphBuilder, Generic[T]):
         ``key`` is a function of the record or the name of a field; None for the record itself. Use
         ``deduplicate(within=...)`` to forget keys again.
         """
+        if key is None:
+            refuse_columns(self._graph, self._inputs, name or "distinct", 'distinct("id")')
         keyed = self._stream(self._inputs).key_by(_WholeRecord("distinct", "key") if key is None else key)
         return keyed._deduplicated("distinct", None, name, parallelism, standby)
 
@@ -72,6 +75,8 @@ class Choosing(GraphBuilder, Generic[T]):
 
             orders.deduplicate("order_id", within="10min")
         """
+        if by is None:
+            refuse_columns(self._graph, self._inputs, name or "deduplicate", 'deduplicate("id")')
         keyed = self._stream(self._inputs).key_by(_WholeRecord("deduplicate", "by") if by is None else by)
         return keyed.deduplicate(keep=keep, within=within, name=name, parallelism=parallelism, standby=standby)
 

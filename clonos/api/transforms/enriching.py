@@ -15,17 +15,17 @@ from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.steps.calls import CallPolicy
 from clonos.operators.steps.enrich import CacheRules, Enrich, NotFound
-from clonos.operators.steps.http_lookup import HttpLookup
-from clonos_services.http_response import Response
-from clonos_services.http_session import Session, SessionSettings
 
 if TYPE_CHECKING:
     from clonos.api.stream import Stream
+    from clonos.operators.steps.http_lookup import HttpLookup
+    from clonos_services.http_response import Response
+    from clonos_services.http_session import SessionSettings
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-Lookup = str | HttpLookup | Callable[[Any], Any]
+Lookup = str | Callable[[Any], Any]
 CacheLimits = int | str | timedelta | tuple[int, str | timedelta] | None
 Missing = Literal["none", "skip", "error"]
 
@@ -36,7 +36,7 @@ NO_CACHE: Final = 'Give a number of answers, a length of time such as "10min", o
 
 
 def http_lookup(
-    url: str, *, answer: Callable[[Response], Any] = Response.json, **settings: Unpack[SessionSettings]
+    url: str, *, answer: Callable[[Response], Any] | None = None, **settings: Unpack[SessionSettings]
 ) -> HttpLookup:
     """Describes the lookup of records in an HTTP service, for ``enrich``.
 
@@ -46,14 +46,18 @@ def http_lookup(
     Args:
         url: the address, with fields of the record in braces: ``"https://host/users/{user}?at={day}"``. Their values
             are quoted.
-        answer: makes the answer of a good reply, by default what its JSON says.
+        answer: makes the answer of a good reply; None takes what its JSON says.
         settings: those of ``http.session``, such as ``headers=``, ``timeout=`` and ``base_url=``.
 
     Raises:
         InvalidJob: the address is no URL with fields in braces.
     """
+    from clonos.operators.steps.http_lookup import HttpLookup  # with urllib3, 40 ms
+    from clonos_services.http_response import Response
+    from clonos_services.http_session import Session
+
     try:
-        found = HttpLookup(url, Session(**settings), answer)
+        found = HttpLookup(url, Session(**settings), answer or Response.json)
     except (ValueError, TypeError, AttributeError):
         problem = "has an address that is malformed, or that has something else than fields in braces"
         raise InvalidJob("http_lookup", f"gets {url!r:.200}, which {problem}", f"Write {EXAMPLE}.") from None
@@ -189,6 +193,8 @@ def _lookup_of(step: str, lookup: Any, on: Any) -> tuple[Callable[..., Any], Cal
     """Returns the function that asks, and the function of a record that gives the key it asks for."""
     if isinstance(lookup, str):
         lookup = http_lookup(lookup)
+    from clonos.operators.steps.http_lookup import HttpLookup
+
     if isinstance(lookup, HttpLookup):
         if on is not None:
             raise InvalidJob(step, "gets an address and on=", "Leave on out: the address names fields of the record.")

@@ -7,13 +7,18 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.columns.column_checks import check_present
+from clonos.api.columns.forms import refuse_columns
 from clonos.api.columns.key_columns import key_columns
-from clonos.api.columns.row_reasons import key_reason, rank_reason
+from clonos.api.columns.row_reasons import key_reason, name_reason, rank_reason
+from clonos.api.columns.schemas import known_schema
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
+from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
+from clonos.operators.columnar.row_forms import RECORDS
 from clonos.operators.event_time.durations import duration_ns
 from clonos.operators.fields import Field
 from clonos.operators.operator import Operator
@@ -42,6 +47,8 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
 
         ``key`` is a function of the record or the name of a field that is compared instead; None for the record itself.
         """
+        if key is None:
+            refuse_columns(self._graph, self._inputs, name or "distinct", 'distinct("id")')
         return self._deduplicated("distinct", _itself if key is None else key, name, parallelism, standby)
 
     def deduplicate(
@@ -103,6 +110,8 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
     ) -> Stream[Any]:
         """Keeps the ``k`` highest records of each key, and emits (key, records) whenever that list changes.
 
+        Over columns the results are columns: the key, the timestamps if there are any, and the list ``records``.
+
         With ``rank``, the results are records with their rank: those whose rank a batch of input has changed, once. The
         last result of a key and rank is the present one, and how many there are before it depends on batches.
 
@@ -126,25 +135,43 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             raise InvalidJob(name or "top_k", f"gets rank={rank!r:.80}", "Give the name of the field for the rank.")
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         function = _function_of(_itself if by is None else by)
+        keys = key_columns(self._graph, self._inputs)
+        check_present(self._graph, self._inputs, name or "top_k", f"ranks by {by!r}", by)
+        if rank is not None and (rank == by or rank in keys):
+            problem = f"gets rank={rank!r}, the field of the {'values' if rank == by else 'key'}"
+            raise InvalidJob(name or "top_k", problem, "Give a name that records do not have: it replaces a field.")
         make: Callable[[str], Callable[[], Operator]] = partial(partial, TopK, function=function, k=k)
-        more: dict[str, Any] = {"key_field": "", "row_reason": "top_k without rank= works on rows"}
+        more: dict[str, Any] = {"key_field": ""}
         if rank is not None:
-            make = partial(partial, ChangedRanks, function=function, k=k, rank=rank)
-            more = {"has_times": False}
-            keys = key_columns(self._graph, self._inputs)
-            if keys and isinstance(by, str):
-                make = partial(partial, TopKByType, keys=keys, by=by, k=k, rank=rank)
-                more |= {"emits_columns": True, "rows_for": partial(rank_reason, keys, by, k)}
+            make, more = partial(partial, ChangedRanks, function=function, k=k, rank=rank), {"has_times": False}
+        if keys and isinstance(by, str):
+            columns = self._top_in_columns(keys, by, k, rank)
+            make, more = columns.pop("make", make), more | columns
         step = self._step(
             "top_k",
             make,
             options,
             (by,) if callable(by) else (),
             runs_user_code=True,
+            names_columns=isinstance(by, str),
             state=(("k", str(k)), _field_text(by), *(() if rank is None else (("results", "changed ranks"),))),
             **more,
         )
         return self._stream(step)
+
+    def _top_in_columns(self, keys: tuple[str, ...], by: str, k: int, rank: str | None) -> dict[str, Any]:
+        """Returns keywords of a ``top_k`` over columns, or the reason for which it works on rows."""
+        make = partial(partial, TopKByType, keys=keys, by=by, k=k, rank=rank)
+        found: dict[str, Any] = {"make": make, "emits_columns": True, "rows_for": partial(rank_reason, keys, by, k)}
+        if rank is not None:
+            return {**found, "partial": lambda _: partial(HighestOfBatch, keys, by, k)}
+        time = self._graph.steps[self._inputs[0].step].timestamp_column
+        names = keys if time is None or time.name in keys else (*keys, time.name)
+        known = (known_schema(self._graph.steps, each) for each in self._inputs)
+        reasons = [rank_reason(keys, by, k, schema) for schema in known if schema is not None]
+        if reason := next(filter(None, reasons), name_reason((*names, RECORDS))):
+            return {"row_reason": reason}  # so that files of columns refuse the tuples in the plan
+        return {**found, "schema_from": partial(_schema_of_lists, keys, names, by, k)}
 
     def _deduplicated(
         self,
@@ -159,6 +186,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
         function = None if by is None else _function_of(by)
         has_times = self._graph.have_times(self._inputs)
+        check_present(self._graph, self._inputs, name or kind, f"compares {by!r}", by)
         has_columns = not (keep == "last" and within_ns is not None) and (by is None or isinstance(by, str))
         keys = key_columns(self._graph, self._inputs) if has_columns else ()
         make: Callable[[str], Callable[[], Operator]] = partial(
@@ -171,6 +199,8 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         elif within_ns is not None:
             retained = DeduplicateWithin if keep == "first" else LastWithin
             make = partial(partial, retained, by=function, within_ns=within_ns, has_times=has_times)
+        all_keys = (*keys, *(() if by is None or by in keys else (by,)))
+        choice = FirstOfBatch if keep == "first" else LastInBatch
         has_state = keep == "first" or within_ns is not None or has_times
         within = str(within_ns) if has_state else "a batch"
         step = self._step(
@@ -182,10 +212,19 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
             selects_rows=True,
             emits_columns=bool(keys),
             row_reason='keep="last" with within= works on rows' if keep == "last" and within_ns is not None else "",
-            rows_for=partial(key_reason, (*keys, *(() if by is None else (by,)))) if keys else None,
+            rows_for=partial(key_reason, all_keys) if keys else None,
+            partial=(lambda _: partial(choice, all_keys)) if keys and within_ns is None else None,
             state=(("keep", keep), ("within", within), ("event time", str(has_times)), _field_text(by)),
         )
         return self._stream(step)
+
+
+def _schema_of_lists(keys: tuple[str, ...], names: tuple[str, ...], by: str, k: int, schema: Any) -> Any | None:
+    if rank_reason(keys, by, k, schema):
+        return None
+    from clonos.operators.columnar.choosing.column_lists import list_fields  # loads pyarrow
+
+    return list_fields(schema, names)
 
 
 def _field_text(by: Any) -> tuple[str, str]:

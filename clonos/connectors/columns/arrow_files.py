@@ -12,12 +12,14 @@ from typing import Any
 import pyarrow
 
 from clonos.connectors.columns.batch_files import BatchFiles, BatchReader, reading_input
-from clonos.connectors.columns.parquet_batches import FormatUnreadable, reading
+from clonos.connectors.columns.parquet_batches import FormatUnreadable, arrow_input, reading
 from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
-from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
+from clonos.connectors.filesystem.durable_files import output_errors
+from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.core.values.columns import decode_names, validate_columns
+from clonos.operators.connector_contract import SplitReader
 
 CONNECTOR = "files.arrow"
 KIND = "Arrow IPC"
@@ -42,9 +44,9 @@ class ArrowFiles(BatchFiles):
         with reading_input(path, KIND), ArrowFile(path) as file:
             return file.schema.remove_metadata()
 
-    def reader(self) -> ArrowReader:
+    def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""
-        return ArrowReader(self.columns, used=self.used)
+        return self.folder_columns.reader(ArrowReader(self.columns, used=self.used))
 
     def rows_format(self) -> RowsFormat:
         """Returns the Arrow IPC format.
@@ -52,7 +54,7 @@ class ArrowFiles(BatchFiles):
         Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         self._check_sink()
-        return ArrowFormat(self.schema)
+        return ArrowFormat(self.in_files(self.schema))
 
 
 class ArrowFile:
@@ -62,7 +64,7 @@ class ArrowFile:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = pyarrow.OSFile(path)
+        self._file = arrow_input(path)
         try:
             with reading():
                 self._reader = pyarrow.ipc.open_file(self._file)
@@ -134,11 +136,11 @@ class ArrowFormat:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
-    def start(self, file: DurableFile) -> ArrowRows:
+    def start(self, file: OutputFile) -> ArrowRows:
         """Begins a part file."""
         return ArrowRows(file, self.schema)
 
-    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+    def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
 
         Raises: OutputCorrupt: a part is not Arrow IPC. RowNotWritable: a column has types that no type can hold.

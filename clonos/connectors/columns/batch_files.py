@@ -17,22 +17,26 @@ import pyarrow
 from clonos.connectors.columns.line_columns import one_batch
 from clonos.connectors.columns.parquet_batches import FormatUnreadable
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable, InvalidConnector, SplitMalformed
-from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import (
     SPLIT_FORMAT,
     FileSplit,
     OrderedFiles,
     check_split,
+    check_still_unchanged,
     check_unchanged,
     decode_split,
     encode_split,
     new_files,
     regular_status,
 )
-from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.input_files import object_replaced
+from clonos.connectors.object_stores.urls import is_url
+from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.core.model.errors import ClonosError
+from clonos.io.store.bucket import ObjectReplaced
 from clonos.operators.column_contract import Bound
+from clonos.operators.columnar.plain_columns import plain_schema
 
 MARK_BYTES: Final = 8
 BATCH_ROWS: Final = 65_536
@@ -55,8 +59,11 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        partitioned: Any = None,
     ) -> None:
-        super().__init__(connector, paths, single=single)
+        super().__init__(connector, paths, single=single, partition_by=partition_by)
+        self.folder_columns = FolderColumns(connector, partitioned)
         if not paths:
             raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")
         self.columns = None if columns is None else list(columns)
@@ -65,6 +72,15 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         self.discovery_interval_ns = discovery_interval_ns
         self.patterns = self.paths
         self.ordered = ordered
+
+    def row_names(self) -> tuple[str, ...] | None:
+        """Returns the names of ``schema``."""
+        return None if self.schema is None else tuple(self.schema.names)
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether rows need names for their fields, because no schema has them."""
+        return self.schema is None
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns the groups of the files that exist now, or whole files.
@@ -87,16 +103,18 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     def narrowed(self, columns: Collection[str] | None, bounds: Sequence[Bound]) -> Self:
         """See ``column_contract.NarrowableSource``."""
         source = copy.copy(self)
-        source.used = self.used if columns is None else frozenset(columns)
+        source.used = self.used if columns is None else frozenset(columns) - self.folder_columns.names
         return source
 
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``: the schema of the first file."""
         try:
-            schema = self.schema_of(self._paths()[0])
+            paths = self._paths()
+            schema = self.schema_of(paths[0])
+            schema = schema if self.columns is None else schema_of_columns(schema, self.columns)
+            return plain_schema(self.folder_columns.extended(schema, paths))
         except (ClonosError, IndexError):
             return None
-        return schema if self.columns is None else schema_of_columns(schema, self.columns)
 
     @abstractmethod
     def schema_of(self, path: str) -> Any:
@@ -117,7 +135,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         """
 
     def _paths(self) -> list[str]:
-        return find_files(self.connector, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
+        return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)
 
     def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []
@@ -129,7 +147,7 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
             if self.ordered and groups:
                 cuts = [(groups[0], groups[-1] + 1)]
             for begin, end in cuts:
-                split = FileSplit(SPLIT_FORMAT, path, status.st_size, status.st_mtime_ns, begin, end)
+                split = FileSplit(SPLIT_FORMAT, path, status.size_bytes, status.mtime_ns, begin, end)
                 splits.append(encode_split(split))
         return splits
 
@@ -138,6 +156,13 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         if missing:
             raise InvalidConnector(
                 self.connector, f"{path} has no column {missing[0]!r}", f"It has {', '.join(columns)}."
+            )
+        repeated = [name for name in (columns if self.columns is None else self.columns) if columns.count(name) > 1]
+        if repeated:
+            raise InvalidConnector(
+                self.connector,
+                f"{path} has two columns with the name {repeated[0]!r}",
+                "Give each column its own name, or select others with columns=.",
             )
 
     def _check_sink(self) -> None:
@@ -180,6 +205,8 @@ class BatchReader(ABC):
         with reading_input(part.path, self.kind):
             self._file = self._open(part.path)
             count = self._count()
+        if is_url(part.path):  # the reads from now on are of the version that was opened
+            check_unchanged(part, regular_status(part.path))
         if not part.begin < part.end <= count:
             raise SplitMalformed("split of a file", split, f"{part.path} has {count} {self.groups}")
         wanted = 0 if mark is None else int.from_bytes(mark, "big")
@@ -275,7 +302,7 @@ class BatchReader(ABC):
                             small.append(batch)
                             rows += batch.num_rows
             finally:  # a file that changes while it is read may give anything
-                check_unchanged(self._split, regular_status(self._split.path))
+                check_still_unchanged(self._split)
             if small:
                 self._batch = small[0] if len(small) == 1 else one_batch(pyarrow.Table.from_batches(small))
                 self._next = 0
@@ -297,10 +324,13 @@ def schema_of_columns(schema: Any, columns: Sequence[str]) -> Any:
 def reading_input(path: str, kind: str) -> Iterator[None]:
     """Wraps code that reads an input file.
 
-    Raises: InputMalformed: the bytes are not of that kind. InputUnreadable: the file system fails.
+    Raises: InputMalformed: the bytes are not of that kind. InputUnreadable: the file system fails. InputChanged: the
+    object was replaced.
     """
     try:
         yield
+    except ObjectReplaced as error:
+        raise object_replaced(path) from error
     except FormatUnreadable as error:
         problem = f"it is not a readable {kind} file: {error}"
         raise InputMalformed(path, 0, problem, "Repair it or leave it out.") from error

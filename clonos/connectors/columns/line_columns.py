@@ -36,6 +36,9 @@ READ_BYTES: Final = 4 << 20
 INFERRED_BYTES: Final = 1 << 20
 """Size of the block from which the types of the columns are inferred."""
 
+INTEGER_MAX: Final = (1 << 63) - 1
+LONG_INTEGERS: Final = re.compile(rb"(?<![\w.+-])[+-]?\d{19,}(?![\w.])")
+
 HEADER_BYTES_MAX: Final = 1 << 20
 HEADER_PIECE_BYTES: Final = 4 << 10
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -300,13 +303,26 @@ def _schemas(text_format: LineFormat, lines: list[bytes], names: tuple[str, ...]
     """Infers schemas of lines, halves them until those that are malformed, or have other types, are alone."""
     if not lines:
         return
+    data = b"\n".join(lines)
     try:
-        yield text_format.infer(b"\n".join(lines), names)
+        schema = text_format.infer(data, names)
+        _check_integers(schema, data)
+        yield schema
     except pyarrow.ArrowException:
         if len(lines) > 1:
             middle = len(lines) // 2
             yield from _schemas(text_format, lines[:middle], names)
             yield from _schemas(text_format, lines[middle:], names)
+
+
+def _check_integers(schema: Any, data: bytes) -> None:
+    """Checks that no column is one of floats because of an integer beyond 64 bits, which a float does not hold.
+
+    Raises: pyarrow.ArrowInvalid: there is one.
+    """
+    found = LONG_INTEGERS.findall(data) if "double" in str(schema) else []
+    if any(not ~INTEGER_MAX <= int(number) <= INTEGER_MAX for number in found):
+        raise pyarrow.ArrowInvalid("an integer beyond 64 bits")
 
 
 def _common(schema: Any, found: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
+from clonos.connectors.filesystem.input_files import open_input
+from clonos.connectors.object_stores.urls import is_url
 from clonos.core.values.columns import validate_columns
 
 
@@ -32,13 +34,23 @@ def reading() -> Iterator[None]:
         raise FormatUnreadable(str(error) or type(error).__name__) from error
 
 
+def arrow_input(path: str) -> Any:
+    """Opens a file or an object for Arrow.
+
+    Raises: OSError: it cannot be opened.
+    """
+    return pyarrow.PythonFile(open_input(path), mode="r") if is_url(path) else pyarrow.OSFile(path)
+
+
 def open_file(path: str) -> Any:
     """Opens a ``pyarrow.parquet.ParquetFile``, of which a reader has only the present row group in memory.
 
     Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
-        return pyarrow.parquet.ParquetFile(path, pre_buffer=False)  # which would keep all columns that are read
+        return pyarrow.parquet.ParquetFile(
+            arrow_input(path), pre_buffer=False
+        )  # which would keep all columns that are read
 
 
 def next_batch(batches: Iterator[Any]) -> Any | None:

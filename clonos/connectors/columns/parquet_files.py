@@ -20,9 +20,11 @@ from clonos.connectors.columns.parquet_batches import (
 )
 from clonos.connectors.columns.parquet_rows import ParquetRows, unified, widened
 from clonos.connectors.connector_errors import OutputCorrupt
-from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
+from clonos.connectors.filesystem.durable_files import output_errors
+from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.operators.column_contract import Bound
+from clonos.operators.connector_contract import SplitReader
 
 CONNECTOR = "files.parquet"
 KIND = "Parquet"
@@ -55,9 +57,9 @@ class ParquetFiles(BatchFiles):
         with reading_input(path, KIND), open_file(path) as file, reading():
             return file.schema_arrow.remove_metadata()
 
-    def reader(self) -> ParquetReader:
+    def reader(self) -> SplitReader[Any]:
         """Creates a reader of record batches."""
-        return ParquetReader(self.columns, bounds=self.bounds, used=self.used)
+        return self.folder_columns.reader(ParquetReader(self.columns, bounds=self.bounds, used=self.used))
 
     def rows_format(self) -> RowsFormat:
         """Returns the Parquet format.
@@ -65,7 +67,7 @@ class ParquetFiles(BatchFiles):
         Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         self._check_sink()
-        return ParquetFormat(self.schema)
+        return ParquetFormat(self.in_files(self.schema))
 
 
 class ParquetReader(BatchReader):
@@ -116,11 +118,11 @@ class ParquetFormat:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
-    def start(self, file: DurableFile) -> ParquetRows:
+    def start(self, file: OutputFile) -> ParquetRows:
         """Begins a part file."""
         return ParquetRows(file, self.schema)
 
-    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+    def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
 
         Raises: OutputCorrupt: a part is not Parquet. RowNotWritable: a column has types that no type can hold.

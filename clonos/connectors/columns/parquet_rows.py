@@ -11,14 +11,16 @@ from uuid import UUID
 
 import msgspec
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from clonos.connectors.connector_errors import RowNotWritable, row_not_writable
-from clonos.connectors.filesystem.durable_files import DurableFile
+from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.parquet"
 GROUP_ROWS = 65_536
+REMEDY = "give its type with schema=, or other values with select(...) or map(...) in front of the sink"
 
 
 class ParquetRows:
@@ -26,7 +28,7 @@ class ParquetRows:
 
     connector = CONNECTOR
 
-    def __init__(self, file: DurableFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
+    def __init__(self, file: OutputFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
         self._group_rows = group_rows
         self._sequential = _Sequential(file)
         self._schema = schema
@@ -54,12 +56,16 @@ class ParquetRows:
         self._write_pending()
         table = pyarrow.Table.from_batches([batch])
         if self._schema is None:
-            self._schema = table.schema
-        elif table.schema != self._schema:
+            self._schema = pyarrow.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
+        if table.schema != self._schema:
             try:
                 self._check_names(batch)
-                table = table.select(self._schema.names).cast(self._schema)
-            except pyarrow.ArrowException as error:
+                table = table.select(self._schema.names)
+                if not self._is_schema_given:
+                    for field in self._schema:
+                        _check_exact(batch.column(field.name), field.type)
+                table = table.cast(self._schema)
+            except (pyarrow.ArrowException, ValueError) as error:  # a ValueError: a null where there may be none
                 raise self._refused_batch(batch, error) from error
         self._tables.append(table.replace_schema_metadata(self._schema.metadata))
         self._tables_rows += table.num_rows
@@ -73,10 +79,22 @@ class ParquetRows:
         what = f"all values of {', '.join(untyped)} are None or empty, so the part has no type for them"
         return f"{what}, and pandas and other readers of the folder may fail: give the sink schema=" if untyped else ""
 
-    def finish(self) -> None:
-        """Writes the last row group and the footer."""
+    @property
+    def gathered_rows(self) -> int:
+        """Returns how many rows wait for their row group."""
+        return len(self._pending) + self._tables_rows
+
+    def flush(self) -> None:
+        """Writes the rows that wait as a row group.
+
+        Raises: RowNotWritable: a row does not fit the schema.
+        """
         self._write_pending()
         self._write_tables()
+
+    def finish(self) -> None:
+        """Writes the last row group and the footer."""
+        self.flush()
         if self._writer is None:
             self._write(pyarrow.table({}) if self._schema is None else self._schema.empty_table())
         self._writer.close()
@@ -104,12 +122,21 @@ class ParquetRows:
         for field in self._schema:
             column = batch.column(field.name)
             ends = range(1, len(column))
-            if not _is_castable(column, field.type):
-                index = bisect_left(ends, True, key=lambda end: not _is_castable(column[:end], field.type))
-                wanted = f"its {field.name}, a {column.type}, cannot be written as {field.type}"
+            if not self._is_castable(column, field):
+                index = bisect_left(ends, True, key=lambda end: not self._is_castable(column[:end], field))
+                wanted = f"its {field.name}, a {column.type}, cannot be written as {_type_of(field)}"
                 reason = f"{wanted}, {origin}: {_line(error)}{advice}"
                 return row_not_writable(self.connector, index, _row(batch, index), reason)
         return row_not_writable(self.connector, 0, _row(batch, 0), f"it does not fit the schema: {_line(error)}")
+
+    def _is_castable(self, column: Any, field: Any) -> bool:
+        try:
+            column.cast(field.type)
+            if not self._is_schema_given:
+                _check_exact(column, field.type)
+        except pyarrow.ArrowException:
+            return False
+        return field.nullable or not column.null_count
 
     def _write_pending(self) -> None:
         if self._pending:
@@ -167,7 +194,7 @@ def widened(batch: Any, schema: Any) -> Any:
 class _Sequential:
     """File object for Arrow that only writes forward."""
 
-    def __init__(self, file: DurableFile) -> None:
+    def __init__(self, file: OutputFile) -> None:
         self._file = file
         self._written_bytes = 0
         self.closed = False
@@ -206,7 +233,10 @@ def _table(rows: Sequence[Any], schema: Any, connector: str) -> Any:
     arrays = []
     for name, column, column_type in zip(names, columns, types, strict=True):
         try:
-            arrays.append(pyarrow.array(column, type=column_type))
+            array = pyarrow.array(column, type=column_type)
+            if connector == CONNECTOR and _is_empty(array.type):
+                raise pyarrow.ArrowInvalid(f"Parquet has no type for {array.type}, objects without a field")
+            arrays.append(array)
         except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise _refused(rows, column, column_type, name, error, connector) from error
     return pyarrow.table(arrays, schema=schema) if schema is not None else pyarrow.table(arrays, names=names)
@@ -223,8 +253,8 @@ def _refused(
     """Finds the first row that makes the column impossible, and creates the error for it."""
     ends = range(1, len(column))
     index = bisect_left(ends, True, key=lambda end: not _is_possible(column[:end], column_type))
-    wanted = f"as {column_type}" if column_type is not None else "together with the rows before it"
-    reason = f"its {name} cannot be written {wanted}: {error}; give its type with schema="
+    wanted = f" as {column_type}" if column_type is not None else " together with the rows before it" if index else ""
+    reason = f"its {name} cannot be written{wanted}: {error}; {REMEDY}"
     return row_not_writable(connector, index, rows[index], reason)
 
 
@@ -236,12 +266,29 @@ def _is_possible(column: list[Any], column_type: Any) -> bool:
     return True
 
 
-def _is_castable(column: Any, column_type: Any) -> bool:
-    try:
-        column.cast(column_type)
-    except pyarrow.ArrowException:
-        return False
-    return True
+def _check_exact(column: Any, column_type: Any) -> None:
+    """Checks that a column keeps its values in another type: Arrow rounds floats, and cuts times off.
+
+    Raises: pyarrow.ArrowException: it does not.
+    """
+    if column.type == column_type:
+        return
+    back = column.cast(column_type).cast(column.type)
+    if pyarrow.types.is_floating(column.type):  # a nan equals nothing
+        back, column = (each.filter(pyarrow.compute.invert(pyarrow.compute.is_nan(each))) for each in (back, column))
+    if not back.equals(column):
+        raise pyarrow.ArrowInvalid("it does not hold the value exactly")
+
+
+def _is_empty(column_type: Any) -> bool:
+    """Returns whether a type, or one within it, is a struct without fields."""
+    inner = range(column_type.num_fields)
+    is_bare = pyarrow.types.is_struct(column_type) and not inner
+    return is_bare or any(_is_empty(column_type.field(index).type) for index in inner)
+
+
+def _type_of(field: Any) -> str:
+    return str(field.type) if field.nullable else f"{field.type} without nulls"
 
 
 def _is_untyped(column_type: Any) -> bool:

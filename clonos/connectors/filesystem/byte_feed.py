@@ -9,12 +9,14 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import os
 import zlib
-from typing import IO, Any
+from typing import Any
 
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable
 from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged, is_compressed
+from clonos.connectors.filesystem.input_files import object_replaced, open_input, status_of
+from clonos.connectors.object_stores.urls import name_of
+from clonos.io.store.bucket import ObjectReplaced
 
 SKIP_BYTES = 1 << 20
 
@@ -27,11 +29,11 @@ class ByteReader:
         self.offset_bytes = 0
         self._stream: Any = None
         try:
-            self._file: IO[bytes] = open(split.path, "rb", buffering=0)  # noqa: SIM115  closed by close()
+            self._file = open_input(split.path)
         except OSError as error:
             raise InputUnreadable(split.path, error.strerror or str(error)) from error
         try:
-            check_unchanged(split, os.fstat(self._file.fileno()))
+            check_unchanged(split, status_of(self._file))
             self._stream = _decompressor(split.path, self._file) if is_compressed(split.path) else self._file
             self._skip_to(offset_bytes)
         except BaseException:
@@ -48,11 +50,13 @@ class ByteReader:
             piece: bytes = self._stream.read(size_bytes)
         except (EOFError, zlib.error, lzma.LZMAError) as error:
             raise self._malformed(error) from error
+        except ObjectReplaced as error:
+            raise object_replaced(self.split.path) from error
         except OSError as error:
             if error.errno is None:  # raised by the decompressor itself
                 raise self._malformed(error) from error
             raise InputUnreadable(self.split.path, error.strerror or str(error)) from error
-        check_unchanged(self.split, os.fstat(self._file.fileno()))
+        check_unchanged(self.split, status_of(self._file))
         self.offset_bytes += len(piece)
         return piece
 
@@ -78,7 +82,8 @@ class ByteReader:
         )
 
 
-def _decompressor(path: str, file: IO[bytes]) -> Any:
+def _decompressor(path: str, file: Any) -> Any:
+    path = name_of(path)
     if path.endswith(".gz"):
         return gzip.GzipFile(fileobj=file, mode="rb")
     if path.endswith(".bz2"):

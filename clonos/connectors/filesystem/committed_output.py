@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,9 +11,13 @@ from typing import Any, NamedTuple
 import xxhash
 
 from clonos.connectors.connector_errors import InputMissing, OutputCorrupt
+from clonos.connectors.filesystem.file_sinks import absolute, paths_of
+from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PREPARED, state_folder
+from clonos.connectors.filesystem.output_parts import PREPARED
 from clonos.connectors.json_text import parse_json
+from clonos.connectors.object_stores.urls import checked_url, is_url, name_of
+from clonos.connectors.partitions.folder_names import partition_values
 
 Path = str | os.PathLike[str]
 CHECKSUM_BYTES = 1 << 20
@@ -21,7 +26,8 @@ CHECKSUM_BYTES = 1 << 20
 class CommittedPart(NamedTuple):
     """Committed part file of an output.
 
-    ``checkpoint`` committed it. ``xxh3`` is the checksum of the file in hexadecimal.
+    ``checkpoint`` committed it. ``xxh3`` is the checksum of the file in hexadecimal. ``partition`` has the columns that
+    its folders name.
     """
 
     path: str
@@ -30,6 +36,7 @@ class CommittedPart(NamedTuple):
     rows: int
     size_bytes: int
     xxh3: str
+    partition: dict[str, str | None] = {}  # noqa: RUF012  nobody changes it
 
 
 def committed(path: Path) -> list[CommittedPart]:
@@ -42,13 +49,23 @@ def committed(path: Path) -> list[CommittedPart]:
         OutputCorrupt: a manifest cannot be read.
     """
     return [
-        CommittedPart(found, manifest.checkpoint, part.task, part.rows, part.size_bytes, part.xxh3)
+        CommittedPart(
+            found,
+            manifest.checkpoint,
+            part.task,
+            part.rows,
+            part.size_bytes,
+            part.xxh3,
+            partition_values(part.place),
+        )
         for manifest, part, found in OutputFolder(_existing(path)).committed_files()
     ]
 
 
 def read_committed(path: Path) -> Iterator[Any]:
     """Yields the committed rows of an output: JSON values, dicts of str from CSV, or dicts from Parquet and Arrow.
+
+    Rows of a partitioned output have the columns of their folders as str, or None.
 
     Raises:
         InputMissing: there is no such output.
@@ -66,7 +83,7 @@ def read_committed(path: Path) -> Iterator[Any]:
             except (csv.Error, ValueError) as error:
                 raise OutputCorrupt(part.path, f"{part.rows} rows", f"after {rows} rows: {error}") from None
             rows += 1
-            yield row
+            yield row | part.partition if part.partition else row
         if rows != part.rows:
             raise OutputCorrupt(part.path, f"{part.rows} rows", f"{rows} rows")
 
@@ -82,9 +99,13 @@ def roll_back(path: Path, job_id: str, checkpoint: int) -> list[int]:
 
 
 def _existing(path: Path) -> str:
-    folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    if not os.path.isdir(state := state_folder(folder)):
-        advice = f"Name the output of a job. Its manifests would be in {state}."
+    (name,) = paths_of(path)
+    if is_url(name):
+        checked_url("files", name)
+    folder = absolute(name)
+    output = OutputFolder(folder)
+    if not output.has_manifests():
+        advice = f"Name the output of a job. Its manifests would be in {output.state}."
         raise InputMissing(os.fspath(path), os.getcwd(), advice)
     return folder
 
@@ -92,7 +113,7 @@ def _existing(path: Path) -> str:
 def _check(part: CommittedPart) -> None:
     checksum = xxhash.xxh3_64()
     try:
-        with open(part.path, "rb") as file:
+        with open_buffered(part.path) as file:
             while piece := file.read(CHECKSUM_BYTES):
                 checksum.update(piece)
     except OSError as error:
@@ -102,7 +123,7 @@ def _check(part: CommittedPart) -> None:
 
 
 def _rows_of(path: str) -> Iterator[Any]:
-    kind = os.path.splitext(path.removesuffix(PREPARED))[1]
+    kind = os.path.splitext(name_of(path).removesuffix(PREPARED))[1]
     if kind == ".parquet":
         from clonos.connectors.columns.parquet_batches import (  # Arrow takes long to load
             FormatUnreadable,
@@ -119,8 +140,8 @@ def _rows_of(path: str) -> Iterator[Any]:
 
         yield from read_rows(path)
     elif kind == ".csv":
-        with open(path, encoding="utf-8", newline="") as text:
+        with io.TextIOWrapper(open_buffered(path), "utf-8", newline="") as text:
             yield from csv.DictReader(text)
     else:
-        with open(path, "rb") as lines_of_json:
+        with open_buffered(path) as lines_of_json:
             yield from map(parse_json, lines_of_json)

@@ -14,14 +14,15 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, row_not_writable
-from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
-from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, check_split, new_files
+from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, check_line_options, ordered_of
-from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import scalar_text
+from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
 from clonos.operators.connector_contract import SplitReader
 
@@ -56,8 +57,11 @@ class CsvFiles(OrderedFiles, FileSink):
         discovery_interval_ns: int = 0,
         single: bool = False,
         ordered: bool | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        partitioned: Any = None,
     ) -> None:
-        super().__init__(CONNECTOR, paths, single=single)
+        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by)
+        self.folder_columns = FolderColumns(CONNECTOR, partitioned)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
             raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
         if len(delimiter) != 1 or delimiter in '"\r\n':
@@ -97,11 +101,16 @@ class CsvFiles(OrderedFiles, FileSink):
         """Creates a reader of record batches."""
         from clonos.connectors.columns.line_columns import ColumnLineReader  # Arrow takes long to load
 
-        return ColumnLineReader(self._line_format(), self.line_bytes_max)
+        return self.folder_columns.reader(ColumnLineReader(self._line_format(), self.line_bytes_max))
 
     def column_schema(self) -> Any | None:
         """Returns the given schema, None if the types are inferred when the job starts."""
-        return None if self.schema is None else self._line_format().schema
+        return None if self.schema is None else self.folder_columns.described(self._line_format().schema, self._paths)
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether rows need names for their fields, because ``columns`` are not given."""
+        return self.columns is None
 
     def rows_format(self) -> RowsFormat:
         """Returns the CSV format.
@@ -114,10 +123,14 @@ class CsvFiles(OrderedFiles, FileSink):
                 "schema=, delimiter=, header= and newlines_in_values= are for a source",
                 "Leave them out for a sink.",
             )
-        return CsvFormat(self.columns)
+        return CsvFormat(self.in_files(self.columns))
+
+    def row_names(self) -> tuple[str, ...] | None:
+        """Returns ``columns``."""
+        return self.columns
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
+        return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)
 
     def _splits_of(self, paths: list[str], parallelism: int, known: Sequence[bytes]) -> list[bytes]:
         from clonos.connectors.columns.line_columns import column_splits  # Arrow takes long to load
@@ -145,11 +158,11 @@ class CsvFormat:
     def __init__(self, columns: tuple[str, ...] | None) -> None:
         self.columns = columns
 
-    def start(self, file: DurableFile) -> CsvRows:
+    def start(self, file: OutputFile) -> CsvRows:
         """Begins a part file."""
         return CsvRows(file, self.columns)
 
-    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+    def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file with one header, which has the columns of all parts.
 
         Raises: OutputCorrupt: a part is not CSV.
@@ -159,7 +172,7 @@ class CsvFormat:
         if paths:
             file.write(header)
         for path in paths:
-            with output_errors(path, "read"), open(path, "rb") as part:
+            with output_errors(path, "read"), open_buffered(path) as part:
                 if part.read(len(header)) == header:
                     while piece := part.read(COPY_BYTES):
                         file.write(piece)
@@ -174,7 +187,9 @@ class CsvFormat:
 class CsvRows:
     """Part file of CSV."""
 
-    def __init__(self, file: DurableFile, columns: tuple[str, ...] | None) -> None:
+    gathered_rows = 0
+
+    def __init__(self, file: OutputFile, columns: tuple[str, ...] | None) -> None:
         self._file = file
         self._columns = columns
         self._has_header = False
@@ -214,6 +229,9 @@ class CsvRows:
         self._file.write(text)
         self._has_header = True
 
+    def flush(self) -> None:
+        """Does nothing: each row is in the file already."""
+
     def finish(self) -> None:
         """Does nothing: a text file needs no footer."""
 
@@ -222,7 +240,7 @@ class CsvRows:
 
 
 def _rows(path: str) -> Iterator[list[str]]:
-    with output_errors(path, "read"), open(path, encoding="utf-8", newline="") as text:
+    with output_errors(path, "read"), io.TextIOWrapper(open_buffered(path), "utf-8", newline="") as text:
         before = csv.field_size_limit(FIELD_CHARACTERS_MAX)  # a sink writes fields of any length
         try:
             yield from csv.reader(text)

@@ -7,8 +7,10 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 
-from clonos.connectors.connector_errors import InputMissing, InputUnreadable, InvalidConnector
-from clonos.connectors.filesystem.output_parts import state_folder
+from clonos.connectors.connector_errors import InputMissing, InputUnreadable, OutputFailed
+from clonos.connectors.filesystem.output_files import is_partition, state_folder
+from clonos.connectors.object_stores.object_input import find_objects
+from clonos.connectors.object_stores.urls import checked_url, is_url, name_of, split_url
 
 HIDDEN = (".", "_")
 """Prefixes of file names that are not read from a folder."""
@@ -17,19 +19,21 @@ HIDDEN = (".", "_")
 def find_files(
     connector: str, patterns: Sequence[str], in_folder: Callable[[str], list[str]], may_be_empty: bool = False
 ) -> list[str]:
-    """Returns the absolute paths that match, each once, in order of the patterns, then of the paths.
+    """Returns the absolute paths and the URLs that match, each once, in order of the patterns, then of the paths.
 
     ``in_folder`` lists the input files of a folder. With ``may_be_empty`` a pattern without a match is no error.
 
-    Raises: InputMissing: a pattern matches no file. InvalidConnector: it is a URL. InputUnreadable: a name is not
-    UTF-8.
+    Raises: InputMissing: a pattern matches no file. InvalidConnector: it is a URL that cannot be read. InputUnreadable:
+    a name is not UTF-8, or the object store fails.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
-        if "://" in pattern:
-            raise InvalidConnector(
-                connector, f"{pattern!r} is a URL", "Files are read from paths: mount it or copy it."
-            )
+        if is_url(pattern):
+            matches = _objects(connector, pattern, in_folder)
+            if not matches and not may_be_empty:
+                raise InputMissing(pattern, os.getcwd(), _url_advice(pattern))
+            found.update((match, None) for match in matches)
+            continue
         path = os.path.expanduser(pattern)
         if os.path.isdir(path):
             matches = in_folder(path)
@@ -61,15 +65,49 @@ def _check_name(path: str) -> None:
 
 def could_match(patterns: Sequence[str], path: str) -> bool:
     """Returns whether ``find_files`` could return this path, judged by its text alone because the file may be gone."""
+    if is_url(path):
+        return any(_could_match_url(pattern, path) for pattern in patterns if is_url(pattern))
     folder, name = os.path.split(path)
     if os.path.abspath(path) != path:
         return False
     for pattern in patterns:
+        if is_url(pattern):
+            continue
         wanted = os.path.abspath(os.path.expanduser(pattern))
-        in_folder = folder == wanted and not name.startswith(HIDDEN)
+        in_folder = _is_folder_of(wanted, folder) and not name.startswith(HIDDEN)
         if path == wanted or in_folder or _matches(path.split("/"), wanted.split("/")):
             return True
     return False
+
+
+def _objects(connector: str, pattern: str, in_folder: Callable[[str], list[str]]) -> list[str]:
+    url = checked_url(connector, pattern)
+    try:
+        return find_objects(connector, url, in_folder, _matches)
+    except OutputFailed as error:
+        raise InputUnreadable(pattern, error.reason) from error
+    except OSError as error:
+        raise InputUnreadable(pattern, error.strerror or str(error)) from error
+
+
+def _url_advice(pattern: str) -> str:
+    return f"Correct the URL {name_of(pattern)}; its key may have the wildcards *, [] and **."
+
+
+def _could_match_url(pattern: str, path: str) -> bool:
+    wanted, found = split_url(pattern), split_url(path)
+    if (wanted.scheme, wanted.bucket, wanted.options) != (found.scheme, found.bucket, found.options):
+        return False
+    folder, _, name = found.key.rpartition("/")
+    in_folder = _is_folder_of(wanted.key, folder) and not name.startswith(HIDDEN)
+    return found.key == wanted.key or in_folder or _matches(found.key.split("/"), wanted.key.split("/"))
+
+
+def _is_folder_of(wanted: str, folder: str) -> bool:
+    """Returns whether a folder is the wanted one, or one of its folders ``column=value``."""
+    return folder == wanted or (
+        folder.startswith(f"{wanted}/") and all(map(is_partition, folder[len(wanted) + 1 :].split("/")))
+    )
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:

@@ -6,11 +6,17 @@ import glob
 import logging
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.filesystem.durable_files import DurableFile
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, decode_part
+from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, decode_parts
+from clonos.connectors.object_stores.urls import WILDCARDS, checked_url, is_url, local_path, name_of, split_url
+from clonos.connectors.partitions.folder_names import partition_columns
+from clonos.connectors.secrets import masked
+
+if TYPE_CHECKING:
+    from clonos.connectors.partitions.partitioned_writer import PartitionedWriter
 
 logger = logging.getLogger("clonos.run")
 
@@ -20,17 +26,31 @@ FILE_SUFFIXES = (".arrow", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".t
 class FileSink:
     """Transactional sink into a folder, or into a single file. A subclass defines the format."""
 
-    def __init__(self, connector: str, paths: Sequence[str], *, single: bool = False) -> None:
+    routes_refused = False
+
+    def __init__(
+        self,
+        connector: str,
+        paths: Sequence[str],
+        *,
+        single: bool = False,
+        partition_by: str | Sequence[str] | None = None,
+    ) -> None:
         self.connector = connector
         self.paths = tuple(paths)
         self.is_single_file = single
+        self.partition_by = partition_columns(connector, partition_by)
+        if self.partition_by:
+            self.routes_refused = False  # because rows of other folders are written when one is refused
+            if single:
+                raise InvalidConnector(connector, "single=True writes one file", "Leave out partition_by=.")
         self._has_advised = False
         self.flush_refused = "single=True shows its rows once, when the job has ended" if single else ""
         # Absolute, because slots may have another working folder.
-        self._folder = os.path.abspath(os.path.expanduser(self.paths[0])) if self.paths else ""
+        self._folder = absolute(self.paths[0]) if self.paths else ""
 
     def __repr__(self) -> str:
-        return f"{self.connector}({', '.join(map(repr, self.paths))})"
+        return f"{self.connector}({', '.join(repr(masked(path)) for path in self.paths)})"
 
     def rows_format(self) -> RowsFormat:
         """Returns the format of the part files.
@@ -49,8 +69,11 @@ class FileSink:
                 self.connector, f"a sink writes to one folder, not to {len(self.paths)}", "Name one."
             )
         path = self.paths[0]
-        if "://" in path:
-            raise InvalidConnector(self.connector, f"{path!r} is a URL", "A sink of files writes to a mounted folder.")
+        if is_url(path):
+            if WILDCARDS.search(path):
+                raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without *.")
+            checked_url(self.connector, path)
+            return path
         if glob.has_magic(path) and not os.path.isdir(self._folder):
             raise InvalidConnector(self.connector, f"{path!r} is a pattern", "Name one folder or file, without * ? [].")
         return self._folder
@@ -58,7 +81,8 @@ class FileSink:
     def describe_output(self) -> list[tuple[str, str]]:
         """Returns what a resume compares: the path without symbolic links, and whether it is a single file."""
         form = "a single file" if self.is_single_file else "a folder"
-        return [("output", os.path.realpath(self.folder())), ("form of the output", form)]
+        partitions = [("partition_by", ", ".join(self.partition_by))] if self.partition_by else []
+        return [("output", _real_path(self.folder())), ("form of the output", form), *partitions]
 
     def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
         """Claims the output for this job.
@@ -68,7 +92,7 @@ class FileSink:
         """
         self.rows_format()
         is_new = OutputFolder(self.folder()).prepare(job_id, resume, overwrite, self.is_single_file)
-        if is_new and not self.is_single_file and self._folder.endswith(FILE_SUFFIXES):
+        if is_new and not self.is_single_file and name_of(self._folder).endswith(FILE_SUFFIXES):
             logger.warning(
                 "%s: %s becomes a folder of part files; with single=True it becomes a file when the job has ended",
                 self.connector,
@@ -86,9 +110,37 @@ class FileSink:
         """Gives the folder back when the start of the job has failed."""
         OutputFolder(self.folder()).release(job_id)
 
-    def writer(self) -> PartsWriter:
+    def row_names(self) -> tuple[str, ...] | None:
+        """Returns the names of the fields of rows that have no names, also of those in ``partition_by``."""
+        return None
+
+    def in_files(self, names: Any) -> Any:
+        """Returns the given columns, or a ``pyarrow.Schema``, without those that only the folders have.
+
+        Raises: InvalidConnector: none is left.
+        """
+        if names is None or not self.partition_by:
+            return names
+        is_schema = hasattr(names, "get_field_index")
+        if is_schema:
+            import pyarrow  # Arrow takes long to load
+
+            left: Any = pyarrow.schema([field for field in names if field.name not in self.partition_by])
+        else:
+            left = tuple(name for name in names if name not in self.partition_by)
+        if not len(left):
+            problem = f"partition_by={', '.join(self.partition_by)} leaves no column for the files"
+            raise InvalidConnector(self.connector, problem, "Partition by fewer columns.")
+        return left
+
+    def writer(self) -> PartsWriter | PartitionedWriter:
         """Creates a writer of part files."""
-        return PartsWriter(self.folder(), self.rows_format())
+        if not self.partition_by:
+            return PartsWriter(self.folder(), self.rows_format())
+        from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
+
+        partitioning = Partitioning(self.connector, self.partition_by, self.row_names())
+        return PartitionedWriter(self.folder(), self.rows_format(), partitioning)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing."""
@@ -98,7 +150,8 @@ class FileSink:
 
     def _advise(self, parts: list[bytes]) -> None:
         """Logs the first advice about a part that this process commits."""
-        advice = next(filter(None, (decode_part(part, self.connector).advice for part in parts)), "")
+        found = (part for data in parts for part in decode_parts(data, self.connector))
+        advice = next((part.advice for part in found if part.advice), "")
         if advice:
             self._has_advised = True
             logger.warning("%s: in a part file of %s %s", self.connector, self.folder(), advice)
@@ -113,10 +166,10 @@ class FileSink:
             return
         output = OutputFolder(self.folder())
         output.check_job(job_id)
-        file = DurableFile.create_beside(f"{output.state}/{os.path.basename(self._folder)}")
+        file = output.files.new_file_beside(f"{output.state}/{os.path.basename(output.path)}")
         try:
             self.rows_format().join([path for _, _, path in output.committed_files()], file)
-            file.publish(self._folder)
+            file.publish(output.path)
         finally:
             file.discard()
 
@@ -133,13 +186,22 @@ class FileSink:
         return OutputFolder(self.folder()).roll_back(job_id, checkpoint)
 
 
+def absolute(path: str) -> str:
+    """Returns the absolute path of an output, a URL as it is."""
+    return path if is_url(path) else os.path.abspath(os.path.expanduser(path))
+
+
+def _real_path(path: str) -> str:
+    return split_url(path).without_options if is_url(path) else os.path.realpath(path)
+
+
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Returns one path or several as a tuple of str.
 
     Raises: InvalidConnector: a path is the empty str, which would match nothing or the working folder.
     """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
-    paths = tuple(os.fspath(one) for one in several)
+    paths = tuple(local_path(os.fspath(one)) for one in several)
     if "" in paths:
         raise InvalidConnector("files", "a path is empty", 'Name a file, a folder or a pattern such as "in/*.txt".')
     return paths

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InputChanged, InputUnreadable, SplitMalformed, UnexpectedInput
 from clonos.connectors.filesystem.file_patterns import could_match
+from clonos.connectors.object_stores.object_input import ObjectInput, stamp_ns
+from clonos.connectors.object_stores.urls import is_url, name_of
 from clonos.connectors.order_choice import OrderChoice
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
@@ -29,8 +31,15 @@ BLOCKS_MAX = 65_536
 """Number of splits from which on blocks become larger instead: the driver holds all splits in memory."""
 
 
-FilePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\x00]*\Z")]
-"""Absolute path."""
+FilePath = Annotated[str, msgspec.Meta(pattern=r"^(/|[a-z0-9]+://)[^\x00]*\Z")]
+"""Absolute path, or URL."""
+
+
+class FileStatus(NamedTuple):
+    """Size of a file, and its modification time in nanoseconds, or what tells versions of an object apart."""
+
+    size_bytes: int
+    mtime_ns: int
 
 
 class FileSplit(msgspec.Struct, frozen=True, array_like=True):
@@ -76,18 +85,25 @@ def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
 
 def is_compressed(path: str) -> bool:
     """Returns whether a file is decompressed, judged by its suffix."""
-    return path.endswith(COMPRESSED_SUFFIXES)
+    return name_of(path).endswith(COMPRESSED_SUFFIXES)
 
 
-def check_unchanged(split: FileSplit, status: os.stat_result) -> None:
+def check_unchanged(split: FileSplit, status: FileStatus) -> None:
     """Checks that the file is the same as when the split was made.
 
     Raises: InputChanged: its size or modification time differs.
     """
-    if (status.st_size, status.st_mtime_ns) != (split.size_bytes, split.mtime_ns):
-        raise InputChanged(
-            split.path, _described(split.size_bytes, split.mtime_ns), _described(status.st_size, status.st_mtime_ns)
-        )
+    if status != (split.size_bytes, split.mtime_ns):
+        raise InputChanged(split.path, _described(split.size_bytes, split.mtime_ns), _described(*status))
+
+
+def check_still_unchanged(split: FileSplit) -> None:
+    """Checks the same behind a read. A read of an object names the version that was opened, so it needs no check.
+
+    Raises: InputChanged, InputUnreadable.
+    """
+    if not is_url(split.path):
+        check_unchanged(split, regular_status(split.path))
 
 
 def _described(size_bytes: int, mtime_ns: int) -> str:
@@ -100,18 +116,21 @@ def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallel
     return [path for path in paths if path not in seen and xxh3_64_intdigest(path.encode()) % parallelism == index]
 
 
-def regular_status(path: str) -> os.stat_result:
-    """Returns the status of a regular file; pipes and devices cannot be replayed.
+def regular_status(path: str) -> FileStatus:
+    """Returns the status of a regular file or an object; pipes and devices cannot be replayed.
 
     Raises: InputUnreadable: the file does not exist, cannot be reached or is not a regular file.
     """
     try:
+        if is_url(path):
+            with ObjectInput(path) as found:
+                return FileStatus(found.status.size_bytes, stamp_ns(found.status))
         status = os.stat(path)
     except OSError as error:
         raise InputUnreadable(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(status.st_mode):
         raise InputUnreadable(path, "it is not a regular file, so it could not be replayed")
-    return status
+    return FileStatus(status.st_size, status.st_mtime_ns)
 
 
 class OrderedFiles(OrderChoice):
@@ -145,14 +164,14 @@ def block_splits(
     """
     statuses = [(path, regular_status(path)) for path in paths]
     if block_bytes is None:
-        total_bytes = sum(status.st_size for _, status in statuses)
+        total_bytes = sum(status.size_bytes for _, status in statuses)
         wanted_bytes = total_bytes // (BLOCKS_PER_TASK * parallelism)
         block_bytes = max(BLOCK_BYTES_MIN, min(BLOCK_BYTES_MAX, wanted_bytes), total_bytes // BLOCKS_MAX)
     splits = []
     for path, status in statuses:
-        size_bytes = status.st_size
+        size_bytes = status.size_bytes
         step = size_bytes if is_whole or is_compressed(path) else block_bytes
         for begin in range(0, size_bytes, step or 1):
             end = min(begin + step, size_bytes)
-            splits.append(encode_split(FileSplit(SPLIT_FORMAT, path, size_bytes, status.st_mtime_ns, begin, end)))
+            splits.append(encode_split(FileSplit(SPLIT_FORMAT, path, size_bytes, status.mtime_ns, begin, end)))
     return splits

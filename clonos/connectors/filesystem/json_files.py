@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
-from clonos.connectors.filesystem.durable_files import DurableFile, output_errors
-from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
+from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.line_files import LineReader, check_line_options, ordered_of
-from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
+from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
@@ -47,14 +48,20 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         ordered: bool | None = None,
         schema: Any = None,
         columns: bool | Sequence[str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        partitioned: Any = None,
     ) -> None:
-        super().__init__(CONNECTOR, paths, single=single)
+        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by)
+        self.folder_columns = FolderColumns(CONNECTOR, partitioned)
         self._line_format = _line_format(schema, columns)
         self.gives_columns = self._line_format is not None
         self.schema: type[AnyValue] | None = None
         if schema is not None and not self.gives_columns:
             check_schema(CONNECTOR, schema)
             self.schema = schema
+            if self.folder_columns.are_added:
+                problem = "objects of schema= have no place for the columns that partitioned= adds"
+                raise InvalidConnector(CONNECTOR, problem, "Leave out schema=, which gives dicts.")
         check_line_options(CONNECTOR, paths, block_bytes, ordered)
         self.patterns = self.paths
         self.ordered = ordered_of(ordered, block_bytes)
@@ -83,21 +90,23 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         check_split(CONNECTOR, self.paths, split)
 
     def _paths(self) -> list[str]:
-        return find_files(CONNECTOR, self.paths, readable_files, may_be_empty=self.discovery_interval_ns > 0)
+        return self.folder_columns.find(self.paths, may_be_empty=self.discovery_interval_ns > 0)
 
     def column_schema(self) -> Any | None:
         """See ``column_contract.DescribedSource``: the schema that is given."""
-        return None if self._line_format is None else self._line_format.schema
+        return (
+            None if self._line_format is None else self.folder_columns.described(self._line_format.schema, self._paths)
+        )
 
     def reader(self) -> SplitReader[AnyValue]:
         """Creates a reader of values, or of columns."""
         if self._line_format is not None:
             from clonos.connectors.columns.line_columns import ColumnLineReader  # Arrow takes long to load
 
-            return ColumnLineReader(self._line_format, self.line_bytes_max)
+            return self.folder_columns.reader(ColumnLineReader(self._line_format, self.line_bytes_max))
         if self.schema is not None:
             check_schema(CONNECTOR, self.schema)  # a class that came with the job is registered in this process
-        return JsonReader(self.line_bytes_max, self.schema)
+        return self.folder_columns.reader(JsonReader(self.line_bytes_max, self.schema))
 
     def rows_format(self) -> RowsFormat:
         """Returns the JSON lines format.
@@ -192,14 +201,14 @@ class JsonFormat:
 
     suffix = "jsonl"
 
-    def start(self, file: DurableFile) -> JsonRows:
+    def start(self, file: OutputFile) -> JsonRows:
         """Begins a part file."""
         return JsonRows(file)
 
-    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+    def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the lines of part files into one file."""
         for path in paths:
-            with output_errors(path, "read"), open(path, "rb") as part:
+            with output_errors(path, "read"), open_buffered(path) as part:
                 while piece := part.read(COPY_BYTES):
                     file.write(piece)
 
@@ -207,7 +216,9 @@ class JsonFormat:
 class JsonRows:
     """Part file of JSON lines."""
 
-    def __init__(self, file: DurableFile) -> None:
+    gathered_rows = 0
+
+    def __init__(self, file: OutputFile) -> None:
         self._file = file
 
     def rows(self, rows: list[Any]) -> None:
@@ -226,6 +237,9 @@ class JsonRows:
             self.rows(batch.to_pylist())
         else:
             self._file.write(text)
+
+    def flush(self) -> None:
+        """Does nothing: each row is in the file already."""
 
     def finish(self) -> None:
         """Does nothing: a text file needs no footer."""

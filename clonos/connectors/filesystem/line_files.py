@@ -16,6 +16,7 @@ from clonos.connectors.filesystem.file_patterns import find_files
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks
 from clonos.connectors.filesystem.output_folder import readable_files
+from clonos.connectors.secrets import masked
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 LINE_BYTES_MAX = 64 << 20
@@ -54,7 +55,7 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         self.ordered = ordered_of(ordered, block_bytes)
 
     def __repr__(self) -> str:
-        return f"files.lines({', '.join(map(repr, self.patterns))})"
+        return f"files.lines({', '.join(repr(masked(path)) for path in self.patterns)})"
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns blocks of the files that exist now, or whole files."""

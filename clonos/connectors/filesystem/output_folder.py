@@ -16,10 +16,8 @@ file that no manifest names may still be committed, until a checkpoint at or aft
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 
 import msgspec
 
@@ -32,7 +30,8 @@ from clonos.connectors.connector_errors import (
     OutputInUse,
     UnexpectedOutput,
 )
-from clonos.connectors.filesystem.durable_files import WRITING, DurableFile, is_in_use, output_errors, sync_folder
+from clonos.connectors.filesystem.durable_files import WRITING, output_errors
+from clonos.connectors.filesystem.output_files import files_of
 from clonos.connectors.filesystem.output_parts import (
     MANIFEST_NAME,
     MANIFESTS,
@@ -44,11 +43,9 @@ from clonos.connectors.filesystem.output_parts import (
     Manifest,
     Owner,
     Part,
-    decode_part,
+    decode_parts,
     decode_record,
     manifest_name,
-    rename_once,
-    state_folder,
 )
 
 logger = logging.getLogger("clonos.run")
@@ -58,8 +55,8 @@ class OutputFolder:
     """Output as the driver manages it: a folder, or a single file that appears when the job has ended."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.state = state_folder(path)
+        self.files, self.path = files_of(path)
+        self.state = self.files.state_folder(self.path)
         self._parts = f"{self.state}/{PARTS}"
         self._manifests = f"{self.state}/{MANIFESTS}"
 
@@ -71,7 +68,7 @@ class OutputFolder:
         """
         if resume and overwrite:
             raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
-        self._check_place(is_single)
+        self.files.check_place(self.path, is_single, _is_part)
         owner = self._owner()
         if resume and owner is not None:
             self._check_owner(job_id, owner)
@@ -82,14 +79,14 @@ class OutputFolder:
                 )
             self._make_output(is_single)
             self.sweep()
-            self._warn_of_missing_parts()
+            self._warn_of_missing_parts(is_single)
             return False
         if not overwrite or (owner is not None and owner.job_id == job_id):
             self._check_free(job_id, owner, is_single, resume)
         if not resume:
             self._clear(owner)
         for folder in (self._parts, self._manifests):
-            _make_folder(folder)
+            self.files.make_folder(folder)
         if not self._create(OWNER, msgspec.json.encode(Owner(OUTPUT_FORMAT, job_id, is_single))):
             raise NotOutputOwner(self.path, job_id, getattr(self._owner(), "job_id", "that is just starting"))
         self._make_output(is_single)
@@ -113,8 +110,7 @@ class OutputFolder:
             return
         self._clear(None)  # without the file of a user, which only the end of a job replaces
         for folder in (self._parts, self._manifests, self.state, self.path):
-            with suppress(OSError):  # it is not empty
-                os.rmdir(folder)
+            self.files.remove_folder(folder)
 
     def commit(self, job_id: str, checkpoint: int, parts: Iterable[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing.
@@ -122,7 +118,7 @@ class OutputFolder:
         Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
         damaged or missing. NotOutputOwner: the folder belongs to another job.
         """
-        found = sorted((decode_part(part, self.path) for part in parts), key=_order)
+        found = sorted((part for data in parts for part in decode_parts(data, self.path)), key=_order)
         if not found:
             return
         owner = self._owner()
@@ -131,7 +127,9 @@ class OutputFolder:
         if (earlier := self._manifest(checkpoint)) is not None:
             self._check_equal(manifest, earlier)
             return
-        if len({(part.task, part.checkpoint) for part in found}) < len(found):
+        names = {part.name for part in found}
+        lives = {(part.task, part.checkpoint, part.generation, part.incarnation) for part in found}
+        if len(names) < len(found) or len({life[:2] for life in lives}) < len(lives):
             raise OutputConflict(self.path, checkpoint, "a task prepared two parts for one barrier")
         hidden = [part for part in found if self._check_there(part)]
         if owner is not None and not owner.is_single:
@@ -153,12 +151,20 @@ class OutputFolder:
             raise OutputCorrupt(f"{self._manifests}", "each part in one manifest", f"{twice} in two")
         return found
 
+    def has_manifests(self) -> bool:
+        """Returns whether the folder is the output of a job."""
+        return self.files.is_folder(self._manifests)
+
     def committed_files(self) -> list[tuple[Manifest, Part, str]]:
         """Returns the committed part files with their manifests and paths, in order of checkpoints."""
         owner = self._owner()
         is_single = owner is not None and owner.is_single
         return [
-            (manifest, part, self._prepared(part.name) if is_single else f"{self.path}/{part.name}")
+            (
+                manifest,
+                part,
+                self.files.input_path(self._prepared(part.name) if is_single else f"{self.path}/{part.place}"),
+            )
             for manifest in self.manifests()
             for part in manifest.parts
         ]
@@ -176,7 +182,7 @@ class OutputFolder:
         if withdrawn:
             self._remove_single(owner)
         for number in withdrawn:
-            _remove(f"{self._manifests}/{manifest_name(number)}")
+            self.files.remove(f"{self._manifests}/{manifest_name(number)}")
         self.sweep(valid_until=checkpoint)
         return withdrawn
 
@@ -192,16 +198,16 @@ class OutputFolder:
         swept = 0
         # The output comes last: a commit of a driver that was replaced may meanwhile rename parts into it.
         for folder in (self._manifests, self._parts, self.path):
-            for name in _names_in(folder) if os.path.isdir(folder) else ():
+            for name in self._names_below(folder):
                 if folder != self.path and name.endswith(WRITING):
-                    is_dead = not is_in_use(f"{folder}/{name}")
+                    is_dead = not self.files.is_in_use(f"{folder}/{name}")
                 elif (match := _part_match(name)) and match[0] not in named:
                     number = int(match["checkpoint"])
                     is_dead = number <= last or (valid_until is not None and number > valid_until)
                 else:
                     continue
                 if is_dead:
-                    _remove(f"{folder}/{name}")
+                    self._remove(folder, name)
                     swept += 1
         return swept
 
@@ -215,15 +221,29 @@ class OutputFolder:
     def _show(self, parts: list[Part]) -> None:
         """Renames prepared parts into the output folder."""
         for part in parts:
-            path = f"{self.path}/{part.name}"
+            path = f"{self.path}/{part.place}"
+            self._make_partition(part.folder)
             with output_errors(path, "created"):
-                rename_once(self._prepared(part.name), path)
-        with output_errors(self.path, "synced"):
-            sync_folder(self.path)
+                self.files.move(self._prepared(part.name), path)
+        for folder in sorted({part.folder for part in parts}):
+            self.files.sync(f"{self.path}/{folder}" if folder else self.path)
+
+    def _make_partition(self, folder: str) -> None:
+        """Creates a folder ``a=1/b=2`` of the output level by level, each durably."""
+        path = self.path
+        for name in folder.split("/") if folder else ():
+            path = f"{path}/{name}"
+            self.files.make_folder(path)
+
+    def _names_below(self, folder: str) -> list[str]:
+        """Returns the files in a folder of this output, in the output itself with those of its partitions."""
+        if not self.files.is_folder(folder):
+            return []
+        return self.files.files_below(folder) if folder == self.path else self.files.names(folder)
 
     def _owner(self) -> Owner | None:
         path = f"{self._manifests}/{OWNER}"
-        data = _content_of(path)
+        data = self.files.content(path)
         owner: Owner | None = None if data is None else decode_record(data, Owner, path)
         return owner
 
@@ -232,41 +252,26 @@ class OutputFolder:
         if actual != job_id:
             raise NotOutputOwner(self.path, job_id, actual)
 
-    def _warn_of_missing_parts(self) -> None:
+    def _warn_of_missing_parts(self, is_single: bool) -> None:
         """Warns of committed part files that somebody has removed: the job does not write them again."""
-        missing = [path for _, _, path in self.committed_files() if not os.path.exists(path)]
+        folder = self._parts if is_single else self.path
+        there = {name.removesuffix(PREPARED) for name in self._names_below(folder)}
+        missing = [part.place for _, part, _ in self.committed_files() if part.place not in there]
         if missing:
             logger.warning(
                 "%d committed part files of %s are no longer there, such as %s: the job does not write them again",
-                *(len(missing), self.path, os.path.basename(missing[0])),
+                *(len(missing), self.path, missing[0]),
             )
-
-    def _check_place(self, is_single: bool) -> None:
-        """Raises InvalidConnector if parts cannot be renamed into the folder, or a file cannot take its place."""
-        path = os.path.realpath(self.path)
-        if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
-            raise InvalidConnector(self.path, "it is a device, a pipe or a socket", "Name a folder, or a file.")
-        if not os.path.isdir(path):
-            return
-        with output_errors(self.path, "opened"):
-            is_mount = os.stat(path).st_dev != os.stat(os.path.dirname(path)).st_dev
-        if is_single and not all(map(_part_match, _names_in(path))):
-            raise InvalidConnector(
-                self.path, "it is a folder with files, and single=True writes a file", "Name a file."
-            )
-        if is_mount and not is_single:
-            problem = f"it is the root of a mounted file system, and parts cannot be renamed into it from {self.state}"
-            raise InvalidConnector(self.path, problem, "Name a folder inside it.")
 
     def _check_free(self, job_id: str, owner: Owner | None, is_single: bool, resume: bool) -> None:
         """Raises OutputInUse or UnexpectedOutput if the output is not free for a fresh start."""
-        is_there = os.path.lexists(self.path)
+        is_there = self.files.exists(self.path)
         if owner is not None and (is_there or is_single):
             raise OutputInUse(self.path, f"{len(self._numbers())} committed checkpoints of the job {owner.job_id}")
-        if is_single and os.path.isfile(self.path):
+        if is_single and self.files.is_file(self.path):
             raise UnexpectedOutput(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
-        names = [] if is_single else _names_in(self.path)
-        parts = [name for name in names if PART_NAME.fullmatch(name)]
+        names = [] if is_single else self.files.names(self.path)
+        parts = [name for name in ([] if is_single else self._names_below(self.path)) if _part_match(name)]
         if resume and (parts or self._numbers()):
             raise OutputCorrupt(self.state, f"the owner and the manifests of the output {self.path}", "not all of them")
         if parts:
@@ -282,34 +287,41 @@ class OutputFolder:
     def _make_output(self, is_single: bool) -> None:
         """Creates the output folder. A single file takes the place of an empty folder when the job ends."""
         if not is_single:
-            _make_folder(self.path)
-        elif os.path.isdir(self.path):
-            with output_errors(self.path, "replaced by a file"):
-                os.rmdir(self.path)
+            self.files.make_folder(self.path)
+        elif self.files.is_folder(self.path):
+            self.files.remove_folder(self.path)
+            if self.files.is_folder(self.path):
+                raise OutputFailed(self.path, "replaced by a file", "the folder is not empty")
 
     def _clear(self, owner: Owner | None) -> None:
         """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
         for number in reversed(self._numbers()):
-            _remove(f"{self._manifests}/{manifest_name(number)}")
-        _remove(f"{self._manifests}/{OWNER}")
+            self.files.remove(f"{self._manifests}/{manifest_name(number)}")
+        self.files.remove(f"{self._manifests}/{OWNER}")
         for folder in (self._manifests, self._parts, self.path):
-            for name in _names_in(folder) if os.path.isdir(folder) else ():
+            for name in self._names_below(folder):
                 if (folder != self.path and name.endswith(WRITING)) or _part_match(name):
-                    _remove(f"{folder}/{name}")
+                    self._remove(folder, name)
         if owner is not None:
             self._remove_single(owner)
 
+    def _remove(self, folder: str, name: str) -> None:
+        """Removes a file, and the partitions that are empty without it."""
+        self.files.remove(f"{folder}/{name}")
+        while name := name.rpartition("/")[0]:
+            self.files.remove_folder(f"{folder}/{name}")
+
     def _remove_single(self, owner: Owner) -> None:
-        if owner.is_single and os.path.isfile(self.path):
-            _remove(self.path)
+        if owner.is_single and self.files.is_file(self.path):
+            self.files.remove(self.path)
 
     def _numbers(self) -> list[int]:
-        matches = map(MANIFEST_NAME.fullmatch, _names_in(self._manifests))
+        matches = map(MANIFEST_NAME.fullmatch, self.files.names(self._manifests))
         return sorted(int(match["checkpoint"]) for match in matches if match)
 
     def _manifest(self, checkpoint: int) -> Manifest | None:
         path = f"{self._manifests}/{manifest_name(checkpoint)}"
-        data = _content_of(path)
+        data = self.files.content(path)
         manifest: Manifest | None = None if data is None else decode_record(data, Manifest, path)
         if manifest is not None and manifest.checkpoint != checkpoint:
             raise OutputCorrupt(path, f"what checkpoint {checkpoint} made visible", f"checkpoint {manifest.checkpoint}")
@@ -325,9 +337,9 @@ class OutputFolder:
         path = self._prepared(part.name)
         try:
             try:
-                actual_bytes, is_hidden = os.stat(path).st_size, True
-            except FileNotFoundError:  # an interrupted commit may have renamed it
-                actual_bytes, is_hidden = os.stat(f"{self.path}/{part.name}").st_size, False
+                actual_bytes, is_hidden = self.files.size_bytes(path), True
+            except FileNotFoundError:  # an interrupted commit may have moved it
+                actual_bytes, is_hidden = self.files.size_bytes(f"{self.path}/{part.place}"), False
         except OSError as error:
             reason = f"the driver does not find it: {error.strerror}; {part.task} wrote it under this path"
             raise OutputFailed(path, "committed", reason) from error
@@ -337,61 +349,33 @@ class OutputFolder:
 
     def _create(self, name: str, data: bytes) -> bool:
         """Creates a file in the folder of manifests atomically; returns False if it exists."""
-        file = DurableFile.create_beside(f"{self._manifests}/{name}")
-        try:
-            file.write(data)
-            return file.publish_if_absent(f"{self._manifests}/{name}")
-        finally:
-            file.discard()
+        return self.files.create(f"{self._manifests}/{name}", data)
 
 
 def readable_files(folder: str) -> list[str]:
-    """Lists the input files of a folder: the committed part files of an output, else all files that are not hidden."""
-    if os.path.isdir(f"{state_folder(folder)}/{MANIFESTS}"):
-        return [path for _, _, path in OutputFolder(folder).committed_files()]
-    names = [name for name in _names_in(folder) if not name.startswith((".", "_"))]
-    return [f"{folder}/{name}" for name in names if os.path.isfile(f"{folder}/{name}")]
+    """Lists the input files of a folder: the committed part files of an output, else all files that are not hidden.
+
+    Files in folders ``column=value`` are among them.
+    """
+    output = OutputFolder(folder)
+    if output.has_manifests():
+        return [path for _, _, path in output.committed_files()]
+    names = [path for path in output.files.files_below(output.path) if not _is_hidden(path)]
+    return [output.files.input_path(f"{output.path}/{name}") for name in names]
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith((".", "_"))
+
+
+def _is_part(name: str) -> bool:
+    return _part_match(name) is not None
 
 
 def _part_match(name: str) -> re.Match[str] | None:
-    return PART_NAME.fullmatch(name.removesuffix(PREPARED))
+    """Matches the name of a part file, also behind the folders of its partition."""
+    return PART_NAME.fullmatch(name.rpartition("/")[2].removesuffix(PREPARED))
 
 
 def _order(part: Part) -> tuple[int, str, str]:
     return part.checkpoint, part.task, part.name
-
-
-def _make_folder(path: str) -> None:
-    """Creates a folder, and those above it, durably."""
-    with output_errors(path, "created"):
-        if not os.path.isdir(path):
-            os.makedirs(path, exist_ok=True)
-            sync_folder(os.path.dirname(path))
-
-
-def _remove(path: str) -> None:
-    with output_errors(path, "removed"):
-        try:
-            os.unlink(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        sync_folder(os.path.dirname(path))
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise OutputFailed(folder, "listed", error.strerror or str(error)) from error
-
-
-def _content_of(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise OutputFailed(path, "read", error.strerror or str(error)) from error

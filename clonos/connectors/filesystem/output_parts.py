@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
@@ -10,7 +9,9 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from clonos.connectors.connector_errors import OutputCorrupt
-from clonos.connectors.filesystem.durable_files import WRITING, DurableFile
+from clonos.connectors.filesystem.durable_files import WRITING
+from clonos.connectors.filesystem.output_files import OutputFile, OutputFiles, files_of
+from clonos.connectors.filesystem.output_files import state_folder as state_folder
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import WriterContext
@@ -21,26 +22,24 @@ MANIFESTS = "manifests"
 OWNER = "owner"
 PREPARED = ".prepared"
 """Suffix of part files that are not committed: no pattern of data files, such as ``*.parquet``, matches it."""
-PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3}\.[a-z]+")
+PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3,4}\.[a-z]+")
+"""The fourth number counts the part files of a task and a checkpoint, if it may write several."""
 MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.manifest")
 VERTEX_CHARACTERS_MAX = 80
 
 
 PartName = Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{PART_NAME.pattern}\Z")]
 """File name of a committed part, without any folder. It begins with a letter, because readers skip ``_`` and ``.``."""
-
-
-def state_folder(output: str) -> str:
-    """Returns the hidden folder beside an output. It has what readers of the output must not see."""
-    parent, name = os.path.split(os.path.realpath(output))
-    return os.path.join(parent, f".{name}.clonos")
+FolderName = Annotated[str, msgspec.Meta(pattern=r"^([^/=\x00]+=[^/\x00]+(/[^/=\x00]+=[^/\x00]+)*)?\Z")]
+"""Folders ``column=value`` within the output, or ""."""
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """Prepared part file.
 
-    ``name`` is that of the committed file. ``checkpoint`` is that of the barrier at which it was prepared; a later one
-    may commit it. ``advice`` is what the user should know of it, "" for nothing.
+    ``name`` is that of the committed file, and ``folder`` where in the output it will be. ``checkpoint`` is that of the
+    barrier at which it was prepared; a later one may commit it. ``advice`` is what the user should know of it, "" for
+    nothing.
     """
 
     format: int
@@ -53,6 +52,12 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     size_bytes: int
     xxh3: str
     advice: str = ""
+    folder: FolderName = ""
+
+    @property
+    def place(self) -> str:
+        """Returns the path of the committed file within the output."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -72,21 +77,24 @@ class Owner(msgspec.Struct, frozen=True):
     is_single: bool = False
 
 
-_part_decoder = msgspec.json.Decoder(Part)
+_part_decoder = msgspec.json.Decoder(Part | tuple[Part, ...])
 
 
-def decode_part(data: bytes, output: str) -> Part:
-    """Decodes and checks the result of ``PartsWriter.prepare``.
+def decode_parts(data: bytes, output: str) -> tuple[Part, ...]:
+    """Decodes and checks what a writer has prepared: a part, or several.
 
     Raises: InternalError: these bytes are not a part, or of a newer version.
     """
     try:
-        part = _part_decoder.decode(data)
+        decoded = _part_decoder.decode(data)
     except DECODE_ERRORS as error:
         raise InternalError(f"{data[:80]!r} is not a prepared part of {output}: {error}") from None
-    if part.format > OUTPUT_FORMAT:
-        raise InternalError(f"the prepared part {part.name!r} of {output} has a format that this clonos does not know")
-    return part
+    parts = decoded if isinstance(decoded, tuple) else (decoded,)
+    for part in parts:
+        if part.format > OUTPUT_FORMAT:
+            reason = "has a format that this clonos does not know"
+            raise InternalError(f"the prepared part {part.name!r} of {output} {reason}")
+    return parts
 
 
 def decode_record(data: bytes, record_type: Any, path: str) -> Any:
@@ -108,31 +116,23 @@ def manifest_name(checkpoint: int) -> str:
     return f"{checkpoint:020}.manifest"
 
 
-def part_name(context: WriterContext, checkpoint: int, suffix: str) -> str:
-    """Returns the name of a part file; names sort by checkpoint first, as ``cat *`` reads them."""
-    return f"part-{checkpoint:010}-{_writer_name(context)}.{suffix}"
+def part_name(context: WriterContext, checkpoint: int, end: str) -> str:
+    """Returns the name of a part file with this end; names sort by checkpoint first, as ``cat *`` reads them."""
+    return f"part-{checkpoint:010}-{writer_name(context)}{end}"
 
 
-def _writer_name(context: WriterContext) -> str:
+def writer_name(context: WriterContext) -> str:
     """Returns the part of file names that is unique for each incarnation of a task."""
     vertex = re.sub(r"[^A-Za-z0-9_.]", "_", context.task_name.removesuffix(f"/{context.index}"))
     return f"{vertex[:VERTEX_CHARACTERS_MAX] or '_'}-{context.index}-{context.generation}-{context.incarnation}"
 
 
-def rename_once(path: str, final_path: str) -> None:
-    """Renames a part file, which another driver may have done in the meantime.
-
-    Raises: OSError: it cannot be renamed, or neither name exists.
-    """
-    try:
-        os.rename(path, final_path)
-    except FileNotFoundError:
-        if not os.path.exists(final_path):
-            raise
-
-
 class RowsFile(Protocol):
     """Part file that is being written in some format."""
+
+    @property
+    def gathered_rows(self) -> int:
+        """Returns how many rows are in memory and not in the file yet."""
 
     def rows(self, rows: list[Any]) -> None:
         """Appends rows.
@@ -146,6 +146,9 @@ class RowsFile(Protocol):
         Raises: RowNotWritable: the format cannot hold a row.
         """
 
+    def flush(self) -> None:
+        """Writes the rows that are in memory."""
+
     def finish(self) -> None:
         """Writes the footer of the format."""
 
@@ -158,26 +161,70 @@ class RowsFormat(Protocol):
 
     suffix: str
 
-    def start(self, file: DurableFile) -> RowsFile:
+    def start(self, file: OutputFile) -> RowsFile:
         """Begins a part file."""
 
-    def join(self, paths: Sequence[str], file: DurableFile) -> None:
+    def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file.
 
         Raises: OutputCorrupt, OutputFailed: a part file cannot be read. RowNotWritable: the parts do not fit together.
         """
 
 
+class OpenPart:
+    """Part file that is being written, under a temporary name."""
+
+    def __init__(self, files: OutputFiles, parts_folder: str, name: str, rows_format: RowsFormat) -> None:
+        self._parts_folder = parts_folder
+        self._suffix = rows_format.suffix
+        self._file = files.new_file(f"{parts_folder}/{name}{WRITING}")
+        self.rows_file = rows_format.start(self._file)
+        self.rows = 0
+
+    def write(self, rows: list[Any]) -> None:
+        """Appends rows."""
+        self.rows_file.rows(rows)
+        self.rows += len(rows)
+
+    def write_columns(self, batch: Any) -> None:
+        """Appends a ``pyarrow.RecordBatch``."""
+        self.rows_file.columns(batch)
+        self.rows += batch.num_rows
+
+    def publish(self, context: WriterContext, checkpoint: int, folder: str = "", number: str = "") -> Part:
+        """Completes the file under the name of a prepared part. ``number`` is its end."""
+        self.rows_file.finish()
+        name = part_name(context, checkpoint, f"{number}.{self._suffix}")
+        xxh3 = self._file.publish(f"{self._parts_folder}/{name}{PREPARED}")
+        return Part(
+            format=OUTPUT_FORMAT,
+            name=name,
+            task=context.task_name,
+            generation=context.generation,
+            incarnation=context.incarnation,
+            checkpoint=checkpoint,
+            rows=self.rows,
+            size_bytes=self._file.size_bytes,
+            xxh3=xxh3,
+            advice=getattr(self.rows_file, "advice", ""),
+            folder=folder,
+        )
+
+    def discard(self) -> None:
+        """Removes the file unless it is published."""
+        self.rows_file.abandon()
+        self._file.discard()
+
+
 class PartsWriter:
     """Transactional writer of every file sink: one part file per checkpoint with output."""
 
     def __init__(self, folder: str, rows_format: RowsFormat) -> None:
-        self._folder = f"{state_folder(folder)}/{PARTS}"
+        self._files, path = files_of(folder)
+        self._folder = f"{self._files.state_folder(path)}/{PARTS}"
         self._format = rows_format
         self._context: WriterContext | None = None
-        self._file: DurableFile | None = None
-        self._rows_file: RowsFile | None = None
-        self._rows = 0
+        self._part: OpenPart | None = None
 
     def open(self, context: WriterContext) -> None:
         """Takes the names of the task."""
@@ -189,8 +236,7 @@ class PartsWriter:
         Raises: RowNotWritable: the format cannot hold a row. OutputFailed: the disk fails.
         """
         if rows:
-            self._part().rows(rows)
-            self._rows += len(rows)
+            self._begun().write(rows)
 
     def write_columns(self, batch: Any) -> None:
         """Appends a ``pyarrow.RecordBatch`` to the current part file.
@@ -198,46 +244,25 @@ class PartsWriter:
         Raises: RowNotWritable: the format cannot hold a row. OutputFailed: the disk fails.
         """
         if batch.num_rows:
-            self._part().columns(batch)
-            self._rows += batch.num_rows
+            self._begun().write_columns(batch)
 
     def prepare(self, checkpoint: int) -> bytes | None:
         """Publishes the current part file and describes it; later rows go into a new one. Returns None without rows."""
-        if self._file is None or self._rows_file is None:
+        if self._part is None:
             return None
         assert self._context is not None, "a writer is opened before it writes"
-        self._rows_file.finish()
-        name = part_name(self._context, checkpoint, self._format.suffix)
-        xxh3 = self._file.publish(f"{self._folder}/{name}{PREPARED}")
-        context, file, rows = self._context, self._file, self._rows
-        advice = getattr(self._rows_file, "advice", "")
-        self._file, self._rows_file, self._rows = None, None, 0
-        return msgspec.json.encode(
-            Part(
-                format=OUTPUT_FORMAT,
-                name=name,
-                task=context.task_name,
-                generation=context.generation,
-                incarnation=context.incarnation,
-                checkpoint=checkpoint,
-                rows=rows,
-                size_bytes=file.size_bytes,
-                xxh3=xxh3,
-                advice=advice,
-            )
-        )
+        part = self._part.publish(self._context, checkpoint)
+        self._part = None
+        return msgspec.json.encode(part)
 
     def close(self) -> None:
         """Discards the current part file, which no checkpoint will commit."""
-        if self._rows_file is not None:
-            self._rows_file.abandon()
-        if self._file is not None:
-            self._file.discard()
-        self._file = self._rows_file = None
+        if self._part is not None:
+            self._part.discard()
+        self._part = None
 
-    def _part(self) -> RowsFile:
-        if self._rows_file is None:
+    def _begun(self) -> OpenPart:
+        if self._part is None:
             assert self._context is not None, "a writer is opened before it writes"
-            self._file = DurableFile(f"{self._folder}/{_writer_name(self._context)}{WRITING}")
-            self._rows_file = self._format.start(self._file)
-        return self._rows_file
+            self._part = OpenPart(self._files, self._folder, writer_name(self._context), self._format)
+        return self._part

@@ -35,6 +35,11 @@ def database_text(connect: Callable[[], Any]) -> str:
     return _place(connect.keywords)
 
 
+def place_of(dsn: str) -> str:
+    """Returns the place that a URL or a DSN names; "" if that cannot be told."""
+    return _text_of(dsn, False)
+
+
 def _text_of(text: str, is_path: bool) -> str:
     if is_path:
         return text if text.startswith((":", "file:")) else os.path.realpath(os.path.expanduser(text))

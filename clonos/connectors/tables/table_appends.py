@@ -67,13 +67,22 @@ class AppendedRows:
     def insert(self, first_number: int, rows: Sequence[Sequence[Any]], columns: tuple[str, ...]) -> None:
         """Inserts rows numbered from ``first_number``, within the caller's transaction."""
         assert self._has_numbers is not None, "a table is inspected before rows are written"
-        statement = self._sink.dialect.insert(self._sink.table, columns, self._has_numbers)
-        names = [*(f"c{index}" for index in range(len(columns))), "writer", "number"]
-        writer = self._writer
-        values = [
-            dict(zip(names, (*fields, writer, number), strict=True)) for number, fields in enumerate(rows, first_number)
-        ]
-        self._database.execute_many(statement, values)
+        if self._has_numbers:
+            columns = (*columns, TASK_COLUMN, NUMBER_COLUMN)
+            rows = [(*fields, self._writer, number) for number, fields in enumerate(rows, first_number)]
+        self._database.insert_rows(self._sink.table, columns, rows)
+
+    def insert_columns(self, first_number: int, batch: Any) -> None:
+        """Inserts the rows of a batch of columns, numbered from ``first_number``, within the caller's transaction."""
+        assert self._has_numbers is not None, "a table is inspected before rows are written"
+        if self._has_numbers:
+            import pyarrow
+
+            count = batch.num_rows
+            writer = pyarrow.repeat(self._writer, count)
+            batch = batch.append_column(TASK_COLUMN, writer)
+            batch = batch.append_column(NUMBER_COLUMN, pyarrow.array(range(first_number, first_number + count)))
+        self._database.insert_columns(self._sink.table, batch)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
         """Deletes the rows from ``first_number`` on.

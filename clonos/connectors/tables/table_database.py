@@ -96,6 +96,23 @@ class Database:
         finally:
             cursor.close()
 
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts rows, each with a value per column."""
+        if rows:
+            self.insert_rows_by(lambda cursor, rows: self._sink.dialect.insert_rows(cursor, table, columns, rows), rows)
+
+    def insert_rows_by(self, insert: Callable[[Any, Any], None], rows: Any) -> None:
+        """Calls a method of the dialect with a cursor and rows."""
+        cursor = self._connection.cursor()
+        try:
+            insert(cursor, rows)
+        finally:
+            cursor.close()
+
+    def insert_columns(self, table: str, batch: Any) -> None:
+        """Inserts the rows of a batch of columns, where the dialect can."""
+        self.insert_rows_by(lambda cursor, batch: self._sink.dialect.insert_columns(cursor, table, batch), batch)
+
     def query(self, statement: SqlStatement, values: Mapping[str, Any]) -> list[Any]:
         """Returns all rows of a result."""
         return list(self.rows(statement, values))

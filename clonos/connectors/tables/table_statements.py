@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -22,7 +22,7 @@ _REGISTRATION_TYPES = {
     "incarnation": "BIGINT NOT NULL",
     "next_number": "BIGINT NOT NULL",
 }
-_PREVIOUS_TYPES = {
+PREVIOUS_TYPES = {
     "job_id": "VARCHAR(255) NOT NULL",
     "task": "VARCHAR(255) NOT NULL",
     "number": "BIGINT NOT NULL",
@@ -61,6 +61,8 @@ class SqlStatement:
 
 class Dialect:
     """SQL dialect of one database: its parameter style and its quotes."""
+
+    keys_per_query = 50
 
     def __init__(self, connector: str, paramstyle: str, quote: str) -> None:
         if paramstyle not in PARAMSTYLES:
@@ -105,17 +107,30 @@ class Dialect:
         """Selects no row, for the names of all columns."""
         return SqlStatement(f"SELECT * FROM {self.table(table)} WHERE 1 = 0", "qmark")
 
-    def insert(self, table: str, columns: Sequence[str], has_number: bool = False) -> SqlStatement:
-        """Inserts a row.
+    def insert(self, table: str, columns: Sequence[str]) -> SqlStatement:
+        """Inserts a row. Parameters: ``c0``, ``c1``, ... in order of the columns."""
+        parameters = ", ".join(f":c{number}" for number in range(len(columns)))
+        return self.statement(f"INSERT INTO {self.table(table)} ({self.names(columns)}) VALUES ({parameters})")
 
-        Parameters: ``c0``, ``c1``, ... in order of the columns, with ``has_number`` also ``writer``, ``number``.
-        """
-        names = [self.name(column) for column in columns]
-        parameters = [f":c{number}" for number in range(len(columns))]
-        if has_number:
-            names += [TASK_COLUMN, NUMBER_COLUMN]
-            parameters += [":writer", ":number"]
-        return self.statement(f"INSERT INTO {self.table(table)} ({', '.join(names)}) VALUES ({', '.join(parameters)})")
+    def names(self, columns: Sequence[str]) -> str:
+        """Returns the columns of an INSERT. Those for task and number were created without quotes."""
+        own = (TASK_COLUMN, NUMBER_COLUMN)
+        return ", ".join(column if column in own else self.name(column) for column in columns)
+
+    def insert_rows(self, cursor: Any, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts rows, each with a value per column, by a cursor of the driver."""
+        statement = self.insert(table, columns)
+        names = [f"c{number}" for number in range(len(columns))]
+        values = (dict(zip(names, row, strict=True)) for row in rows)
+        cursor.executemany(statement.sql, [statement.parameters(each) for each in values])
+
+    def can_insert_columns(self, schema: Any) -> bool:
+        """Returns whether rows with a ``pyarrow.Schema`` can be inserted without an object per row."""
+        return False
+
+    def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
+        """Inserts the rows of a batch of columns."""
+        raise NotImplementedError
 
     # --- rows with numbers
 
@@ -146,6 +161,23 @@ class Dialect:
             )
         )
 
+    def find_rows(
+        self,
+        query: Callable[[SqlStatement, Mapping[str, Any]], list[Any]],
+        table: str,
+        columns: Sequence[str],
+        key_columns: Sequence[str],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> list[Any]:
+        """Returns the rows of keys, each after the index of its key."""
+        values = {f"k{index}_{number}": value for index, key in enumerate(keys) for number, value in enumerate(key)}
+        return query(self.find_keys(table, columns, key_columns, len(keys)), values)
+
+    def insert_history(self, cursor: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Inserts what rows have replaced, by a cursor of the driver."""
+        statement = self.insert_previous
+        cursor.executemany(statement.sql, [statement.parameters(each) for each in entries])
+
     def update_key(self, table: str, columns: Sequence[str], key_columns: Sequence[str]) -> SqlStatement:
         """Updates the row of a key. Parameters: ``c0``, ... and the key's ``k0_0``, ..."""
         changes = ", ".join(f"{self.name(column)} = :c{number}" for number, column in enumerate(columns))
@@ -162,15 +194,15 @@ class Dialect:
     @property
     def create_previous(self) -> SqlStatement:
         """Creates the table of previous rows."""
-        defined = ", ".join(f"{column} {kind}" for column, kind in _PREVIOUS_TYPES.items())
+        defined = ", ".join(f"{column} {kind}" for column, kind in PREVIOUS_TYPES.items())
         sql = f"CREATE TABLE IF NOT EXISTS {PREVIOUS_TABLE} ({defined}, PRIMARY KEY (job_id, task, number))"
         return SqlStatement(sql, "qmark")
 
     @property
     def insert_previous(self) -> SqlStatement:
         """Inserts what row ``number`` has replaced."""
-        columns = ", ".join(_PREVIOUS_TYPES)
-        parameters = ", ".join(f":{column}" for column in _PREVIOUS_TYPES)
+        columns = ", ".join(PREVIOUS_TYPES)
+        parameters = ", ".join(f":{column}" for column in PREVIOUS_TYPES)
         return self.statement(f"INSERT INTO {PREVIOUS_TABLE} ({columns}) VALUES ({parameters})")
 
     @property

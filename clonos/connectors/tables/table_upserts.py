@@ -21,8 +21,6 @@ from clonos.operators.connector_contract import WriterIdentity
 
 logger = logging.getLogger("clonos.slot")
 
-KEYS_PER_QUERY = 50
-
 Key = tuple[Any, ...]
 Row = dict[str, Any]
 """Values by column name."""
@@ -88,7 +86,7 @@ class UpsertedRows:
             now, columns
         ).items():  # as the database stored it, after type conversions and triggers
             last[key]["written"] = self._encoded(row)
-        self._database.execute_many(self._sink.dialect.insert_previous, history)
+        self._database.insert_rows_by(self._sink.dialect.insert_history, history)
 
     def withdraw(self, first_number: int, next_number: int) -> int | None:
         """Restores the rows from before ``first_number``.
@@ -165,10 +163,11 @@ class UpsertedRows:
         found: dict[Key, Row | None] = dict.fromkeys(keys)
         key_columns = key_columns or self._key_columns
         rest = iter(list(found))
-        while asked := list(islice(rest, KEYS_PER_QUERY)):
-            query = self._sink.dialect.find_keys(self._sink.table, columns, key_columns, len(asked))
-            values = {f"k{index}_{n}": value for index, key in enumerate(asked) for n, value in enumerate(key)}
-            for index, *fields in self._database.query(query, values):
+        dialect = self._sink.dialect
+        while asked := list(islice(rest, dialect.keys_per_query)):
+            for index, *fields in dialect.find_rows(
+                self._database.query, self._sink.table, columns, key_columns, asked
+            ):
                 if found[asked[int(index)]] is not None:
                     key = ", ".join(map(repr, asked[int(index)]))
                     reason = f"it has several rows whose {', '.join(key_columns)} is {key:.200}"
@@ -192,10 +191,10 @@ class UpsertedRows:
             fields = {f"c{n}": row[name] for n, name in enumerate(names)} if row is not None else {}
             return fields | {f"k0_{n}": value for n, value in enumerate(key)}
 
-        new = [values(key, row, columns) for key, row in wanted.items() if row is not None and present[key] is None]
+        new = [[row[name] for name in columns] for k, row in wanted.items() if row is not None and present[k] is None]
         old = [values(key, row, others) for key, row in wanted.items() if row is not None and present[key] is not None]
         deleted = [values(key, None, ()) for key, row in wanted.items() if row is None]
-        self._database.execute_many(dialect.insert(table, columns), new)
+        self._database.insert_rows(table, columns, new)
         if others:
             self._database.execute_many(dialect.update_key(table, others, key_columns), old)
         self._database.execute_many(dialect.delete_key(table, key_columns), deleted)

@@ -8,7 +8,7 @@ new generation withdraws, in its own transaction, the rows that earlier generati
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from clonos.connectors.row_fields import columns_of, fields_of
@@ -83,19 +83,30 @@ class TableWriter:
 
     def write(self, first_number: int, rows: list[Any]) -> int:
         """Writes rows numbered from ``first_number`` and advances the next number, in one transaction; returns it."""
-        table_rows = self._rows
-        assert table_rows is not None, "a connection is registered before rows are written"
         columns = self._sink.columns
         if columns is None:
             columns = columns_of(rows[0], self._sink.connector) if rows else ()
-        table_rows.check(columns)
-        if not self._has_table and rows:
-            if types := self._sink.types_of(columns):
-                create = self._dialect.create_table(self._sink.table, types, self._sink.key_columns)
-                self._database.in_transaction("creating", lambda: self._execute(create))
-            table_rows.on_created()
-            self._has_table = True
-        return self._database.in_transaction("writing", lambda: self._write(table_rows, first_number, rows, columns))
+        table_rows = self._prepared(columns, bool(rows))
+
+        def insert(number: int, known: int) -> None:
+            table_rows.insert(number, self._fields(rows, known, columns), columns)
+
+        return self._database.in_transaction("writing", lambda: self._write(first_number, len(rows), insert))
+
+    def write_columns(self, first_number: int, batch: Any) -> int:
+        """Writes the rows of a ``pyarrow.RecordBatch`` like ``write``, without an object per row where it can."""
+        columns = self._sink.columns or tuple(batch.schema.names)
+        if self._sink.key_columns or sorted(batch.schema.names) != sorted(columns) or not batch.num_rows:
+            return self.write(first_number, batch.to_pylist())
+        if not self._dialect.can_insert_columns(batch.schema):
+            return self.write(first_number, batch.to_pylist())
+        table_rows = self._prepared(columns, True)
+        assert isinstance(table_rows, AppendedRows), "there is no key"
+
+        def insert(number: int, known: int) -> None:
+            table_rows.insert_columns(number, batch.select(columns).slice(known))
+
+        return self._database.in_transaction("writing", lambda: self._write(first_number, batch.num_rows, insert))
 
     def forget(self, before_number: int) -> None:
         """Deletes what is kept to withdraw rows below ``before_number``."""
@@ -153,13 +164,21 @@ class TableWriter:
         self._withdrawn = (first_number if superseded_next is None else superseded_next, next_number)
         return superseded_next
 
-    def _write(
-        self,
-        table_rows: AppendedRows | UpsertedRows,
-        first_number: int,
-        rows: list[Any],
-        columns: tuple[str, ...],
-    ) -> int:
+    def _prepared(self, columns: tuple[str, ...], has_rows: bool) -> AppendedRows | UpsertedRows:
+        """Checks the columns and creates the table if it is missing; returns who writes to it."""
+        table_rows = self._rows
+        assert table_rows is not None, "a connection is registered before rows are written"
+        table_rows.check(columns)
+        if not self._has_table and has_rows:
+            if types := self._sink.types_of(columns):
+                create = self._dialect.create_table(self._sink.table, types, self._sink.key_columns)
+                self._database.in_transaction("creating", lambda: self._execute(create))
+            table_rows.on_created()
+            self._has_table = True
+        return table_rows
+
+    def _write(self, first_number: int, count: int, insert: Callable[[int, int], None]) -> int:
+        """Writes ``count`` rows within a transaction. ``insert(number, known)`` inserts all but the first ``known``."""
         registered = self._registered()
         mine = (self._identity["generation"], self._identity["incarnation"])
         if registered is None or registered[:2] != mine:
@@ -171,12 +190,12 @@ class TableWriter:
                 f" where row {next_number} is next. Please report it."
             )
         known = next_number - first_number
-        if known >= len(rows):
+        if known >= count:
             return next_number
-        new_number = first_number + len(rows)
+        new_number = first_number + count
         if self._execute(self._dialect.advance, next_number=next_number, new_number=new_number) != 1:
             raise RegistrationChanged
-        table_rows.insert(next_number, self._fields(rows, known, columns), columns)
+        insert(next_number, known)
         return new_number
 
     def _fields(self, rows: Sequence[Any], known: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:

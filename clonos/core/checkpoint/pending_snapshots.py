@@ -42,14 +42,25 @@ class PendingSnapshots:
         self._since_whole: tuple[str, ...] = ()
         self._parts: list[tuple[CheckpointId, bytes]] = []
 
-    def take(self, snapshot: Snapshot, parts: tuple[bytes, ...], confirmed_seq: int, more: Pieces | None = None) -> str:
-        """Adds the snapshot of a barrier and returns the name of the object to write."""
+    def take(
+        self,
+        snapshot: Snapshot,
+        parts: tuple[bytes, ...],
+        confirmed_seq: int,
+        more: Pieces | None = None,
+        keeps_position: bool = False,
+    ) -> str:
+        """Adds the snapshot of a barrier and returns the name of the object to write.
+
+        ``keeps_position``: the position in the source is needed when the checkpoint completes.
+        """
         kind = "final" if snapshot.final else "full" if snapshot.previous is None else "delta"
         name = _name_of(snapshot, kind)
         self.objects = (name,) if snapshot.previous is None else (*self.objects, name)
         self._since_whole = (*self._since_whole, name)
         self.unwritten[name] = (snapshot, more)
-        positions = structs.replace(snapshot, changes=b"", position=b"")  # completion needs its positions only
+        position = snapshot.position if keeps_position else b""
+        positions = structs.replace(snapshot, changes=b"", position=position)  # completion needs no state
         self.entries.append(PendingSnapshot(positions, self.objects, confirmed_seq))
         self._parts += [(snapshot.checkpoint, part) for part in parts]
         return name

@@ -45,6 +45,8 @@ class OutputGate:
         self.needs_keepers = bool(options.keepers)
         self.external: ExternalOutput | None = None
         self.completed_seq = 0  # output that the last completed checkpoint holds, as far as is known here
+        self.is_acknowledged = plan.vertices[plan.vertex_of[task]].is_acknowledged
+        self.completed_position = b""  # of the source at the last completed checkpoint, as far as is known here
         self.keepers: dict[SlotId, KeeperLink] = {}
         self.calls: list[tuple[ThreadId, int, Requirement]] = []  # (thread, log end) of calls with an effect that wait
         self.journal: SourceJournal | None = None
@@ -115,10 +117,14 @@ class OutputGate:
         self.external.confirm(next_number)
 
     def on_completed(self, snapshot: Snapshot) -> None:
-        """Forgets output before the checkpoint before this one: no restart goes back behind that."""
+        """Forgets output and input before the checkpoint before this one: no restart goes back behind that."""
         if self.external is not None:
             oldest_seq, self.completed_seq = self.completed_seq, self.position_in(snapshot)
             self.shell.forget_external(self.task, self.incarnation, oldest_seq)
+        if self.is_acknowledged:
+            oldest, self.completed_position = self.completed_position, snapshot.position
+            if oldest:
+                self.shell.acknowledge_source(self.task, oldest)
         if self.journal is not None:
             self.truncate_journal(snapshot.journal_offset_bytes)
 

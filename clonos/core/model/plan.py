@@ -51,6 +51,7 @@ class Vertex:
     )
     is_watching: bool = False  # a source that finds new splits while it runs; it ends only when the job is stopped
     is_timed: bool = False  # a source that makes watermarks
+    is_acknowledged: bool = False  # a source that is told which of its input no restart reads again
     becomes_idle: bool = False  # a source that makes watermarks, whose splits are idle without records
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
@@ -67,7 +68,7 @@ class Edge:
     """Edge of the job graph: every channel between two vertices.
 
     ``port`` is the output of the source vertex's chain that feeds the edge. ``giver`` is the step whose results it
-    carries, for messages.
+    carries, for messages. Without ``has_event_time`` its channels do not count for the watermark of the receivers.
     """
 
     source: int
@@ -75,6 +76,7 @@ class Edge:
     partitioning: Partitioning
     port: int
     giver: str = ""
+    has_event_time: bool = True
 
     def __post_init__(self) -> None:
         assert (self.target is None) == (self.partitioning is Partitioning.EXTERNAL), self

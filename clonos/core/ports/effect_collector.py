@@ -169,6 +169,10 @@ class EffectCollector:
         """Asks for ``ForgetSinkOutput``."""
         self._effects.append(effect.ForgetSinkOutput(task, incarnation, before_number))
 
+    def acknowledge_source(self, task: TaskId, position: bytes) -> None:
+        """Asks for ``AcknowledgeSource``."""
+        self._effects.append(effect.AcknowledgeSource(task, position))
+
     def close_external(self, task: TaskId, incarnation: Incarnation) -> None:
         """Asks for ``CloseSink``."""
         self._effects.append(effect.CloseSink(task, incarnation))

@@ -165,6 +165,13 @@ class ForgetSinkOutput(msgspec.Struct, frozen=True, gc=False):
     before_number: int
 
 
+class AcknowledgeSource(msgspec.Struct, frozen=True, gc=False):
+    """Tell a source that no restart reads its input before ``position`` any more."""
+
+    task: TaskId
+    position: bytes
+
+
 class CloseSink(msgspec.Struct, frozen=True, gc=False):
     """Close the connection of an incarnation that has ended: it writes nothing more."""
 
@@ -262,6 +269,7 @@ Effect = (
     | OpenSink
     | WriteToSink
     | ForgetSinkOutput
+    | AcknowledgeSource
     | CloseSink
     | WriteSegment
     | LoadSegment

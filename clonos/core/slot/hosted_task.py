@@ -328,7 +328,8 @@ class HostedTask:
         """Stores a barrier's snapshot under this incarnation, whatever its thread began as."""
         if snapshot.incarnation != self.incarnation:
             snapshot = msgspec.structs.replace(snapshot, incarnation=self.incarnation)
-        name = self.pending.take(snapshot, parts, self.output_gate.position_in(snapshot), more)
+        confirmed_seq = self.output_gate.position_in(snapshot)
+        name = self.pending.take(snapshot, parts, confirmed_seq, more, self.output_gate.is_acknowledged)
         self.is_final = snapshot.final
         self.shell.write_snapshot(name, snapshot, more)
         if whole is not None:

@@ -12,7 +12,7 @@ from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import decode_watermark
 from clonos.core.ports.task_port import Delivered
 from clonos.core.ports.task_snapshot import Snapshot
-from clonos.core.values.elements import can_join, cut_elements, decode_elements, join_elements
+from clonos.core.values.elements import can_join, cut_elements, decode_elements, join_elements, take_rows
 
 
 class _Piece:
@@ -44,6 +44,8 @@ class _Piece:
         self.left -= count
         if start == 0 and self.left == 0:
             return self.batch
+        if type(self.batch) is list:
+            return take_rows([(self.batch, start, count)])
         return cut_elements(self.kind, self.batch, start, count)
 
 
@@ -133,7 +135,11 @@ class InputQueue:
             if not piece.left:
                 self._drop(piece)
         self.next_seq += count - missing
-        return head.kind, parts[0] if len(parts) == 1 else join_elements(head.kind, parts)
+        if len(parts) == 1:
+            return head.kind, parts[0]
+        if all(type(part) is list for part in parts):
+            return head.kind, take_rows([(part, 0, len(part)) for part in parts])
+        return head.kind, join_elements(head.kind, parts)
 
     def _drop(self, piece: _Piece) -> None:
         self.freed_bytes += piece.freed_bytes

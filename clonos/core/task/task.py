@@ -35,7 +35,7 @@ from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
 from clonos.core.task.source import SourceReader
 from clonos.core.task.step_size import StepSize
-from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process, process_rows
+from clonos.core.task.watermarks import InputWatermarks, advance, parts_of, process, process_rows, timed_inputs
 from clonos.core.wire.recovery_messages import InputRange
 
 
@@ -63,7 +63,7 @@ class Task:
         self.log.observe_positions(self.outputs.positions)
         self.inputs = open_inputs(plan, task, snapshot)
         self.input_of = {queue.channel: queue for queue in self.inputs}
-        self.watermarks = InputWatermarks(self.inputs, snapshot.event_time if snapshot else None)
+        self.watermarks = InputWatermarks(timed_inputs(plan, self.inputs), snapshot.event_time if snapshot else None)
         self._turn = 0
         self._held_count = 0  # elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)

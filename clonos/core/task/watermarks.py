@@ -1,6 +1,7 @@
 """Event time of a task: one watermark per input channel, and their minimum as the task's own (protocol 2).
 
-The task's watermark is the minimum over the channels that have neither ended nor are idle, and never falls. It changes
+The task's watermark is the minimum over the channels that have neither ended nor are idle, and never falls. Channels
+of an edge without event time do not count. It changes
 in steps only, so replay by the order of elements gives the same changes at the same places.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 
 from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId
+from clonos.core.model.plan import Plan
 from clonos.core.model.watermark import ACTIVE, IDLE, Activity, Watermark
 from clonos.core.ports.operator_chain import Chain
 from clonos.core.ports.task_snapshot import ChannelTime, EventTime
@@ -94,6 +96,11 @@ class InputWatermarks:
         channels = sorted(self._reached.keys() | self._idle)
         times = tuple(ChannelTime(channel, self._reached.get(channel), channel in self._idle) for channel in channels)
         return EventTime(self._own, self._is_idle, times)
+
+
+def timed_inputs(plan: Plan, queues: Sequence[InputQueue]) -> list[InputQueue]:
+    """Returns the inputs of a task whose watermarks count."""
+    return [queue for queue in queues if plan.edges[plan.channels[queue.channel].edge].has_event_time]
 
 
 def advance(chain: Chain, changes: list[Watermark]) -> None:

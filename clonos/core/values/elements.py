@@ -22,6 +22,7 @@ from clonos.core.values.rows import Column, column_of, decode_rows, rows_of
 from clonos.core.values.tree import ENCODER
 from clonos.core.values.value import reason
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
+from clonos.kernels import choice
 
 TIMED_ROWS_FORMAT: Final = 2
 """First byte of encoded rows with timestamps."""
@@ -123,6 +124,14 @@ def cut_elements(kind: ElementKind, elements: Any, start: int, count: int) -> An
             raise AssertionError(kind)
         case _:
             assert_never(kind)
+
+
+def take_rows(pieces: list[tuple[list[Any], int, int]]) -> list[Any]:
+    """Returns the rows of pieces (list, first, count) as one list. The lists are not used again, and may lose them."""
+    if choice.native is not None:
+        rows: list[Any] = choice.native.take_rows(pieces, sum([count for _, _, count in pieces]))
+        return rows
+    return list(chain.from_iterable([rows[first : first + count] for rows, first, count in pieces]))
 
 
 def can_join(kind: ElementKind, first: Any, second: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum, Flag
 from types import NoneType
 from typing import Any, Final
@@ -98,6 +99,8 @@ def unsupported(key: object) -> KeyUnsupported:
             "Floats that should be equal often differ in their last bit:"
             " use round(x), int(x * 100), or x.hex() where exact equality is meant."
         )
+    elif issubclass(cls, Decimal):
+        advice = "Use int(x * 100), or str(x.normalize()): 1.0 and 1.00 are equal, and are written differently."
     elif issubclass(cls, Enum):
         advice = "Register its class: put @register (from clonos import register) above it."
     elif cls in (list, set, frozenset, dict, bytearray):

@@ -27,6 +27,7 @@ from clonos.core.values.key_encoding import EncodedKey, check_depth, decode_key,
 from clonos.core.values.numpy_scalars import python_scalar
 from clonos.core.values.type_registry import Choice, by_type
 from clonos.core.values.value_limits import KEY_DEPTH_MAX
+from clonos.kernels import choice
 
 SAFE: Final = frozenset({str, bytes, int, NoneType, UUID, date})
 """Types whose keys are equal exactly when their bytes are."""
@@ -145,66 +146,25 @@ class Router:
         Raises: KeyUnsupported, if a type cannot be a key; ValueBeyondLimit, if a key is too large; ValueError, if the
         numbers of keys and rows differ.
         """
-        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
-        stored = state_keys(keys if type(keys) is list else list(keys))
-        targets = self._targets
-        key = row = None
-        # A key that is not cached interrupts the fast loop, which then continues after it.
-        if stored is rows:
-            remaining = iter(stored)
-            while True:
-                try:
-                    for key in remaining:
-                        parts[targets[key]].append(key)
-                    return parts
-                except KeyError:
-                    pass
-                parts[self._learn(key)].append(key)
-        pairs = zip(stored, rows, strict=True)
-        while True:
-            try:
-                for key, row in pairs:
-                    parts[targets[key]].append(row)
-                return parts
-            except KeyError:
-                pass
-            parts[self._learn(key)].append(row)
+        return self._split(state_keys(keys if type(keys) is list else list(keys)), rows)
 
     def split_timed(
         self, keys: Sequence[Any], rows: list[Any], times: Sequence[int]
     ) -> tuple[list[list[Any]], list[list[int]]]:
         """Does the same for rows with timestamps; returns the rows and the timestamps for each task."""
-        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
-        times_of: list[list[int]] = [[] for _ in range(self._parallelism)]
         stored = state_keys(keys if type(keys) is list else list(keys))
-        targets = self._targets
-        key = row = None
-        time_ns = 0
-        if stored is rows:
-            timed = zip(stored, times, strict=True)
-            while True:
-                try:
-                    for key, time_ns in timed:
-                        target = targets[key]
-                        parts[target].append(key)
-                        times_of[target].append(time_ns)
-                    return parts, times_of
-                except KeyError:
-                    target = self._learn(key)
-                parts[target].append(key)
-                times_of[target].append(time_ns)
-        records = zip(stored, rows, times, strict=True)
-        while True:
-            try:
-                for key, row, time_ns in records:
-                    target = targets[key]
-                    parts[target].append(row)
-                    times_of[target].append(time_ns)
-                return parts, times_of
-            except KeyError:
-                target = self._learn(key)
-            parts[target].append(row)
-            times_of[target].append(time_ns)
+        return self._split(stored, rows), self._split(stored, list(times))
+
+    def _split(self, stored: list[Any], items: list[Any]) -> list[list[Any]]:
+        """Returns the items for each task. A key that is not cached interrupts the loop, which continues behind it."""
+        if len(stored) != len(items):
+            raise ValueError(f"{len(stored)} keys for {len(items)} rows")
+        split = split_rows if choice.native is None else choice.native.split_rows
+        parts: list[list[Any]] = [[] for _ in range(self._parallelism)]
+        first = 0
+        while (first := split(stored, items, first, self._targets, parts)) < len(items):
+            self._learn(stored[first])
+        return parts
 
     def _learn(self, key: object) -> int:
         """Computes and caches the target of a state key."""
@@ -213,6 +173,23 @@ class Router:
             self._targets.clear()
         target = self._targets[key] = self._tasks_of_groups[group]
         return target
+
+
+def split_rows(keys: list[Any], rows: list[Any], first: int, targets: dict[object, int], parts: list[list[Any]]) -> int:
+    """Appends each row, from the index ``first`` on, to the part of the target of its key.
+
+    Returns the index of the first key without a target, or the number of rows. It is the twin of the native kernel.
+    """
+    remaining_keys: Any = iter(keys)
+    remaining_rows: Any = iter(rows)
+    remaining_keys.__setstate__(first)
+    remaining_rows.__setstate__(first)
+    try:
+        for key, row in zip(remaining_keys, remaining_rows, strict=True):
+            parts[targets[key]].append(row)
+    except KeyError:
+        return sum(map(len, parts))
+    return len(rows)
 
 
 def _state_key(key: object) -> object:

@@ -32,6 +32,7 @@ from clonos.core.values.tree import (
 )
 from clonos.core.values.value import reason, unsupported
 from clonos.core.values.value_errors import ValueBeyondLimit, ValueMalformed
+from clonos.kernels import choice
 
 ROWS_FORMAT: Final = 1
 """First byte of encoded rows. Arrow's streams begin with 255."""
@@ -52,6 +53,8 @@ DATES: Final = 12
 DECIMALS: Final = 13
 
 SCALARS: Final[dict[type | None, int]] = {str: STR, int: INT, float: FLOAT, bytes: BYTES, bool: BOOL}
+KERNEL_KINDS: Final = frozenset({STR, INT, FLOAT})
+"""Kinds of cells that the native kernel reads."""
 MIXABLE: Final = frozenset({NoneType, bool, int, float, str})
 
 EPOCH: Final = datetime(1970, 1, 1)
@@ -144,6 +147,8 @@ def decode_rows(data: bytes | memoryview, *, bytes_max: int = value_limits.BATCH
 
 def _column(cells: Sequence[Any], depth: int) -> Column:
     """Returns the cells as a column; ``depth`` is the number of containers around each cell."""
+    if choice.native is not None and (packed := choice.native.pack_cells(cells)) is not None:
+        return Column(packed[0], data=packed[1])
     if cells and type(cells[0]) is str:
         try:
             # Joining tests that all cells are str, faster than counting classes. The encoder refuses subclasses of str.
@@ -185,11 +190,18 @@ def _as_tuples(cells: Sequence[Any], depth: int, kind: int = TUPLES) -> Column |
     """Returns a column of tuples of one length, or None if lengths differ or the tuples are empty or too wide."""
     if not 0 < len(cells[0]) <= value_limits.COLUMNS_WIDTH_MAX:
         return None
+    if choice.native is not None and (packed := choice.native.pack_tuples(cells)) is not None:
+        return Column(kind, parts=tuple([_packed_column(found, depth + 1) for found in packed]))
     try:
         columns = list(zip(*cells, strict=True))
     except ValueError:  # different lengths
         return None
     return Column(kind, parts=tuple([_column(column, depth + 1) for column in columns]))
+
+
+def _packed_column(found: tuple[int, bytes] | list[Any], depth: int) -> Column:
+    """Returns a column that the kernel has packed, or has left as cells."""
+    return Column(found[0], data=found[1]) if type(found) is tuple else _column(found, depth)
 
 
 def _as_lists(cells: Sequence[Any], depth: int) -> Column | None:
@@ -263,7 +275,21 @@ SHAPES: Final[dict[type, Callable[[Sequence[Any], int], Column | None]]] = {
 }
 
 
+def _packed_cells(column: Column, depth: int) -> tuple[int, Any] | None:
+    """Returns a column as the kernel reads it, None if it has a part that the kernel cannot read."""
+    if column.kind in KERNEL_KINDS:
+        return column.kind, column.data
+    if column.kind != TUPLES or depth >= value_limits.COLUMNS_DEPTH_MAX:
+        return None
+    parts = tuple([_packed_cells(part, depth + 1) for part in column.parts])
+    return None if None in parts else (TUPLES, parts)
+
+
 def _cells(column: Column, depth: int) -> list[Any]:
+    if column.kind == TUPLES and choice.native is not None and (packed := _packed_cells(column, depth)) is not None:
+        rows: list[Any] | None = choice.native.unpack_rows(packed)
+        if rows is not None:
+            return rows  # else the code below finds out what is wrong
     decoder = SCALAR_DECODERS.get(column.kind)
     if decoder is not None:
         cells: list[Any] = decoder.decode(column.data)

@@ -15,6 +15,7 @@ from pyarrow import types
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided, remainder
 from clonos.expressions.functions.value_types import (
     common_type,
@@ -59,7 +60,7 @@ def _is_null(value: Value) -> bool:
 
 
 def _joined(left: Any, right: Any) -> Any:
-    return compute.binary_join_element_wise(left, right, pyarrow.scalar("", left.type))
+    return compute.binary_join_element_wise(left, right, arrow_scalar("", left.type))
 
 
 def _no_arithmetic(function: str, left: Any, right: Any) -> str:

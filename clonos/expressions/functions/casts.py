@@ -13,6 +13,7 @@ from pyarrow import types
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind, NotComputable
 from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided
 from clonos.expressions.functions.value_types import is_bytes, is_number, is_text, is_time, kind_name, settled
 from clonos.expressions.type_names import arrow_type
@@ -136,7 +137,7 @@ def _within(column: Any, wanted: Any) -> Any:
         holds = compute.and_(compute.greater_equal(whole, float(low)), compute.less(whole, float(above)))
         return compute.if_else(holds, column, None)
     both = compute.cast(column, pyarrow.decimal128(38, 0)) if types.is_integer(type_) else column
-    limits = [pyarrow.scalar(Decimal(each), pyarrow.decimal128(38, 0)) for each in (low, above - 1)]
+    limits = [arrow_scalar(Decimal(each), pyarrow.decimal128(38, 0)) for each in (low, above - 1)]
     holds = compute.and_(compute.greater_equal(both, limits[0]), compute.less_equal(both, limits[1]))
     return compute.if_else(holds, column, None)
 
@@ -185,7 +186,7 @@ def _of_times(given: Any, wanted: Any) -> Kernel:
     if types.is_timestamp(given) and types.is_date32(wanted):
         return lambda column: compute.cast(_in_utc(column), wanted, safe=False)
     if types.is_timestamp(given) and PER_SECOND[given.unit] > PER_SECOND[wanted.unit]:
-        divisor = pyarrow.scalar(PER_SECOND[given.unit] // PER_SECOND[wanted.unit], pyarrow.int64())
+        divisor = arrow_scalar(PER_SECOND[given.unit] // PER_SECOND[wanted.unit], pyarrow.int64())
         return lambda column: compute.cast(floor_divided(compute.cast(column, pyarrow.int64()), divisor), wanted)
     return _failing(wanted, lambda column: compute.cast(column, wanted))
 

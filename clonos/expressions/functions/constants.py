@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 import pyarrow
 from pyarrow import types
 
+DIGITS_MAX: Final = 38
+"""Digits of ``decimal128``."""
+
 
 def arrow_scalar(value: Any, type_: Any) -> Any:
     """Returns ``pyarrow.scalar(value, type_)``."""
+    if value is None:
+        return pyarrow.nulls(1, type_)[0]
     data = _bytes_of(value, type_)
     if data is None:
         return pyarrow.scalar(value, type_)
@@ -24,6 +30,15 @@ def arrow_scalar(value: Any, type_: Any) -> Any:
         offsets = struct.pack("=qq" if types.is_large_string(type_) else "=ii", 0, len(data))
         buffers.insert(1, pyarrow.py_buffer(offsets))
     return pyarrow.Array.from_buffers(type_, 1, buffers)[0]
+
+
+def decimal_type(value: Decimal) -> Any:
+    """Returns ``pyarrow.scalar(value).type``, None for a number that ``decimal128`` does not hold."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    precision = max(len(digits) + max(exponent, 0), -exponent)
+    return pyarrow.decimal128(precision, max(-exponent, 0)) if precision <= DIGITS_MAX else None
 
 
 def _bytes_of(value: Any, type_: Any) -> bytes | None:
@@ -36,10 +51,23 @@ def _bytes_of(value: Any, type_: Any) -> bytes | None:
         return struct.pack("=d", value)
     if type(value) is bool and types.is_boolean(type_):
         return bytes([value])
+    if type(value) is Decimal and types.is_decimal128(type_):
+        return _decimal_bytes(value, type_)
     is_text = types.is_string(type_) or types.is_large_string(type_)
     if type(value) is str and is_text and not _has_surrogates(value):
         return value.encode("utf-8")
     return None
+
+
+def _decimal_bytes(value: Decimal, type_: Any) -> bytes | None:
+    """Returns the bytes of a number, None if the type has too few digits for it."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent + type_.scale < 0:
+        return None
+    if len(digits) + exponent + type_.scale > type_.precision:
+        return None
+    unscaled: int = int("".join(map(str, digits))) * 10 ** (exponent + type_.scale)
+    return (-unscaled if sign else unscaled).to_bytes(16, sys.byteorder, signed=True)
 
 
 def _has_surrogates(text: str) -> bool:

@@ -12,6 +12,7 @@ from pyarrow import types
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.constants import arrow_scalar
 from clonos.expressions.functions.numpy_arrays import floor_divided, numbers_of, with_numbers
 from clonos.expressions.functions.value_types import is_time, kind_name, settled
 from clonos.expressions.periods import Period, parsed_period
@@ -102,7 +103,7 @@ def _epoch(column: Any, unit: str) -> Any:
 
 
 def _floored(numbers: Any, divisor: int) -> Any:
-    return floor_divided(numbers, pyarrow.scalar(divisor, pyarrow.int64()))
+    return floor_divided(numbers, arrow_scalar(divisor, pyarrow.int64()))
 
 
 def truncate(binder: Binder, node: Expr, inputs: list[Value]) -> Value:

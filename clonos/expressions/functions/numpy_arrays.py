@@ -10,6 +10,8 @@ import pyarrow
 import pyarrow.compute as compute
 from pyarrow import types
 
+from clonos.expressions.functions.constants import arrow_scalar
+
 
 def numbers_of(column: Any) -> Any:
     """Returns the numbers of an Arrow array or scalar of integers or times; where there are nulls, any number."""
@@ -56,7 +58,7 @@ def by_zero_null(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
                 return with_numbers(function(numbers_of(left), divisor), type_, left, right)
             found = function(numbers_of(left), numpy.where(is_zero, divisor.dtype.type(1), divisor))
         result = with_numbers(found, type_, left, right)
-        return compute.if_else(pyarrow.array(is_zero), pyarrow.scalar(None, type_), result)
+        return compute.if_else(pyarrow.array(is_zero), arrow_scalar(None, type_), result)
 
     return divided
 

@@ -124,14 +124,14 @@ def _reason(error: Exception) -> str:
 def concat_str(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     """Binds concat_str."""
     values = unified(binder, [as_text(binder, settled(binder, each)) for each in inputs])
-    separator = pyarrow.scalar(node.option("separator", ""), values[0].type)
+    separator = arrow_scalar(node.option("separator", ""), values[0].type)
 
     def joined(*columns: Any) -> Any:
         if not node.option("ignore_nulls"):
             return compute.binary_join_element_wise(*columns, separator, null_handling="emit_null")
         # Arrow leaves out a row whose texts are all null, so the first one becomes empty there.
         is_empty = reduce(compute.and_, map(compute.is_null, columns))
-        first = compute.if_else(is_empty, pyarrow.scalar("", separator.type), columns[0])
+        first = compute.if_else(is_empty, arrow_scalar("", separator.type), columns[0])
         return compute.binary_join_element_wise(first, *columns[1:], separator, null_handling="skip")
 
     return binder.call("concat_str", joined, *values, type_=values[0].type, options=node.options)

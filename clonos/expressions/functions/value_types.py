@@ -12,7 +12,7 @@ from pyarrow import types
 
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Value
-from clonos.expressions.functions.constants import arrow_scalar
+from clonos.expressions.functions.constants import arrow_scalar, decimal_type
 
 UNITS: Final = ("s", "ms", "us", "ns")
 SIGNED: Final = tuple(map(pyarrow.type_for_alias, ("int8", "int16", "int32", "int64")))
@@ -113,7 +113,7 @@ def literal_type(value: Any) -> Any:
         return pyarrow.float64()
     if isinstance(value, str):
         return pyarrow.string()
-    return pyarrow.scalar(value).type
+    return (type(value) is Decimal and decimal_type(value)) or pyarrow.scalar(value).type
 
 
 def fits(value: int, type_: Any) -> bool:

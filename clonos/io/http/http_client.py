@@ -87,10 +87,11 @@ class HttpClient:
         self,
         monotonic: Callable[[], int] = wall_clock.monotonic_ns,
         sleep: Callable[[float], None] = wall_clock.sleep_s,
+        ca: str | None = None,
     ) -> None:
         self._monotonic = monotonic
         self._sleep = sleep
-        self._pools = pool_manager()
+        self._pools = pool_manager(ca)
 
     def send(self, request: HttpRequest, limits: HttpLimits) -> HttpReply:
         """Sends the request, retries it where that is allowed, and returns the last reply.

@@ -145,7 +145,7 @@ class _TlsConnection(_Connection, HTTPSConnection):
 
         Raises: ConnectTimeoutError when the handshake takes longer.
         """
-        self.ssl_context = tls_context()
+        self.ssl_context = self.ssl_context or tls_context()
         try:
             super().connect()
         except TimeoutError as slow:
@@ -160,18 +160,27 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
-def pool_manager() -> urllib3.PoolManager:
-    """Returns connection pools with bounded sockets. Each request needs a ``current_budget``."""
-    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=UNLIMITED)
+def pool_manager(ca: str | None = None) -> urllib3.PoolManager:
+    """Returns connection pools with bounded sockets. Each request needs a ``current_budget``. ``ca``: see
+    ``tls_context``.
+    """
+    context = None if ca is None else tls_context(ca)
+    manager = urllib3.PoolManager(num_pools=POOLED_HOSTS_MAX, maxsize=UNLIMITED, ssl_context=context)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager
 
 
 @functools.cache
-def tls_context() -> ssl.SSLContext:
-    """Returns the TLS context, which verifies host names, and certificates by the system's authorities."""
+def tls_context(ca: str | None = None) -> ssl.SSLContext:
+    """Returns the TLS context, which verifies host names, and certificates by the system's authorities.
+
+    ``ca``: file with the certificates of other authorities, in place of those of the system.
+    """
     context = create_urllib3_context()
-    context.load_default_certs()
+    if ca is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(ca)
     context.sslsocket_class = _BoundedTlsSocket
     return context
 

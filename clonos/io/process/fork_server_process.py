@@ -20,11 +20,11 @@ from clonos.config import RunOptions, SlotKind
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.entropy import random_hash_seed
 
-WARM_MODULES: Final = ("clonos_standby.slot.host", "clonos")
-"""Modules imported before any slot starts: those of a slot, and those that the code of a job can import."""
+WARM_MODULES: Final = ("clonos_standby.slot.host",)
+"""Modules imported before the job is known: those of a slot."""
 
-COLUMN_MODULES: Final = ("clonos_standby.slot.column_modules",)
-"""Modules imported besides, before the first slot of a job with columns starts."""
+COLUMN_MODULES: Final = ("clonos.io.system.retained_memory", "clonos_standby.slot.column_modules")
+"""Modules imported for a job with columns, besides those that its pickled image names."""
 
 
 @dataclass(frozen=True, slots=True)

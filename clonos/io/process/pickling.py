@@ -15,7 +15,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from contextvars import ContextVar
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
@@ -37,9 +38,17 @@ def pack(value: object, parts: Iterable[tuple[str, object]] = ()) -> bytes:
 
     Raises: JobError when ``value`` cannot be pickled.
     """
+    return packed(value, parts)[0]
+
+
+def packed(value: object, parts: Iterable[tuple[str, object]] = ()) -> tuple[bytes, tuple[str, ...]]:
+    """Returns the pickled ``value``, and names of the modules of this library that unpickling it imports.
+
+    Raises: JobError when ``value`` cannot be pickled.
+    """
     with _by_value(own_modules()):
         try:
-            return pickled(value)
+            return _dumped(value)
         except UNPICKLABLE as error:
             culprit = next((name for name, part in parts if not _is_picklable(part)), "")
             raise JobError(
@@ -61,10 +70,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is unt
     """Pickler that also pickles msgspec classes by value, which cloudpickle treats as ordinary ones.
 
     The mark of a dataclass field without a default stays the same object, since it is compared by identity.
+    ``modules``: gets those of all that is pickled.
     """
+
+    def __init__(self, file: io.BytesIO, modules: set[str]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._modules = modules
 
     def reducer_override(self, thing: Any) -> Any:
         """Reduces a msgspec class by value; called by pickle for each object that is no plain value."""
+        if isinstance(thing, type | FunctionType | ModuleType):
+            self._modules.add(str(thing.__name__ if isinstance(thing, ModuleType) else thing.__module__))
         if isinstance(thing, type) and _travels_by_value(thing):
             if issubclass(thing, msgspec.Struct):
                 return reduce_struct(thing)
@@ -84,9 +100,37 @@ def _travels_by_value(cls: type) -> bool:
 
 def pickled(thing: object) -> bytes:
     """Returns the pickled object, with functions and classes that the receiver cannot import by value."""
+    return _dumped(thing)[0]
+
+
+def _dumped(thing: object) -> tuple[bytes, tuple[str, ...]]:
     buffer = io.BytesIO()
-    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
-    return buffer.getvalue()
+    around = _modules_around.get()
+    modules: set[str] = set() if around is None else around
+    token = _modules_around.set(modules)
+    try:
+        _Pickler(buffer, modules).dump(thing)
+    finally:
+        _modules_around.reset(token)
+    return buffer.getvalue(), tuple(sorted({name for module in modules for name in _library_modules(module)}))
+
+
+_modules_around: ContextVar[set[str] | None] = ContextVar("modules of what is being pickled", default=None)
+"""Modules of the object whose pickling pickles others, as a job does with its registered classes."""
+
+
+def _library_modules(name: str) -> list[str]:
+    """Returns the modules of this library that importing a module needs: itself, or those of what it names."""
+    if _is_of_library(name):
+        return [name]
+    if name not in sys.modules or name == "__main__" or name in cloudpickle.list_registry_pickle_by_value():
+        return []
+    named = [each.__module__ for each in vars(sys.modules[name]).values() if isinstance(each, type | FunctionType)]
+    return [module for module in named if _is_of_library(module)]
+
+
+def _is_of_library(module: str) -> bool:
+    return module.partition(".")[0] in LIBRARY_PACKAGES
 
 
 def own_modules() -> list[ModuleType]:
@@ -95,7 +139,7 @@ def own_modules() -> list[ModuleType]:
 
 
 def _is_own(name: str, module: object) -> bool:
-    if name.partition(".")[0] in LIBRARY_PACKAGES or not isinstance(module, ModuleType):
+    if _is_of_library(name) or not isinstance(module, ModuleType):
         return False
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or getattr(module, "__name__", None) != name:
@@ -103,9 +147,13 @@ def _is_own(name: str, module: object) -> bool:
     return not _is_installed(file)
 
 
-@functools.cache
 def _is_installed(file: str) -> bool:
-    path = os.path.realpath(file)
+    return _is_of_installed(os.path.dirname(os.path.realpath(file) if os.path.islink(file) else file))
+
+
+@functools.cache
+def _is_of_installed(folder: str) -> bool:
+    path = os.path.realpath(folder) + os.sep
     if any(f"{os.sep}{folder}{os.sep}" in path for folder in FOLDERS_OF_INSTALLED):
         return True
     return any(path.startswith(folder + os.sep) for folder in _python_folders())

@@ -21,6 +21,8 @@ DEBUG_TEXT: Final = "\n\nDebug source:"
 RETRY_TIME_MAX: Final = timedelta(seconds=10)
 """Time that the libraries may retry one call, because the caller retries too. Their own limits are minutes."""
 RETRIES_MAX: Final = 4
+S3_REGION: Final = "us-east-1"
+"""Region if neither the URL nor the environment names one."""
 
 NO_SERVICE_ACCOUNT: Final = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
 S3_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -157,33 +159,19 @@ class CloudFiles:
 
 
 def _connect_s3(location: CloudLocation) -> tuple[Any, Any]:
-    from obstore.store import S3Store
     from pyarrow.fs import S3FileSystem
 
-    region = location.region or "us-east-1"
     files = S3FileSystem(
         endpoint_override=location.endpoint or None,
-        region=region,
+        region=location.region or S3_REGION,
         allow_delayed_open=True,
         background_writes=False,
     )
-    options: dict[str, Any] = {"region": region}
-    if location.endpoint:
-        options["endpoint"] = location.endpoint
-        options["virtual_hosted_style_request"] = False
-    conditional = S3Store(
-        location.bucket,
-        prefix=location.prefix or None,
-        client_options={"allow_http": location.is_plain},
-        retry_config=_retry_config(),
-        **options,
-    )
-    return files, conditional
+    return files, object_store(location, location.prefix)
 
 
 def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
     """Connects to GCS. An endpoint without TLS is an emulator, which gets no credentials."""
-    from obstore.store import GCSStore
     from pyarrow.fs import GcsFileSystem
 
     scheme, _, address = location.endpoint.rstrip("/").partition("://")
@@ -193,17 +181,33 @@ def _connect_gcs(location: CloudLocation) -> tuple[Any, Any]:
         endpoint_override=address or None,
         retry_time_limit=RETRY_TIME_MAX,
     )
-    options: dict[str, Any] = {"base_url": location.endpoint.rstrip("/")} if location.endpoint else {}
-    if location.is_plain:  # skip_signature would still ask for a token before a put
-        options["service_account_key"] = NO_SERVICE_ACCOUNT
-    conditional = GCSStore(
+    return files, object_store(location, location.prefix)
+
+
+def object_store(location: CloudLocation, prefix: str) -> Any:
+    """Returns the client of ``obstore`` for the objects below a prefix of the bucket, "" for all."""
+    from obstore.store import GCSStore, S3Store
+
+    options: dict[str, Any] = {}
+    if location.scheme == "s3":
+        store: Any = S3Store
+        options["region"] = location.region or S3_REGION
+        if location.endpoint:
+            options["endpoint"] = location.endpoint
+            options["virtual_hosted_style_request"] = False
+    else:
+        store = GCSStore
+        if location.endpoint:
+            options["base_url"] = location.endpoint.rstrip("/")
+        if location.is_plain:  # skip_signature would still ask for a token before a put
+            options["service_account_key"] = NO_SERVICE_ACCOUNT
+    return store(
         location.bucket,
-        prefix=location.prefix or None,
+        prefix=prefix or None,
         client_options={"allow_http": location.is_plain},
         retry_config=_retry_config(),
         **options,
     )
-    return files, conditional
 
 
 def _retry_config() -> Any:

@@ -20,6 +20,8 @@ from clonos.io.store.envelope import ObjectCorrupt, seal, seal_pieces, unseal, u
 from clonos.io.store.hadoop_files import HadoopFiles
 from clonos.io.store.metadata_chain import CHAIN_FORMAT, FOLDER, AppendOutcome, ChainEntry, EntryKind, StoreChain
 from clonos.io.store.object_files import LocalFiles, ObjectFiles, ObjectMissing
+from clonos.io.store.postgres_files import SCHEMES as POSTGRES_SCHEMES
+from clonos.io.store.postgres_files import PostgresFiles
 from clonos.io.system.entropy import random_bytes, random_hash_seed
 from clonos.io.system.wall_clock import wall_ns
 
@@ -110,6 +112,8 @@ def open_files(url: str) -> ObjectFiles:
         return LocalFiles(Path(url).absolute())
     if parts.scheme in ("hdfs", "webhdfs"):
         return HadoopFiles(url)
+    if parts.scheme in POSTGRES_SCHEMES:
+        return PostgresFiles(url, open_files)
     return CloudFiles(url)
 
 
@@ -119,6 +123,7 @@ class CheckpointStore:
     def __init__(self, url: str) -> None:
         self.files = open_files(url)
         self.url = self.files.url if isinstance(self.files, LocalFiles) else url
+        self.objects_url = self.files.objects_url if isinstance(self.files, PostgresFiles) else self.url  # for slots
         self.chain = StoreChain(self.files)
         self._record: JobRecord | None = None
         self._term = 0
@@ -228,7 +233,7 @@ class CheckpointStore:
             for name in self.files.list(folder):
                 self.files.delete(name)
         self.files.delete(JOB_NAME)
-        if isinstance(self.files, LocalFiles):
+        if isinstance(self.files, LocalFiles | PostgresFiles):
             self.files.remove_empty_folders()
 
     def read_job(self) -> JobRecord | None:

@@ -92,14 +92,14 @@ class ApproxDistinct(OfValues):
     def __init__(self, of: Of, error: float) -> None:
         super().__init__(of)
         self._error = error
-        self._index_bits = index_bits(error)
+        self.index_bits = index_bits(error)
 
     def create(self) -> Any:
         return {}
 
     def term(self, value: Any) -> Any:
         term = self._read(value)
-        return None if term is None else xxh3_64_intdigest(encode_value(_canonical(python_scalar(term))))
+        return None if term is None else xxh3_64_intdigest(encode_value(canonical(python_scalar(term))))
 
     def insert(self, accumulator: Any, term: Any) -> Any:
         if term is None:
@@ -129,11 +129,11 @@ class ApproxDistinct(OfValues):
 
     def _register(self, digest: int) -> tuple[int, int]:
         """Returns the index of a hash's register, and the position of the first 1 bit in the rest of the hash."""
-        rest_bits = HASH_BITS - self._index_bits
+        rest_bits = HASH_BITS - self.index_bits
         return digest >> rest_bits, rest_bits - (digest & ((1 << rest_bits) - 1)).bit_length() + 1
 
     def _registers(self, hashes: dict[int, None]) -> bytes:
-        registers = bytearray(1 << self._index_bits)
+        registers = bytearray(1 << self.index_bits)
         for digest in hashes:
             index, rank = self._register(digest)
             registers[index] = max(registers[index], rank)
@@ -145,7 +145,7 @@ def identified(term: Any) -> tuple[Any, Any]:
     if type(term) in _PLAIN:
         return term, None
     term = python_scalar(term)
-    return (term, None) if type(term) in _PLAIN else (encode_value(_canonical(term)), term)
+    return (term, None) if type(term) in _PLAIN else (encode_value(canonical(term)), term)
 
 
 def index_bits(error: float) -> int:
@@ -191,7 +191,7 @@ def _tau(share: float) -> float:
     return total / 3
 
 
-def _canonical(term: Any) -> Any:
+def canonical(term: Any) -> Any:
     """Returns the value that stands for all values equal to ``term``."""
     if type(term) is float:
         return term + 0.0

@@ -105,9 +105,9 @@ def variance_of(total: Exact, squares: Exact, count: int, ddof: int) -> Any:
     if type(total) is float or type(squares) is float:
         return nan
     (numerator, exponent), (squared, twice) = _pair(total), _pair(squares)
-    # The square of a float has twice its exponent, so the larger exponent of both sums is that of the squares.
-    deviation = count * squared - ((numerator * numerator) << (twice - 2 * exponent))
-    return quotient(deviation, divisor << twice)
+    common = max(twice, 2 * exponent)  # either may be larger: sums of columns are not in lowest terms
+    deviation = (count * squared << common - twice) - (numerator * numerator << common - 2 * exponent)
+    return quotient(deviation, divisor << common)
 
 
 def quotient(numerator: int, denominator: int) -> float:

@@ -15,18 +15,18 @@ class Wrapping(Aggregation[Any, Any]):
 
     def __init__(self, aggregation: Aggregation[Any, Any]) -> None:
         assert aggregation.can_merge, "parts of an aggregate without merge cannot be joined"
-        self._aggregation = aggregation
+        self.aggregation = aggregation
         self.ignores_order = aggregation.ignores_order
         self.changes_terms = aggregation.changes_terms
 
     def create(self) -> Any:
-        return self._aggregation.create()
+        return self.aggregation.create()
 
     def merge(self, accumulator: Any, other: Any) -> Any:
-        return self._aggregation.merge(accumulator, other)
+        return self.aggregation.merge(accumulator, other)
 
     def __repr__(self) -> str:
-        return repr(self._aggregation)
+        return repr(self.aggregation)
 
 
 class Partial(Wrapping):
@@ -34,29 +34,29 @@ class Partial(Wrapping):
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
-        return self._aggregation.functions
+        return self.aggregation.functions
 
     def term(self, value: Any) -> Any:
-        return self._aggregation.term(value)
+        return self.aggregation.term(value)
 
     def insert(self, accumulator: Any, term: Any) -> Any:
-        return self._aggregation.insert(accumulator, term)
+        return self.aggregation.insert(accumulator, term)
 
     def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
-        return self._aggregation.insert_or_keep(accumulator, term)
+        return self.aggregation.insert_or_keep(accumulator, term)
 
     def result(self, accumulator: Any) -> Any:
-        return self._aggregation.merge(self.create(), accumulator)
+        return self.aggregation.merge(self.create(), accumulator)
 
 
 class Merging(Wrapping):
     """Second step, whose records are accumulators of the first."""
 
     def insert(self, accumulator: Any, term: Any) -> Any:
-        return self._aggregation.merge(accumulator, term)
+        return self.aggregation.merge(accumulator, term)
 
     def insert_or_keep(self, accumulator: Any, term: Any) -> Any:
         return self.insert(copied(accumulator), term)
 
     def result(self, accumulator: Any) -> Any:
-        return self._aggregation.result(accumulator)
+        return self.aggregation.result(accumulator)

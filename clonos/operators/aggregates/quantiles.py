@@ -42,7 +42,7 @@ class Quantile(OfValues):
         super().__init__(of)
         self._q, self._error = q, error
         self._share = Fraction(repr(q))
-        self._bits = mantissa_bits(error)
+        self.bits = mantissa_bits(error)
 
     def create(self) -> Any:
         return []
@@ -62,7 +62,7 @@ class Quantile(OfValues):
         if type(accumulator) is list:
             accumulator.append(term)
             return accumulator if len(accumulator) <= EXACT_MAX else self._buckets(accumulator)
-        bucket = bucket_of(term, self._bits)
+        bucket = bucket_of(term, self.bits)
         accumulator[bucket] = accumulator.get(bucket, 0) + 1
         return accumulator
 
@@ -77,25 +77,25 @@ class Quantile(OfValues):
 
     def result(self, accumulator: Any) -> float | None:
         if type(accumulator) is list:
-            return sorted(accumulator)[self._rank(len(accumulator))] if accumulator else None
-        rank = self._rank(sum(accumulator.values()))
+            return sorted(accumulator)[self.rank(len(accumulator))] if accumulator else None
+        rank = self.rank(sum(accumulator.values()))
         for bucket in sorted(accumulator):
             rank -= accumulator[bucket]
             if rank < 0:
-                return middle_of(bucket, self._bits)
+                return middle_of(bucket, self.bits)
         raise AssertionError("the rank is below the number of numbers")
 
     def __repr__(self) -> str:
         return f"quantile({text_of(self.of) or 'None'}, {self._q!r}, error={self._error!r})"
 
-    def _rank(self, count: int) -> int:
+    def rank(self, count: int) -> int:
         """Returns floor(q * (count - 1)) for the decimal digits of q, which a float has only nearly."""
         return self._share.numerator * (count - 1) // self._share.denominator
 
     def _buckets(self, numbers: list[float]) -> dict[int, int]:
         buckets: dict[int, int] = {}
         for number in numbers:
-            bucket = bucket_of(number, self._bits)
+            bucket = bucket_of(number, self.bits)
             buckets[bucket] = buckets.get(bucket, 0) + 1
         return buckets
 

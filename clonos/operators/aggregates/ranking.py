@@ -27,13 +27,13 @@ class Ranking(Aggregation[Any, list[Any]]):
     has_bounded_size = True
 
     def __init__(self, k: int, by: Of) -> None:
-        self._k = k
-        self._by = by
+        self.k = k
+        self.by = by
         self._rank = term_of(by)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
-        return functions_of(self._by)
+        return functions_of(self.by)
 
     def create(self) -> Any:
         return []
@@ -50,8 +50,8 @@ class Ranking(Aggregation[Any, list[Any]]):
         """Returns the list with a record, if that is among the k."""
 
     def __repr__(self) -> str:
-        by = f", by={text_of(self._by)}" if self._by is not None else ""
-        return f"{self.name}({self._k}{by})"
+        by = f", by={text_of(self.by)}" if self.by is not None else ""
+        return f"{self.name}({self.k}{by})"
 
 
 class TopK(Ranking):
@@ -69,7 +69,7 @@ class TopK(Ranking):
 
     def _with(self, ranked: list[Any], term: Any) -> list[Any]:
         place = bisect_left(ranked, term[0], key=itemgetter(0))  # behind equal ranks, which arrived earlier
-        is_full = len(ranked) >= self._k
+        is_full = len(ranked) >= self.k
         if is_full and place == 0:
             return ranked
         return [*ranked[is_full:place], term, *ranked[place:]]
@@ -90,6 +90,6 @@ class BottomK(Ranking):
 
     def _with(self, ranked: list[Any], term: Any) -> list[Any]:
         place = bisect_right(ranked, term[0], key=itemgetter(0))
-        if place >= self._k:
+        if place >= self.k:
             return ranked
-        return [*ranked[:place], term, *ranked[place : self._k - 1]]
+        return [*ranked[:place], term, *ranked[place : self.k - 1]]

@@ -14,11 +14,12 @@ import numpy
 import pyarrow
 from pyarrow import types
 
+from clonos.kernels.arrays import arrow_of
 from clonos.operators.aggregates.aggregate import Aggregation
 from clonos.operators.aggregates.distinct import CountDistinct
-from clonos.operators.aggregates.numeric import Mean, Sum
+from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
 from clonos.operators.aggregates.values import First, Max, Min
-from clonos.operators.columnar.support import parts_of
+from clonos.operators.columnar.support import LISTED, SKETCHED, column_of, is_of_records, parts_of
 
 State = Mapping[str, Any]
 """Columns of state by name, as numpy arrays."""
@@ -39,6 +40,9 @@ class ColumnAggregate(ABC):
     limit: ClassVar[int] = INT_MAX
     """Largest absolute number that the state may have."""
 
+    reads_records: ClassVar[bool] = False
+    """Whether it reads all columns."""
+
     adds_states: ClassVar[bool] = False
     """Whether ``add_states`` gives the same as ``add`` with the records of the states, in any order."""
 
@@ -46,9 +50,18 @@ class ColumnAggregate(ABC):
         self.name, self.of = name, of
         self._names = [f"{name}.{field}" for field in self.fields]
 
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Names of the logs that it has among the columns of state."""
+        return ()
+
     @abstractmethod
     def dtypes(self) -> dict[str, Any]:
         """Returns the numpy type of each column of state."""
+
+    def cells(self, batch: Any) -> Any:
+        """Returns what ``add`` gets of a batch."""
+        return None if self.of is None else batch.column(self.of)
 
     def growth(self, cells: Any) -> int:
         """Returns a bound of how much a number of the state may grow by these cells, 0 if it cannot be too large."""
@@ -107,7 +120,7 @@ class CountColumn(ColumnAggregate):
         numpy.add.at(state[self._names[0]], slots, other[self._names[0]])
 
     def results(self, state: State, slots: Slots) -> Any:
-        return pyarrow.array(state[self._names[0]][slots])
+        return arrow_of(state[self._names[0]][slots])
 
 
 class OfColumn(ColumnAggregate):
@@ -126,7 +139,7 @@ class OfColumn(ColumnAggregate):
 
     def _numbers(self, cells: Any) -> Any:
         """Returns the cells of an Arrow array without nulls as numbers."""
-        return _numbers(cells, self._storage)
+        return numbers_of(cells, self._storage)
 
     @abstractmethod
     def _add(self, state: State, slots: Slots, numbers: Any) -> None: ...
@@ -162,7 +175,7 @@ class SumColumn(OfColumn):
 
     def results(self, state: State, slots: Slots) -> Any:
         sums = state[self._names[0]][slots]
-        return pyarrow.array(sums)
+        return arrow_of(sums)
 
 
 class MeanColumn(SumColumn):
@@ -191,7 +204,7 @@ class MeanColumn(SumColumn):
         means = numpy.divide(sums, numpy.where(is_empty, 1, counts))
         for place in numpy.flatnonzero((sums > EXACT_FLOAT_MAX) | (sums < -EXACT_FLOAT_MAX)).tolist():
             means[place] = int(sums[place]) / int(counts[place])
-        return pyarrow.array(means, mask=is_empty)
+        return arrow_of(means, is_empty)
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         sums, counts = state[self._names[0]][slots], state[self._names[1]][slots]
@@ -223,6 +236,7 @@ class ExtremeColumn(ValueColumn):
 
     def __init__(self, name: str, of: str, type_: Any, *, is_largest: bool) -> None:
         super().__init__(name, of, type_)
+        self.is_largest = is_largest
         is_float = self._storage is numpy.float64
         self._choose = (
             (numpy.fmax if is_float else numpy.maximum) if is_largest else (numpy.fmin if is_float else numpy.minimum)
@@ -256,26 +270,52 @@ class LastColumn(ValueColumn):
         state[self._names[1]][slots] = True
 
 
-def column_aggregates(aggregation: Aggregation[Any, Any], schema: Any) -> list[ColumnAggregate] | None:
+def column_aggregates(
+    aggregation: Aggregation[Any, Any], schema: Any, *, has_logs: bool = False
+) -> list[ColumnAggregate] | None:
     """Makes the aggregates of an aggregation that ``columns_read`` accepts, for batches of a schema.
+
+    ``has_logs``: distinct values are counted in a log.
 
     Returns None if one of them cannot be made for the type of its column, or the column is missing.
     """
     found: list[ColumnAggregate] = []
     for name, each in parts_of(aggregation).items():
-        of = getattr(each, "of", None)
+        of = column_of(each)
+        if is_of_records(each):
+            from clonos.operators.columnar.logs.listed_values import CollectedRecords
+
+            found.append(CollectedRecords(name, schema))
+            continue
         if of is None:
             found.append(CountColumn(name, None))
             continue
-        if of not in schema.names or not _is_supported(each, schema.field(of).type):
+        made = _made(name, each, of, schema, has_logs) if of in schema.names else None
+        if made is None:
             return None
-        found.append(_made(name, each, of, schema.field(of).type))
+        found.append(made)
     return found
 
 
-def _made(name: str, aggregation: Any, of: str, type_: Any) -> ColumnAggregate:
+def _made(name: str, aggregation: Any, of: str, schema: Any, has_logs: bool) -> ColumnAggregate | None:
+    """Makes an aggregate of a column; None if it cannot be made for its type."""
+    type_ = schema.field(of).type
+    if type(aggregation) in LISTED or (has_logs and type(aggregation) is CountDistinct):
+        from clonos.operators.columnar.logs.listed_values import listed
+
+        return listed(name, aggregation, of, schema)
+    if type(aggregation) in SKETCHED:
+        from clonos.operators.columnar.logs.sketches import sketched
+
+        return sketched(name, aggregation, of, type_)
+    if not _is_supported(aggregation, type_):
+        return None
     if type(aggregation) in (Sum, Mean):
         return _sum(name, aggregation, of, type_)
+    if type(aggregation) in (Variance, Stddev):
+        from clonos.operators.columnar.sums.variances import FloatVariance, IntVariance
+
+        return (FloatVariance if types.is_floating(type_) else IntVariance)(aggregation, name, of, type_)
     if type(aggregation) in (Min, Max):
         return ExtremeColumn(name, of, type_, is_largest=type(aggregation) is Max)
     if type(aggregation) is CountDistinct:
@@ -305,7 +345,7 @@ def _is_supported(aggregation: Any, type_: Any) -> bool:
         return False
     if types.is_decimal(type_):  # a mean has 28 digits, wherever its point is; a column has one scale
         return type(aggregation) is Sum and not types.is_decimal256(type_)
-    if type(aggregation) in (Sum, Mean):
+    if type(aggregation) in (Sum, Mean, Variance, Stddev):
         return bool(types.is_integer(type_) or types.is_boolean(type_) or types.is_floating(type_))
     is_number = types.is_integer(type_) or types.is_floating(type_)
     return bool(is_number or types.is_timestamp(type_) or types.is_boolean(type_) or types.is_date32(type_))
@@ -319,7 +359,7 @@ def _storage_of(type_: Any) -> Any:
     return numpy.float64 if types.is_floating(type_) else numpy.int64
 
 
-def _numbers(cells: Any, storage: Any) -> Any:
+def numbers_of(cells: Any, storage: Any) -> Any:
     """Returns the cells of an Arrow array without nulls as numbers."""
     if types.is_boolean(cells.type):
         return cells.cast(pyarrow.uint8()).to_numpy().astype(storage)
@@ -333,9 +373,9 @@ def _numbers(cells: Any, storage: Any) -> Any:
 def _as_type(numbers: Any, is_null: Any, type_: Any) -> Any:
     """Returns numbers of the state as an Arrow array of the type of the column."""
     if types.is_timestamp(type_):
-        return pyarrow.array(numbers, mask=is_null).view(type_)
+        return arrow_of(numbers, is_null).view(type_)
     if types.is_date32(type_):
-        return pyarrow.array(numbers.astype(numpy.int32), mask=is_null).view(type_)
+        return arrow_of(numbers.astype(numpy.int32), is_null).view(type_)
     if types.is_boolean(type_):
-        return pyarrow.array(numbers != 0, mask=is_null)
-    return pyarrow.array(numbers, mask=is_null).cast(type_)
+        return arrow_of(numbers != 0, is_null)
+    return arrow_of(numbers, is_null).cast(type_)

@@ -9,15 +9,16 @@ aggregates of these records if further results have only them. Results are those
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
 
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.logs.pane_table import PaneTable, log_names
+from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
-from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.columnar.windowed_by_type import ColumnWindowing
 from clonos.operators.operator import Scope
@@ -26,6 +27,10 @@ from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.pane_windows import LATE_NAME
 from clonos.operators.windows.paned import PANE_NAME, Paned
 from clonos.operators.windows.window_rules import WindowRules
+
+LOG_NAME: Final = "log"
+
+WindowTable = ColumnTable | PaneTable
 
 Accumulators = dict[Any, Any]
 """By key, the accumulators of the aggregates by name; None of keys that have none."""
@@ -38,7 +43,7 @@ class HandedOver(NamedTuple):
     late: dict[int, Accumulators]
 
 
-class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
+class ColumnWindows(Paned[WindowTable], ColumnWindowing):
     """Operator of tumbling and sliding windows over columns."""
 
     def __init__(
@@ -55,11 +60,13 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
         self._read = tuple(dict.fromkeys(each.of for each in aggregates if each.of is not None))
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
         self._spec = ColumnSpec(self._keys.types, dtypes)
+        self._reads_records = any(each.reads_records for each in aggregates)
+        self._logs = log_names(aggregates)
         self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
         self._merged = MergedColumns(self._spec, aggregates, spans.panes, self._panes)
         self._late_spec = ColumnSpec(self._spec.keys) if rules.accumulates else self._spec
-        self._late: dict[int, ColumnTable] = {}
+        self._late: dict[int, WindowTable] = {}
         self._emitted = self._late
 
     def open(self, scope: Scope) -> None:
@@ -67,8 +74,22 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
         for end in self._restored(LATE_NAME):
             self._late_table(end)
 
-    def _new_table(self, name: str) -> ColumnTable:
-        return self._state.column_table(name, self._spec)
+    def _new_table(self, kind: str, number: int) -> WindowTable:
+        has_state = kind == PANE_NAME or not self._rules.accumulates
+        table = self._state.column_table(self._name(kind, number), self._spec if has_state else self._late_spec)
+        if not self._logs or not has_state:
+            return table
+        stores = [self._state.row_store(name) for name in self._log_names(kind, number)]
+        return PaneTable(table, dict(zip(self._logs, map(ValueLog, stores), strict=True)))
+
+    def _log_names(self, kind: str, number: int) -> list[str]:
+        return [f"{self._name(LOG_NAME, kind)}/{number}/{name}" for name in self._logs]
+
+    def _drop(self, kind: str, number: int) -> None:
+        super()._drop(kind, number)
+        if self._logs and (kind == PANE_NAME or not self._rules.accumulates):
+            for name in self._log_names(kind, number):
+                self._state.drop(name)
 
     def _restored_names(self, prefix: str) -> list[str]:
         return self._state.restored_columns(prefix)
@@ -84,10 +105,10 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
         }
         for kind, numbers in ((PANE_NAME, panes), (LATE_NAME, late)):
             for number in numbers:
-                self._state.drop(self._name(kind, number))
+                self._drop(kind, number)
         return HandedOver(panes, late)
 
-    def _rows_of(self, table: ColumnTable) -> Accumulators:
+    def _rows_of(self, table: WindowTable) -> Accumulators:
         rows = accumulators_of(self._aggregates, table.values, len(table))
         return dict(zip(self._keys.in_rows(table.keys(numpy.arange(len(table)))), rows, strict=True))
 
@@ -127,7 +148,8 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
             self._add(found[0], batch)
             self._add_again(dict.fromkeys(self._ended(found[0]), found), batch, panes)
             return
-        needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
+        names = list(dict.fromkeys((*self._keys.names, *self._read))) or [0]
+        needed = batch if self._reads_records else batch.select(names)
         again: dict[int, list[int]] = {}
         for pane in found[len(late) :]:  # late panes are the earliest ones
             self._add(pane, needed.take(pyarrow.array(numpy.flatnonzero(panes == pane))))
@@ -136,8 +158,8 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
         self._add_again(again, needed, panes)
         if late:
             places = numpy.flatnonzero(panes <= late[-1])
-            rows = rows_of(batch.take(pyarrow.array(places)))
-            self._late_records.take(rows, times[places].tolist(), self._reached.entries[0])
+            late_batch = batch.take(pyarrow.array(places))
+            self._late_records.take_columns(late_batch, times[places], self._reached.entries[0])
 
     def _add(self, pane: int, batch: Any) -> None:
         self._merged.change(pane)
@@ -149,13 +171,14 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
             records = batch.take(pyarrow.array(numpy.flatnonzero(numpy.isin(panes, of_window))))
             self._add_to(self._late_table(end), records)
 
-    def _add_to(self, table: ColumnTable, batch: Any) -> None:
+    def _add_to(self, table: WindowTable, batch: Any) -> None:
         slots = table.slots(self._keys.of(batch))
-        if not table.values:
+        values = table.values
+        if not values:
             return
         table.touch(slots)
         for each in self._aggregates:
-            each.add(table.values, slots, None if each.of is None else batch.column(each.of))
+            each.add(values, slots, each.cells(batch))
 
     def add_partials(self, batch: Any) -> None:
         """Adds partial aggregates. Their panes are not late: the sender knew a later watermark than this task does."""
@@ -181,11 +204,10 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
         ends = ((end, self._spans.end_ns(end)) for end in self._spans.ends_of(pane))
         return [end for end, end_ns in ends if end_ns <= reached_ns < end_ns + lateness_ns]
 
-    def _late_table(self, end: int) -> ColumnTable:
+    def _late_table(self, end: int) -> WindowTable:
         found = self._late.get(end)
         if found is None:
-            name = self._name(LATE_NAME, end)
-            found = self._late[end] = self._state.column_table(name, self._late_spec)
+            found = self._late[end] = self._new_table(LATE_NAME, end)
             self._agenda.add_window(end)
         return found
 
@@ -200,7 +222,7 @@ class ColumnWindows(Paned[ColumnTable], ColumnWindowing):
             if self._rules.accumulates:
                 table = self._merged.of_panes(self._spans.panes_of(end))
                 slots = table.find(late.keys(slots))
-            self._state.drop(self._name(LATE_NAME, end))
+            self._drop(LATE_NAME, end)
         start_ns, end_ns = self._spans.start_ns(end), self._spans.end_ns(end)
         for batch in self._results.batches(table.keys, table.values, slots, start_ns, end_ns):
             self.out.columns(batch)

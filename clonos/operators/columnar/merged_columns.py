@@ -14,6 +14,8 @@ import numpy
 
 from clonos.kernels.key_columns import KeyIndex
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.logs.pane_table import PaneTable, log_names, part_of
+from clonos.operators.columnar.logs.value_log import ValueLog
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 
 GROWTH: Final = 2
@@ -23,19 +25,30 @@ GROWTH: Final = 2
 class MergedTable:
     """Keys and states of several panes: slots are in the order in which keys first come, as in a ``ColumnTable``."""
 
-    __slots__ = ("_aggregates", "_index", "values")
+    __slots__ = ("_aggregates", "_columns", "_index", "_logs")
 
-    def __init__(self, spec: ColumnSpec, aggregates: Sequence[ColumnAggregate]) -> None:
+    def __init__(self, spec: ColumnSpec, aggregates: Sequence[ColumnAggregate], room: int = 0) -> None:
+        """Creates an empty one. ``room``: number of keys that are expected."""
         self._aggregates = aggregates
-        self._index = KeyIndex(spec.keys)
-        self.values: Mapping[str, Any] = {name: numpy.zeros(0, dtype) for name, dtype in spec.values.items()}
+        self._index = KeyIndex(spec.keys, room)
+        self._columns: dict[str, Any] = {name: numpy.zeros(0, dtype) for name, dtype in spec.values.items()}
+        self._logs = {name: ValueLog() for name in log_names(aggregates)}
 
     def __len__(self) -> int:
         return len(self._index)
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """Columns of state and logs by name. Read it again after ``add``."""
+        return {**self._columns, **self._logs}
+
     def keys(self, slots: Any) -> list[Any]:
         """Returns the key columns of slots."""
         return self._index.columns_at(slots)
+
+    def all_keys(self) -> list[Any]:
+        """Returns the key columns of all slots, in their order."""
+        return self._index.columns()
 
     def find(self, keys: list[Any]) -> Any:
         """Returns the slot of each key, -1 for an unknown one."""
@@ -44,17 +57,17 @@ class MergedTable:
     def add(self, other: AnyTable) -> None:
         """Adds another table, whose records come later."""
         count = len(other)
-        slots = self._index.add(other.keys(numpy.arange(count)))
-        room = len(next(iter(self.values.values()), ()))
+        slots = self._index.add(other.all_keys())
+        room = len(next(iter(self._columns.values()), ()))
         if len(self) > room:
             room = max(len(self), room * GROWTH)
-            self.values = {name: _grown(column, room) for name, column in self.values.items()}
-        states = {name: column[:count] for name, column in other.values.items()}
+            self._columns = {name: _grown(column, room) for name, column in self._columns.items()}
+        values, states = self.values, part_of(other.values, count)
         for each in self._aggregates:
-            each.merge(self.values, slots, states)
+            each.merge(values, slots, states)
 
 
-AnyTable = ColumnTable | MergedTable
+AnyTable = ColumnTable | PaneTable | MergedTable
 
 
 class MergedColumns:
@@ -65,10 +78,11 @@ class MergedColumns:
         spec: ColumnSpec,
         aggregates: Sequence[ColumnAggregate],
         width: int,
-        panes: Mapping[int, ColumnTable],
+        panes: Mapping[int, ColumnTable | PaneTable],
     ) -> None:
         """Creates it for windows of ``width`` panes."""
         self._spec, self._aggregates, self._width, self._panes = spec, tuple(aggregates), width, panes
+        self._has_logs = bool(log_names(aggregates))  # which would be copied for each pane of a window
         self._block: int | None = None  # first pane of the present block, None if what follows is out of date
         self._front: dict[int, AnyTable] = {}  # the end of the block before, from each of its panes on
         self._back: AnyTable | None = None  # the beginning of the present block
@@ -82,6 +96,9 @@ class MergedColumns:
     def window(self, end: int) -> AnyTable:
         """Returns the state of the window that ends in front of the pane ``end``; some pane of it has records."""
         start, block = end - self._width, end // self._width * self._width
+        if self._has_logs:
+            panes = [pane for pane in range(start, end) if pane in self._panes]
+            return self._panes[panes[0]] if len(panes) == 1 else self.of_panes(panes)
         if block != self._block:
             self._divide(start, block)
         for pane in range(max(self._covered, block), end):
@@ -118,7 +135,7 @@ class MergedColumns:
 
     def _merged(self, first: AnyTable, second: AnyTable) -> MergedTable:
         """Merges two tables into a new one; the records of the second come later."""
-        merged = MergedTable(self._spec, self._aggregates)
+        merged = MergedTable(self._spec, self._aggregates, len(first) + len(second))
         merged.add(first)
         merged.add(second)
         return merged

@@ -32,6 +32,10 @@ JOIN_TIME: Final = "join_time"
 """Column of a join by timestamps: the timestamp of the result, which is the later one of both sides."""
 
 
+RECORDS: Final = "records"
+"""Column of the highest records of a key, which ``top_k`` gives as a list."""
+
+
 class WindowForm(msgspec.Struct, frozen=True, array_like=True, tag="window"):
     """Form of results of windows: the columns of the key, and those of the values by name."""
 
@@ -63,6 +67,7 @@ class PairForm(msgspec.Struct, frozen=True, array_like=True, tag="pair"):
 class TotalForm(msgspec.Struct, frozen=True, array_like=True, tag="total"):
     """Form of results of running aggregates: the columns of the key, and those of the results by name.
 
+    Without columns of the key a record has the results alone in rows.
     ``is_count``: there is one result, which is no dict in rows; a sink of columns gets columns.
     """
 
@@ -75,14 +80,14 @@ RowForm = WindowForm | TotalForm | PairForm
 
 
 class ColumnsLost(JobError):
-    """A step that works on columns gets rows, because windows in front of it cannot have their state in columns."""
+    """A step that works on columns gets rows, because the step in front of it cannot have its state in columns."""
 
     step: str
 
     def __str__(self) -> str:
         return (
-            f"the step {self.step} works on columns, and gets rows: an aggregate of the windows in front of it cannot"
-            " be made for the type of its column. Cast the column in front of the windows, or use map or filter with a"
+            f"the step {self.step} works on columns, and gets rows: windows, aggregates or a join in front of it cannot"
+            " be made for the types of their columns. Put cast or select in front of them, or use map or filter with a"
             " function here."
         )
 
@@ -169,8 +174,10 @@ def _side_rows(batch: Any, form: SideForm) -> list[Any]:
     return [next(found) if has else None for has in has_side.to_pylist()]
 
 
-def _total_rows(batch: Any, form: TotalForm) -> list[tuple[Any, Any]]:
+def _total_rows(batch: Any, form: TotalForm) -> list[Any]:
     values = batch.column(form.values[0]) if form.is_count else batch.select(form.values)
+    if not form.keys:
+        return values.to_pylist()  # type: ignore[no-any-return]
     return list(zip(python_keys(batch, form.keys), values.to_pylist(), strict=True))
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.aggregates.counting import Count
-from clonos.operators.aggregates.distinct import CountDistinct
-from clonos.operators.aggregates.numeric import Mean, Sum
-from clonos.operators.aggregates.values import First, Last, Max, Min
+from clonos.operators.aggregates.distinct import ApproxDistinct, CountDistinct, Distinct
+from clonos.operators.aggregates.numeric import Mean, Stddev, Sum, Variance
+from clonos.operators.aggregates.quantiles import Quantile
+from clonos.operators.aggregates.ranking import BottomK, Ranking, TopK
+from clonos.operators.aggregates.values import Collect, First, Last, Max, Min
 from clonos.operators.columnar.row_forms import SINGLE
+
+COLUMNAR: Final = (Sum, Mean, Variance, Stddev, Min, Max, First, Last)
+"""Aggregates of a column whose state is a few numbers."""
+
+LISTED: Final = (Collect, Distinct, TopK, BottomK)
+SKETCHED: Final = (Quantile, ApproxDistinct)
+"""Aggregates of a column whose state is a log."""
 
 
 def parts_of(aggregation: Aggregation[Any, Any]) -> dict[str, Any]:
@@ -17,24 +26,39 @@ def parts_of(aggregation: Aggregation[Any, Any]) -> dict[str, Any]:
     return dict(aggregation.aggregations) if isinstance(aggregation, Named) else {SINGLE: aggregation}
 
 
+def column_of(aggregation: Any) -> Any:
+    """Returns what an aggregation reads: the name of a column, a function, or None."""
+    return aggregation.by if isinstance(aggregation, Ranking) else getattr(aggregation, "of", None)
+
+
+def is_of_records(aggregation: Any) -> bool:
+    """Returns whether an aggregation lists whole records."""
+    return type(aggregation) is Collect and aggregation.of is None
+
+
+def reads_records(aggregation: Aggregation[Any, Any]) -> bool:
+    """Returns whether an aggregation needs all columns of its records."""
+    return any(isinstance(each, Ranking) or is_of_records(each) for each in parts_of(aggregation).values())
+
+
 def columns_read(
-    aggregation: Aggregation[Any, Any], *, merges: bool = False, has_members: bool = False
+    aggregation: Aggregation[Any, Any], *, merges: bool = False, has_members: bool = False, has_logs: bool = False
 ) -> tuple[str, ...] | None:
     """Returns the columns that an aggregation reads; None if it cannot be made for columns, whatever their types.
 
     ``merges``: windows become one, and the order of their records follows from which of them met first.
     ``has_members``: aggregates may have a table with the values of each key beside their columns of state.
+    ``has_logs``: they may have a log there.
     """
+    columnar: tuple[type, ...] = (*COLUMNAR, *LISTED, *SKETCHED, CountDistinct) if has_logs else COLUMNAR
+    if has_members:
+        columnar += (CountDistinct,)
     found: dict[str, None] = {}
     for each in parts_of(aggregation).values():
-        if type(each) is Count and not each.functions:
+        if (type(each) is Count and not each.functions) or (has_logs and is_of_records(each)):
             continue
-        if has_members and type(each) is CountDistinct and isinstance(each.of, str):
-            found[each.of] = None
-            continue
-        if type(each) not in (Sum, Mean, Min, Max, First, Last) or not isinstance(each.of, str):
+        of = column_of(each)
+        if type(each) not in columnar or not isinstance(of, str) or (merges and not each.ignores_order):
             return None
-        if merges and not each.ignores_order:
-            return None
-        found[each.of] = None
+        found[of] = None
     return tuple(found)

@@ -55,15 +55,16 @@ class WindowColumns:
         ``keys`` returns the columns that state has for the key of slots; ``values`` has the state. Starts and ends are
         those of all slots, or one for each of them.
         """
-        starts, ends = (numpy.broadcast_to(each, len(slots)) for each in (start_ns, end_ns))
+        bounds = [numpy.broadcast_to(each, len(slots)) for each in (start_ns, end_ns, end_ns - 1)]
         for first in range(0, len(slots), RESULTS_MAX):
             part = slice(first, first + RESULTS_MAX)
-            yield self._batch(self._keys.shown(keys(slots[part])), values, slots[part], starts[part], ends[part])
+            instants = [_instants(each[part]) for each in bounds]
+            yield self._batch(self._keys.shown(keys(slots[part])), values, slots[part], instants)
 
-    def _batch(self, keys: list[Any], values: Any, slots: Any, starts: Any, ends: Any) -> Any:
+    def _batch(self, keys: list[Any], values: Any, slots: Any, instants: list[Any]) -> Any:
         columns = [
             *keys,
-            *map(_instants, (starts, ends, ends - 1)),
+            *instants,
             *(each.results(values, slots) for each in self._aggregates),
         ]
         names = [*self._keys.names, START, END, TIME, *self._values]
@@ -78,4 +79,8 @@ def user_keys(columns: list[Any]) -> list[Any]:
 
 
 def _instants(nanoseconds: Any) -> Any:
-    return pyarrow.array(nanoseconds // NANOSECONDS_PER_MICROSECOND).view(INSTANT)
+    if len(nanoseconds) and nanoseconds.strides == (0,):  # the same instant for all
+        microseconds = numpy.full(len(nanoseconds), nanoseconds[0] // NANOSECONDS_PER_MICROSECOND)
+    else:
+        microseconds = nanoseconds // NANOSECONDS_PER_MICROSECOND
+    return pyarrow.array(microseconds).view(INSTANT)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.aggregates.aggregate import Aggregation, Named
 from clonos.operators.columnar.by_type import ByType, ColumnOperator
-from clonos.operators.columnar.row_forms import SINGLE
+from clonos.operators.columnar.row_forms import FORM_KEY, SINGLE
+from clonos.operators.columnar.support import reads_records
 from clonos.operators.operator import Operator, Scope
 from clonos.operators.windows.window_rules import WindowRules
 
@@ -45,6 +46,7 @@ class WindowedByType(ByType):
         """Creates the operator; ``reads`` are the columns that the aggregates read."""
         super().__init__(step, keys, make_rows)
         self._rules, self._aggregation = rules, aggregation
+        self._reads_records = reads_records(aggregation)
         self._names = tuple(dict.fromkeys((*keys, *reads)))
 
     @abstractmethod
@@ -66,17 +68,22 @@ class WindowedByType(ByType):
                 check_key_types([_plain(schema.field(name)).type for name in self._keys])
         except TypeError:
             return None
-        if column_aggregates(self._aggregation, schema) is None:
+        if column_aggregates(self._aggregation, schema, has_logs=True) is None:
             return None
+        if self._reads_records:
+            metadata = schema.metadata or {}
+            return None if FORM_KEY in metadata else schema.remove_metadata()
         return pyarrow.schema([schema.field(name) for name in self._names])
 
     def _has_known_types(self, schema: Any) -> bool:
+        if self._reads_records and (schema.names != self._schema.names or FORM_KEY in (schema.metadata or {})):
+            return False
         return all(each.name in schema.names and schema.field(each.name).type == each.type for each in self._schema)
 
     def _new_columns(self, schema: Any) -> ColumnWindowing:
         from clonos.operators.columnar.column_aggregates import column_aggregates
 
-        aggregates = column_aggregates(self._aggregation, schema)
+        aggregates = column_aggregates(self._aggregation, schema, has_logs=True)
         assert aggregates is not None, "the state says that these types are columns"
         return self._new_windows(aggregates, [_plain(schema.field(name)) for name in self._keys])
 

@@ -25,9 +25,42 @@ class LateRecords:
 
     def take(self, values: list[Any], times: Sequence[int], watermark_ns: int) -> None:
         """Takes the late records of a batch, never empty, without their keys."""
-        self._collector.count_late(self._step, len(values))
-        side = None if self._tag is None else self._operator.side_outputs.get(self._tag)
-        if side is not None:
+        side = self._side(len(values), times, watermark_ns)
+        if side is None:
+            return
+        schema = self._operator.rows_schema
+        if schema is None or not side.keeps_types or not _pass_with_schema(side, values, times, schema):
             side.rows(values, times)
-        else:
-            self._warning.warn(lambda: self._text(self._step, self._tag, times[0], watermark_ns))
+
+    def take_columns(self, batch: Any, times: Any, watermark_ns: int) -> None:
+        """Takes the late records of a batch of columns, never empty. Sinks of columns get them with their types."""
+        side = self._side(len(times), times, watermark_ns)
+        if side is not None:
+            side.timed_columns(batch, times)
+
+    @property
+    def keeps_types(self) -> bool:
+        """Whether late records go to sinks of columns."""
+        side = None if self._tag is None else self._operator.side_outputs.get(self._tag)
+        return side is not None and side.keeps_types
+
+    def _side(self, count: int, times: Sequence[int], watermark_ns: int) -> Operator | None:
+        """Counts late records; returns where they go, None if nowhere, which is warned of."""
+        self._collector.count_late(self._step, count)
+        side = None if self._tag is None else self._operator.side_outputs.get(self._tag)
+        if side is None:
+            self._warning.warn(lambda: self._text(self._step, self._tag, int(times[0]), watermark_ns))
+        return side
+
+
+def _pass_with_schema(side: Operator, rows: list[Any], times: Sequence[int], schema: Any) -> bool:
+    """Passes rows on as columns of a schema; returns whether they fit."""
+    import numpy
+    import pyarrow
+
+    try:
+        batch = pyarrow.RecordBatch.from_pylist(rows, schema=schema.remove_metadata())
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    side.timed_columns(batch, numpy.array(times, numpy.int64))
+    return True

@@ -10,6 +10,7 @@ from clonos.core.ports.operator_chain import FailedAt, NothingToRead, StepFailed
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.operators.connector_contract import Source, TimedSource
 from clonos.operators.event_time.source_watermarks import SourceWatermarks
+from clonos.operators.event_time.stamped_records import stamp_of
 from clonos.operators.event_time.timestamp_assigner import TimestampAssigner, checked_watermark
 from clonos.operators.operator import DueTimer, Scope, Times
 from clonos.operators.split_source import PositionMalformed, SourceHead
@@ -122,7 +123,8 @@ class TimedHead(SourceHead):
         if self._is_columnar and not is_rows:
             return assigner.assign_columns(batch, self.guard, self._recorder, where)
         rows = batch if is_rows else batch.to_pylist()
-        return assigner.assign(rows, self.guard, self._recorder, where)
+        rows, times = assigner.assign(rows, self.guard, self._recorder, where)
+        return ([row for _, row in rows] if assigner.of is stamp_of else rows), times
 
     def _watermark_behind(self, number: int, batch: Any, times: Times | IntArray) -> int | None:
         before_ns = self._times.reached_ns(number)

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
-from clonos.core.values.keys import state_keys
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.joins.buffered_join import LEFT_NAME, NUMBERS_NAME, RIGHT_NAME, WATERMARK_NAME, Select
+from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.side_buffer import Buffered, SideBuffer
@@ -64,7 +64,7 @@ class AsOfJoin(TwoInputOperator):
         self._next_number: int = self._numbers.entries.get(0, 0)
         self._lefts = state.table(f"{step}/{LEFT_NAME}")  # number -> (key of the user, timestamp in ns, record)
         lefts = self._lefts.contents()
-        stored_keys = state_keys([key for key, _, _ in lefts.values()])
+        stored_keys = join_keys([(key, row) for key, _, row in lefts.values()])
         self._waiting: list[Waiting] = [
             (timestamp_ns, number, stored, Buffered(timestamp_ns, number, row))
             for stored, (number, (_, timestamp_ns, row)) in zip(stored_keys, lefts.items(), strict=True)
@@ -84,11 +84,15 @@ class AsOfJoin(TwoInputOperator):
 
     def first(self, rows: list[Any], times: Times = None) -> None:
         for stored, key, buffered in self._on_time(True, rows, times):
+            if stored is NULL_KEY and self._is_inner:
+                continue
             self._lefts.set(buffered.number, (key, buffered.timestamp_ns, buffered.row))
             heappush(self._waiting, (buffered.timestamp_ns, buffered.number, stored, buffered))
 
     def second(self, rows: list[Any], times: Times = None) -> None:
         for stored, key, version in self._on_time(False, rows, times):
+            if stored is NULL_KEY:
+                continue
             self._versions.add(stored, key, version)
             self._plan_checks(stored, version)
 
@@ -97,7 +101,7 @@ class AsOfJoin(TwoInputOperator):
         assert times is not None, "an as-of join reads streams with timestamps"
         self._key_types.see(is_left, rows[0][0])
         reached_ns: int | None = self._reached.entries.get(0)
-        for stored, (key, row), timestamp_ns in zip(state_keys([key for key, _ in rows]), rows, times, strict=True):
+        for stored, (key, row), timestamp_ns in zip(join_keys(rows), rows, times, strict=True):
             if (
                 reached_ns is None
                 or timestamp_ns >= reached_ns
@@ -111,7 +115,7 @@ class AsOfJoin(TwoInputOperator):
 
     def _counts(self, is_left: bool, stored: Any, timestamp_ns: int, reached_ns: int) -> bool:
         """Returns whether a record behind the watermark is a version that a left record may still meet."""
-        if is_left or self._direction is not Direction.BACKWARD:
+        if is_left or stored is NULL_KEY or self._direction is not Direction.BACKWARD:
             return False
         if self._tolerance_ns is not None and timestamp_ns < reached_ns - self._tolerance_ns:
             return False

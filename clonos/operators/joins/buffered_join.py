@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.core.values.copying import copied
-from clonos.core.values.keys import state_keys
+from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
@@ -77,6 +77,10 @@ class BufferedJoin(TwoInputOperator):
 
     def _add(self, is_left: bool, stored: Any, key: Any, buffered: Buffered, reached_ns: int | None) -> None:
         """Matches a record with the buffer of the other side, and buffers it if a match may still come."""
+        if stored is NULL_KEY:
+            if self._how.keeps(is_left):
+                self._emit_alone(is_left, buffered)
+            return
         first_ns, last_ns = self._rule.partners(is_left, buffered.timestamp_ns)
         found = self._buffers[not is_left].between(stored, first_ns, last_ns)
         if found:
@@ -180,8 +184,7 @@ class EventJoin(BufferedJoin):
         assert times is not None, "a join by time reads streams with timestamps"
         self._key_types.see(is_left, rows[0][0])
         reached_ns: int | None = self._reached.entries.get(0)
-        stored_keys = state_keys([key for key, _ in rows])
-        for stored, (key, row), timestamp_ns in zip(stored_keys, rows, times, strict=True):
+        for stored, (key, row), timestamp_ns in zip(join_keys(rows), rows, times, strict=True):
             if reached_ns is not None and self._is_late(is_left, timestamp_ns, reached_ns):
                 self._late.add(row, timestamp_ns)
                 continue
@@ -228,7 +231,7 @@ class ClockJoin(BufferedJoin):
     def _take(self, is_left: bool, rows: list[Any]) -> None:
         self._key_types.see(is_left, rows[0][0])
         now_ns = self._recorder.instant_ns(False)
-        for stored, (key, row) in zip(state_keys([key for key, _ in rows]), rows, strict=True):
+        for stored, (key, row) in zip(join_keys(rows), rows, strict=True):
             self._add(is_left, stored, key, Buffered(now_ns, self._next_number, row), None)
             self._next_number += 1
         self._emit(False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clonos.core.values.copying import copied
-from clonos.core.values.keys import state_keys
 from clonos.operators.joins.buffered_join import Select
+from clonos.operators.joins.join_keys import NULL_KEY, join_keys
 from clonos.operators.joins.key_types import KeyTypes
 from clonos.operators.operator import Scope, Times, TwoInputOperator, without
 
@@ -25,15 +25,16 @@ class Lookup(TwoInputOperator):
 
     def second(self, rows: list[Any], times: Times = None) -> None:
         self._key_types.see(False, rows[0][0])
-        for stored, (_, row) in zip(state_keys([key for key, _ in rows]), rows, strict=True):
-            self._table.set(stored, row)
+        for stored, (_, row) in zip(join_keys(rows), rows, strict=True):
+            if stored is not NULL_KEY:
+                self._table.set(stored, row)
 
     def first(self, rows: list[Any], times: Times = None) -> None:
         self._key_types.see(True, rows[0][0])
         entries = self._table.entries
         pairs: list[Any] = []
         found_times: list[int] | None = [] if self._has_times else None
-        for index, (stored, (_, row)) in enumerate(zip(state_keys([key for key, _ in rows]), rows, strict=True)):
+        for index, (stored, (_, row)) in enumerate(zip(join_keys(rows), rows, strict=True)):
             found = entries.get(stored)
             if found is None and self._is_inner:
                 continue

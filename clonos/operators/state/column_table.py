@@ -190,6 +190,14 @@ class ColumnTable:
         columns: list[Any] = keys.take(slots).columns
         return columns
 
+    def all_keys(self) -> list[Any]:
+        """Returns the key columns of all slots, in their order; read them before the table changes."""
+        assert self._spec is not None
+        keys, count = self.store.keys, self.store.count
+        if isinstance(keys, IntegerKeys) and keys.null_slot < 0:
+            return [_integers_as(self._spec.keys[0], keys.array[:count], None)]
+        return self.keys(numpy.arange(count))
+
     def live(self) -> NDArray[numpy.int64]:
         """Returns the slots of all keys, in the order of their arrival."""
         return self.store.live()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
+from clonos.kernels.partition import gather_parts
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -56,12 +58,12 @@ class Chunk:
         return view
 
     def places(self, numbers: NDArray[numpy.int64]) -> NDArray[Any]:
-        """Returns where live rows with these ascending numbers are.
+        """Returns where live rows with these numbers are.
 
         Raises: AssertionError: a row does not exist.
         """
         places: NDArray[Any] = numbers - self.first
-        exist = places[0] >= 0 and numbers[-1] < self.end
+        exist = bool(places.min() >= 0 and numbers.max() < self.end)
         if self.numbers is not None and exist:
             if self._place_of is not None:
                 places = self._place_of[places]
@@ -78,16 +80,16 @@ class Chunk:
         """Returns the number behind the last row's."""
         return self.first + self.batch.num_rows if self.numbers is None else int(self.numbers[-1]) + 1
 
-    def at(self, places: NDArray[numpy.int64]) -> Any:
-        """Returns rows by their places; without a copy where they stand side by side."""
-        count = len(places)
+    def at(self, places: NDArray[numpy.int64], width: int | None = None) -> Any:
+        """Returns rows by their places; without a copy where they stand side by side. ``width``: see ``take_rows``."""
+        count, batch = len(places), _first_columns(self.batch, width)
         if count and places[-1] - places[0] + 1 == count and bool((places[1:] > places[:-1]).all()):
-            return self.batch.slice(int(places[0]), count)
-        return self.batch.take(pyarrow.array(places))
+            return batch.slice(int(places[0]), count)
+        return batch.take(pyarrow.array(places))
 
-    def take(self, numbers: NDArray[numpy.int64]) -> Any:
-        """Returns the rows with these ascending numbers as a batch."""
-        return self.at(self.places(numbers))
+    def take(self, numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
+        """Returns the rows with these numbers as a batch."""
+        return self.at(self.places(numbers), width)
 
     def remove(self, numbers: NDArray[numpy.int64]) -> None:
         """Removes the rows with these ascending, distinct numbers."""
@@ -125,17 +127,17 @@ def merged(chunks: Sequence[Chunk]) -> Chunk:
 
     It copies the rows of a chunk that has removed ones: a slice would keep those in memory.
     """
-    parts, numbers = [], []
-    for chunk in chunks:
-        places, theirs = chunk.live_from(0)
-        if len(places):
-            is_whole = len(places) == chunk.batch.num_rows
-            parts.append(chunk.batch if is_whole else chunk.batch.take(pyarrow.array(places)))
-            numbers.append(theirs)
+    batches = [chunk.batch for chunk in chunks if chunk.live_count]
+    places, numbers = zip(*[chunk.live_from(0) for chunk in chunks if chunk.live_count], strict=True)
+    sizes = list(map(len, numbers))
+    if sizes == [batch.num_rows for batch in batches]:
+        batch = joined(batches)
+    else:
+        batch = gather_parts(batches, numpy.repeat(numpy.arange(len(sizes)), sizes), numpy.concatenate(places))
     all_numbers = numpy.concatenate(numbers)
     first = int(all_numbers[0])
     is_dense = int(all_numbers[-1]) - first + 1 == len(all_numbers)
-    return Chunk(first, None if is_dense else all_numbers, joined(parts))
+    return Chunk(first, None if is_dense else all_numbers, batch)
 
 
 def chunk_of_each(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> list[tuple[int, int, int]]:
@@ -143,22 +145,42 @@ def chunk_of_each(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> lis
 
     Raises: AssertionError: a row does not exist.
     """
+    return _stretches(_chunk_numbers(chunks, numbers))
+
+
+def take_rows(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
+    """Returns the rows with these numbers, at least one, in this order; reads only the chunks that have them.
+
+    ``width``: the number of the columns that are wanted, the first ones.
+    """
+    indexes = _chunk_numbers(chunks, numbers)
+    if bool((indexes[1:] >= indexes[:-1]).all()):
+        return joined([chunks[i].take(numbers[a:b], width) for i, a, b in _stretches(indexes)])
+    order = numpy.argsort(indexes.astype(numpy.int16 if len(chunks) < 1 << 15 else numpy.int64), kind="stable")
+    indexes, numbers = indexes[order], numbers[order]
+    found = _stretches(indexes)
+    parts, places = numpy.empty(len(order), numpy.int32), numpy.empty(len(order), numpy.int64)
+    for part, (i, a, b) in enumerate(found):
+        parts[order[a:b]], places[order[a:b]] = part, chunks[i].places(numbers[a:b])
+    return gather_parts([_first_columns(chunks[i].batch, width) for i, _, _ in found], parts, places)
+
+
+def _first_columns(batch: Any, width: int | None) -> Any:
+    return batch if width is None else batch.select(range(width))
+
+
+def _chunk_numbers(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+    """Returns the index of the chunk of each row.
+
+    Raises: AssertionError: a row does not exist.
+    """
     firsts = numpy.fromiter((chunk.first for chunk in chunks), numpy.int64, len(chunks))
     indexes = numpy.searchsorted(firsts, numbers, "right") - 1
-    assert len(indexes) == 0 or indexes[0] >= 0, "a row of a row store was removed, and its number is still in use"
+    assert len(indexes) == 0 or indexes.min() >= 0, "a row of a row store was removed, and its number is still in use"
+    return indexes
+
+
+def _stretches(indexes: NDArray[numpy.int64]) -> list[tuple[int, int, int]]:
+    """Returns the stretches of equal indexes, which ascend: (index, start, end)."""
     starts = [0, *(numpy.flatnonzero(numpy.diff(indexes)) + 1).tolist()]
-    return [(int(indexes[a]), a, b) for a, b in zip(starts, [*starts[1:], len(numbers)], strict=True) if b > a]
-
-
-def take_rows(chunks: Sequence[Chunk], numbers: NDArray[numpy.int64]) -> Any:
-    """Returns the rows with these numbers, at least one, in this order; reads only the chunks that have them."""
-    order = None
-    if not bool((numbers[1:] >= numbers[:-1]).all()):
-        order = numpy.argsort(numbers, kind="stable")
-        numbers = numbers[order]
-    batch = joined([chunks[i].take(numbers[a:b]) for i, a, b in chunk_of_each(chunks, numbers)])
-    if order is None:
-        return batch
-    back = numpy.empty(len(order), numpy.int64)
-    back[order] = numpy.arange(len(order))
-    return batch.take(pyarrow.array(back))
+    return [(int(indexes[a]), a, b) for a, b in zip(starts, [*starts[1:], len(indexes)], strict=True) if b > a]

@@ -83,15 +83,18 @@ class RowStore:
         self._add(Chunk(first, None, rows), rows.num_rows)
         return numpy.arange(first, self.next_number)
 
-    def take(self, numbers: NDArray[numpy.int64]) -> Any:
+    def take(self, numbers: NDArray[numpy.int64], width: int | None = None) -> Any:
         """Returns the rows with these numbers, in this order; a number may occur several times.
+
+        ``width``: the number of the columns that are wanted, the first ones; None for all.
 
         Raises: AssertionError: a row was removed.
         """
         if len(numbers) == 0:
             assert self.schema is not None, "the columns of a row store are known when it has got a batch"
-            return _empty(self.schema)
-        return take_rows(self.chunks, numbers)
+            empty = _empty(self.schema)
+            return empty if width is None else empty.select(range(width))
+        return take_rows(self.chunks, numbers, width)
 
     def remove(self, numbers: NDArray[numpy.int64]) -> None:
         """Removes the rows with these distinct numbers.

@@ -99,21 +99,23 @@ def _pandas_frame(batch: Any) -> Any:
 def as_batch(frame: Any) -> Any:
     """Returns a frame as one ``pyarrow.RecordBatch``.
 
-    Raises: NoFrame: it does not speak Arrow's C stream or C array.
+    Raises: NoFrame: it does not speak Arrow's C stream or C array. ColumnRepeated: two columns have one name.
     """
     import pyarrow
 
+    from clonos.operators.columnar.plain_columns import PlainColumns
+
     if isinstance(frame, pyarrow.RecordBatch):
-        return frame
+        return PlainColumns().of(frame)
     if type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
         # An index without a name is the numbers of the rows; a named one, such as that of a group, is a column.
         has_keys = any(name is not None for name in frame.index.names)
         table = pyarrow.Table.from_pandas(frame, preserve_index=has_keys)
     else:
         table = _table_of(frame)
-    table = _without_views(table).replace_schema_metadata(None).combine_chunks()
+    table = table.replace_schema_metadata(None).combine_chunks()
     batches = table.to_batches()
-    return batches[0] if batches else pyarrow.RecordBatch.from_pylist([], schema=table.schema)
+    return PlainColumns().of(batches[0] if batches else pyarrow.RecordBatch.from_pylist([], schema=table.schema))
 
 
 def _table_of(frame: Any) -> Any:
@@ -130,18 +132,9 @@ def _table_of(frame: Any) -> Any:
 
 
 def _advice(result: Any) -> str:
+    if type(result).__name__ == "LazyFrame":
+        return " Compute a LazyFrame with .collect()."
     if type(result).__name__ == "Series":
         return " Make a frame of a Series with .to_frame(), or .reset_index() if its index has the keys of groups."
     is_one_value = isinstance(result, (str, bytes)) or not hasattr(type(result), "__iter__")
     return ' Make a frame of one value with pandas.DataFrame({"total": [value]}).' if is_one_value else ""
-
-
-def _without_views(table: Any) -> Any:
-    """Casts views of texts and bytes, which not every function of pyarrow takes, to plain columns."""
-    import pyarrow
-
-    plain = {pyarrow.string_view(): pyarrow.string(), pyarrow.binary_view(): pyarrow.binary()}
-    if plain.keys().isdisjoint(table.schema.types):
-        return table
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
-    return table.cast(pyarrow.schema(fields))

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from clonos.core.values.column_keys import python_keys
 from clonos.core.values.copying import IMMUTABLE, copied, immutability_check
 from clonos.core.values.keys import state_keys
+from clonos.kernels import choice
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.state.keyed_state import Table
 
@@ -69,10 +70,29 @@ class KeyedFunction(Keyed, ABC, Generic[FunctionT]):
 class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
     """Function (key, state, value) -> (state, result). The state of a new key is None; returning None deletes it."""
 
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        fold_rows = None if choice.native is None else choice.native.fold_rows
+        table = self._table
+        if fold_rows is None or type(table.entries) is not dict or self.guard.routes:
+            super().rows(rows, times)
+            return
+        results: list[Any] = []
+        is_done = True
+
+        def consume(records: Iterator[Any]) -> None:
+            nonlocal is_done
+            places = table.entries, table.changed, results
+            is_done = fold_rows(records, rows, self._function, *places, table.delete, _pair_of, _beside)
+
+        self.guard.run(consume, rows, pairs=rows)
+        if is_done:
+            self.out.rows(results, times)
+        else:
+            super().rows(rows, times)
+
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, table, append = self._function, self._table, results.append
         entries, changed, get = table.entries, table.changed, self._getter()
-        check_immutable = immutability_check()
         for key, (user_key, value) in records:
             state, result = function(user_key, get(key), value)
             if state is None:
@@ -80,11 +100,22 @@ class StatefulMap(KeyedFunction[Callable[[Any, Any, Any], tuple[Any, Any]]]):
             else:
                 entries[key] = state
                 changed[key] = None
-            try:
-                check_immutable(state)
-            except TypeError:  # the result may hold the state
-                result = copied(result)
-            append(result)
+            append(_beside(state, result))
+
+
+def _pair_of(found: Any) -> tuple[Any, Any]:
+    """Returns what a function has returned as a pair."""
+    state, result = found
+    return state, result
+
+
+def _beside(state: Any, result: Any) -> Any:
+    """Returns a result that may be emitted beside a state, of which it may be a part."""
+    try:
+        immutability_check()(state)
+    except TypeError:
+        return copied(result)
+    return result
 
 
 class KeyedReduce(KeyedFunction[Callable[[Any, Any], Any]]):

@@ -27,6 +27,14 @@ RESULTS_MAX: Final = 1 << 12
 """Results that leave in one batch at the end of the input."""
 
 
+BEFORE_SUFFIX: Final = "_before"
+
+
+def name_before(name: str) -> str:
+    """Returns the name of the result that one of this name replaces."""
+    return name + BEFORE_SUFFIX
+
+
 class Aggregating(Operator):
     """Base: the accumulators of the keys. Without keys, all records have the key None."""
 
@@ -100,6 +108,43 @@ class ChangedAggregate(Aggregating):
             changed[stored] = keys[stored] = None
 
 
+class ReplacedAggregate(ChangedAggregate):
+    """Emits the same with the results that the last batch of the key has left, None for each of a new key."""
+
+    def rows(self, rows: list[Any], times: Times = None) -> None:
+        before: dict[Any, Any] = {}
+        self._add(rows, lambda records: self._consume(records, before))
+        entries, keys = self._table.entries, list(before)
+        for first in range(0, len(keys), RESULTS_MAX):
+            part = keys[first : first + RESULTS_MAX]
+            results, failed = self.guard.each(self._result, [(entries[key], before[key]) for key in part])
+            if self._is_keyed:
+                results = list(zip(without(list(map(key_of, part)), failed), results, strict=True))
+            if results:
+                self.out.rows(results)
+
+    def _consume(self, records: Iterator[Any], before: dict[Any, Any]) -> None:
+        create, add = self._aggregation.create, self._add_one
+        entries, changed = self._table.entries, self._table.changed
+        for stored, (_, value) in records:
+            if stored in before:
+                entries[stored] = add(entries[stored], value)
+            elif stored in entries:
+                replaced = copied(entries[stored])
+                entries[stored] = add(entries[stored], value)
+                before[stored] = replaced
+            else:
+                entries[stored] = add(create(), value)
+                before[stored] = None
+            changed[stored] = None
+
+    def _result(self, accumulators: tuple[Any, Any]) -> dict[str, Any]:
+        now, before = accumulators
+        results: dict[str, Any] = self._aggregation.result(now)
+        replaced = dict.fromkeys(results) if before is None else self._aggregation.result(before)
+        return results | {name_before(name): value for name, value in replaced.items()}
+
+
 class PacedAggregate(Aggregating):
     """Emits (key, result) after a number of records of the key, or for all changed keys at multiples of an interval.
 
@@ -126,6 +171,10 @@ class PacedAggregate(Aggregating):
         self._waiting = scope.state.table(f"{self._step}/{WAITING_NAME}")
         due = scope.state.table(f"{self._step}/{DUE_NAME}", is_small=True)
         self._timer = IntervalTimer(due, self._interval_ns, scope.context.recorder)
+
+    def fill_waiting(self, records: dict[Any, int]) -> None:
+        """Gives the empty operator the stored keys that wait, with their records since they were emitted."""
+        self._waiting.update(records)
 
     def rows(self, rows: list[Any], times: Times = None) -> None:
         results: list[Any] = []

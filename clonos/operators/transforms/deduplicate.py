@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from clonos.core.values import ValueBeyondLimit
+from clonos.core.values.column_keys import python_keys
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.core.values.keys import state_key, state_keys
+from clonos.operators.fields import Field
 from clonos.operators.operator import DueTimer, Operator, Scope, Times, without
 from clonos.operators.state.timers import Timers
 
@@ -41,6 +43,14 @@ class Deduplicate(Operator):
             keys = list(zip(keys, found, strict=True))
         if rows:
             self._take(keys, self._stored(keys, rows), [record for _, record in rows], times)
+
+    def keyed_columns(self, batch: Any, key: Any) -> None:
+        if not isinstance(self._by, Field) or self._by.name not in batch.schema.names:
+            super().keyed_columns(batch, key)
+            return
+        rows = self.pairs_of(batch, key)  # which may have another form than the columns that ``by`` names
+        keys = list(zip(python_keys(batch, key), batch.column(self._by.name).to_pylist(), strict=True))
+        self._take(keys, self._stored(keys, rows), [record for _, record in rows], self.times_of(batch))
 
     def fill(self, entries: dict[Any, Any]) -> None:
         """Takes over the state of other keys: by the user's key, what the table has."""

@@ -55,8 +55,8 @@ class PaneWindows(Paned[Table]):
         for end in self._restored(LATE_NAME):
             self._late_table(end)
 
-    def _new_table(self, name: str) -> Table:
-        return self._state.table(name)
+    def _new_table(self, kind: str, number: int) -> Table:
+        return self._state.table(self._name(kind, number))
 
     def fill(self, pane: int, accumulators: dict[Any, Any]) -> None:
         """Gives a pane the accumulators of keys that other windows have counted."""

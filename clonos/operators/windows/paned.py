@@ -46,8 +46,8 @@ class Paned(Operator, Generic[TableT]):
             self._pane_table(pane)
 
     @abstractmethod
-    def _new_table(self, name: str) -> TableT:
-        """Returns the table of this name with its restored entries, or a new one."""
+    def _new_table(self, kind: str, number: int) -> TableT:
+        """Returns the table of a pane or window with its restored entries, or a new one."""
 
     @abstractmethod
     def _emit(self, end: int) -> None:
@@ -65,7 +65,7 @@ class Paned(Operator, Generic[TableT]):
     def _pane_table(self, pane: int) -> TableT:
         found = self._panes.get(pane)
         if found is None:
-            found = self._panes[pane] = self._new_table(self._name(PANE_NAME, pane))
+            found = self._panes[pane] = self._new_table(PANE_NAME, pane)
             self._agenda.add_pane(pane, self._reached_ns)
         return found
 
@@ -76,6 +76,10 @@ class Paned(Operator, Generic[TableT]):
     def _restored_names(self, prefix: str) -> list[str]:
         """Returns the names of restored tables with this prefix."""
         return self._state.restored(prefix)
+
+    def _drop(self, kind: str, number: int) -> None:
+        """Forgets the table of a pane or window."""
+        self._state.drop(self._name(kind, number))
 
     def _name(self, kind: str, number: int | str) -> str:
         return f"{self._step}/{kind}/{number}"
@@ -107,7 +111,7 @@ class Paned(Operator, Generic[TableT]):
                     self._reached.set(0, self._spans.end_ns(number))
                 self._emit(number)
             else:
-                self._state.drop(self._name(PANE_NAME, number))
+                self._drop(PANE_NAME, number)
                 del self._panes[number]
 
     def fire_events(self, due: Sequence[DueTimer]) -> None:

@@ -23,6 +23,7 @@ from clonos.io.process.fault_points import FaultPoint, FaultPoints
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.store import CheckpointStore
+from clonos.operators.chain_outputs import close_output
 from clonos.operators.connector_contract import TransactionalSink
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread
@@ -104,3 +105,5 @@ class BackgroundIo:
         """Ends the threads, each after its current work."""
         for thread in (self._chain, self._committer, self._remover):
             thread.close()
+        if not self._committer.thread.is_alive():
+            close_output(self._sinks.values())

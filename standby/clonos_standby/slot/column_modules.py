@@ -13,7 +13,8 @@ import clonos.operators.columnar.choosing.column_deduplicate
 import clonos.operators.columnar.choosing.column_top_k
 import clonos.operators.columnar.column_step
 import clonos.operators.columnar.column_windows
-import clonos.operators.event_time.column_times  # noqa: F401
+import clonos.operators.event_time.column_times
+import clonos.operators.state.column_state  # noqa: F401
 from clonos.core.values import get_ready_for_columns
 
 get_ready_for_columns()

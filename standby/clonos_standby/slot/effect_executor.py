@@ -77,6 +77,7 @@ class EffectExecutor:
             effect.OpenSink: self._open_sink,
             effect.WriteToSink: self._write_to_sink,
             effect.ForgetSinkOutput: self._forget_sink_output,
+            effect.AcknowledgeSource: self._acknowledge_source,
             effect.CloseSink: self._close_sink,
             effect.WriteSegment: self._write_segment,
             effect.LoadSegment: self._load_segment,
@@ -226,12 +227,20 @@ class EffectExecutor:
         if (found := self._sinks.get((asked.task, asked.incarnation))) is not None:
             found.forget(asked.before_number)
 
+    def _acknowledge_source(self, asked: effect.AcknowledgeSource) -> None:
+        try:
+            self._image.acknowledge(self._image.plan.vertex_of[asked.task], asked.position)
+        except Exception as error:  # noqa: BLE001 connectors may raise anything; the next checkpoint repeats it
+            logger.info("the source of %s failed to acknowledge: %r", self._image.plan.task_name(asked.task), error)
+
     def _close_sink(self, asked: effect.CloseSink) -> None:
         if (found := self._sinks.pop((asked.task, asked.incarnation), None)) is not None:
             found.close()
 
     def _open_producer(self, asked: effect.OpenProducer) -> None:
-        self._producers.open(asked.task, asked.incarnation, asked.offset_bytes)
+        life = asked.task, asked.incarnation
+        cursors = [t.journal_cursor for (task, _), t in self._tasks.items() if (task, t.incarnation) == life]
+        self._producers.open(*life, asked.offset_bytes, cursors[-1] if cursors else None)
 
     def _hold_producer(self, asked: effect.HoldProducer) -> None:
         self._producers.hold(asked.task, asked.incarnation, asked.is_held)

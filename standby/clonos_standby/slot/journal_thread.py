@@ -18,7 +18,7 @@ from clonos.core.ports.task_failure import encodable, failure_of
 from clonos.core.slot.slot_events import PartFailed, ProducerDataRead, ProducerFailed
 from clonos.core.wire.recovery_messages import Recourse, TaskFailed
 from clonos.operators.connector_contract import ProducerConnection, PushSource
-from clonos.operators.journal_source import END_OF_JOURNAL
+from clonos.operators.journal_source import END_OF_JOURNAL, connected, cursor_behind
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
@@ -35,12 +35,14 @@ class JournalThreads:
         self._running: dict[tuple[TaskId, Incarnation], JournalThread] = {}
         self._ending: list[JournalThread] = []
 
-    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int) -> None:
-        """Opens a connection in a new thread."""
+    def open(self, task: TaskId, incarnation: Incarnation, offset_bytes: int, cursor: bytes | None = None) -> None:
+        """Opens a connection in a new thread. ``cursor``: behind what the incarnation has found of its journal."""
         image = self._context.image
         name = f"{image.plan.task_name(task)} {view_name(incarnation)}"
         source = image.pushed[image.plan.vertex_of[task]]
-        opened = JournalThread(self._context, source, name, offset_bytes, task, incarnation)
+        before = self._running.get((task, incarnation))
+        behind = cursor if before is None else before.cursor
+        opened = JournalThread(self._context, source, name, offset_bytes, task, incarnation, behind)
         self._running[task, incarnation] = opened
         opened.thread.start()
 
@@ -80,8 +82,10 @@ class JournalThread:
         offset_bytes: int,
         task: TaskId,
         incarnation: Incarnation,
+        cursor: bytes | None = None,
     ) -> None:
         self._source, self._name = source, name
+        self.cursor = cursor  # behind what was received, for a later connection
         self._task, self._incarnation = task, incarnation
         self._post, self._inbox = context.post, context.inbox
         self._received_bytes = offset_bytes
@@ -113,7 +117,7 @@ class JournalThread:
 
     def _run_and_report(self) -> None:
         try:
-            with closing(self._source.connect(self._received_bytes)) as feed:
+            with closing(connected(self._source, self._received_bytes, self.cursor)) as feed:
                 self._receive_all(feed)
                 self._await_replication(feed)
         except Exception as error:
@@ -138,6 +142,7 @@ class JournalThread:
                 return
             if data:
                 self._received_bytes += len(data)
+                self.cursor = cursor_behind(self._source, data, self.cursor)
                 self._hand_over(data)
 
     def _await_replication(self, feed: ProducerConnection) -> None:

@@ -7,6 +7,7 @@ reports the incarnation that fenced it, in case no surviving process has the vie
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -18,9 +19,10 @@ from clonos.core.model.ids import ChannelId, Incarnation, TaskId
 from clonos.core.ports.recorder import Suspended
 from clonos.core.ports.task_failure import FailurePlace, failure_of
 from clonos.core.slot.slot_events import PartFailed, SinkConfirmed, SinkOpened, SinkRefused
-from clonos.core.values.elements import decode_records
+from clonos.core.values.elements import decode_elements, decode_records
 from clonos.core.wire.recovery_messages import InputRange, TaskFailed
 from clonos.io.process.fault_points import FaultPoint
+from clonos.operators.column_contract import writes_columns
 from clonos.operators.connector_contract import ImmediateSink, ImmediateWriter, WriterFenced, WriterIdentity, forget
 from clonos_standby.slot.surroundings import SlotSurroundings
 
@@ -69,6 +71,8 @@ class SinkThread:
         self._task, self._channel, self._incarnation = task, channel, Incarnation(identity.incarnation)
         self._writes: SimpleQueue[_Write | int | None] = SimpleQueue()  # an int: forget rows below this number
         self._put_back: _Write | int | None = None
+        self._linger_s: float = getattr(sink, "linger_ms", 0) / 1_000
+        self._written_s = -self._linger_s  # begin of the last write
         self._end = Event()
         self._connection: ImmediateWriter | None = None
         self._is_registered = False
@@ -119,12 +123,26 @@ class SinkThread:
             if isinstance(write, int):
                 self._forget(write)
                 continue
-            first_seq, count, rows = self._joined(write)
-            self._current_range = InputRange(self._channel, first_seq, count)
-            next_number = self._persist(lambda connection, f=first_seq, r=rows: connection.write(f, r))
+            next_number = self._write_columns(write) if self._is_of_columns(write) else self._write_rows(write)
             if self._faults is not None:
                 self._faults.reach(FaultPoint.SINK_WRITTEN, self._identity.task_name, str(next_number))
             self._post(SinkConfirmed(self._task, self._incarnation, next_number))
+
+    def _write_rows(self, write: _Write) -> int:
+        first_seq, count, rows = self._joined(write)
+        self._current_range = InputRange(self._channel, first_seq, count)
+        next_number: int = self._persist(lambda connection: connection.write(first_seq, rows))
+        return next_number
+
+    def _write_columns(self, write: _Write) -> int:
+        first_seq, count, kind, payload = write
+        batch = decode_elements(kind, payload)
+        self._current_range = InputRange(self._channel, first_seq, count)
+        next_number: int = self._persist(lambda connection: connection.write_columns(first_seq, batch))
+        return next_number
+
+    def _is_of_columns(self, write: _Write) -> bool:
+        return write[2] is ElementKind.COLUMNS and writes_columns(self._sink)
 
     def _forget(self, before_number: int) -> None:
         """Forgets rows; a failure is ignored, because the next checkpoint requests it again."""
@@ -141,21 +159,29 @@ class SinkThread:
         return None if self._end.is_set() else write
 
     def _joined(self, write: _Write) -> tuple[int, int, list[Any]]:
-        """Joins a write and the adjacent ones that wait, because a transaction is expensive and a row is not."""
+        """Joins a write and the adjacent ones that wait, because a transaction is expensive and a row is not.
+
+        A sink with ``linger_ms`` has its next write that long after the last one at the earliest.
+        """
         first_seq, count, kind, payload = write
         rows = decode_records(kind, payload)
         while len(rows) < JOINED_ROWS_MAX:
+            wait_s = self._written_s + self._linger_s - time.monotonic() if self._linger_s else 0.0
             try:
-                following = self._writes.get_nowait()
+                following = self._writes.get(timeout=wait_s) if wait_s > 0 else self._writes.get_nowait()
             except Empty:
+                if wait_s > 0:
+                    continue
                 break
             if following is None:  # the end flag is set already
                 break
-            if isinstance(following, int) or following[0] != first_seq + count:
+            is_adjacent = not isinstance(following, int) and following[0] == first_seq + count
+            if isinstance(following, int) or not is_adjacent or self._is_of_columns(following):
                 self._put_back = following
                 break
             count += following[1]
             rows += decode_records(following[2], following[3])
+        self._written_s = time.monotonic()
         return first_seq, count, rows
 
     def _persist(self, call: Callable[..., Result]) -> Result:

@@ -44,6 +44,8 @@ from clonos_standby.slot.surroundings import SlotSurroundings
 logger = logging.getLogger("clonos.slot")
 
 WAIT_S_MAX = 3600.0
+STATE_BYTES_EVERY_NS = 1_000_000_000
+"""Time between measurements of the state in columns, which look at each of its tables."""
 
 
 class TaskThread:
@@ -81,7 +83,9 @@ class TaskThread:
         self.turns = 0  # grows with each call of the task's code for input or with output
         self._began_ns = time.monotonic_ns()
         self._idle_ns = self._idle_since_ns = 0  # time without input; since when it waits for some, 0 while it works
+        self._state_bytes = self._state_bytes_ns = 0  # the latest measurement, and when the next one is due
         self._calls = CallThreads(self.name)
+        self.journal_cursor: bytes | None = None  # behind the journal that this incarnation has found
         self._cost_clock: CostClock | None = None
         self.thread = Thread(target=self._run_and_report, name=f"{THREAD_OF_TASK}{self.name}", daemon=True)
 
@@ -119,8 +123,10 @@ class TaskThread:
         return None if found is None else HotKey(*found)
 
     def state_bytes(self) -> int:
-        """Returns the memory of the task's state in columns."""
-        return 0 if self._chain is None else self._chain.state_bytes()
+        """Returns the memory of the task's state in columns, which is measured once per second."""
+        if self._chain is not None and (now_ns := time.monotonic_ns()) >= self._state_bytes_ns:
+            self._state_bytes, self._state_bytes_ns = self._chain.state_bytes(), now_ns + STATE_BYTES_EVERY_NS
+        return self._state_bytes
 
     def busy_us(self) -> int:
         """Returns the time in which the task did not wait for input, in microseconds."""
@@ -251,6 +257,8 @@ class TaskThread:
 
     def open_journal(self) -> None:
         """Requests more input of the source; it arrives as ``Journalled`` commands."""
+        assert self._chain is not None, self.name
+        self.journal_cursor = self._chain.journal_cursor()
         self._post(JournalWanted(self._task, self._thread_id))
 
     def lose_journal(self) -> NoReturn:

@@ -37,7 +37,7 @@ from clonos.connectors.filesystem.output_parts import (
     Manifest,
     Owner,
     Part,
-    decode_part,
+    decode_parts,
     state_folder,
 )
 from clonos.connectors.in_memory import values
@@ -281,7 +281,7 @@ def _outputs() -> list[Target]:
         Target(
             "prepared parts",
             of_json([encode(part), encode(csv)], words),
-            lambda data: decode_part(data, "out"),
+            lambda data: decode_parts(data, "out"),
             (InternalError,),
             share=5,
         ),
@@ -300,7 +300,7 @@ def _shown(suffix: str) -> Target:
     writer.write(rows)
     prepared = writer.prepare(1)
     writer.close()
-    made = decode_part(prepared, "out")
+    (made,) = decode_parts(prepared, "out")
     sink.commit("job-1", 1, [prepared])
     path = Path(sink.folder()) / made.name
     manifest = Path(state_folder(sink.folder())) / MANIFESTS / f"{1:020}.manifest"

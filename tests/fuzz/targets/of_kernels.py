@@ -118,6 +118,27 @@ def _gather_texts(native: Any, flag: int, first: bytes, second: bytes) -> None:
     assert len(offsets) == size * (len(second) // 8 + 1)
 
 
+def _gather_parts(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    numbers = bytes(len(second) // 8 * 4) if flag & 2 else first[: len(second) // 8 * 4]
+    size = 8 if flag & 1 else 4
+    assert len(native.gather_parts((first, second), size, numbers, second)) == size * (len(second) // 8)
+    texts = (first[: 4 * size], first[4 * size :])
+    offsets, _ = native.gather_text_parts((texts, texts), bool(flag & 1), numbers, second)
+    assert len(offsets) == size * (len(second) // 8 + 1)
+
+
+def _highest(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    rows = len(second) // 8
+    native.highest_rows(first[: 4 * rows], second, (flag & 7) + 1, flag, bytearray(rows))
+
+
+def _run(native: Any, flag: int, first: bytes, second: bytes) -> None:
+    what, rows = flag % 5, len(second) // 8
+    slots, totals = first[: 4 * rows], bytearray(first[len(first) // 8 * 8 - 64 :])
+    has = (bytearray(len(totals) // 8), bytearray(rows)) if what else (bytearray(), bytearray())
+    native.run_values(what, slots, second, bytes([flag & 1]) * rows, totals, has[0], bytearray(8 * rows), has[1])
+
+
 def _count(native: Any, flag: int, first: bytes, second: bytes) -> None:
     native.running_counts(first, bytearray(second), bytearray(2 * len(first) + (flag & 1)))
 
@@ -137,6 +158,9 @@ KERNELS: Final[list[Callable[[Any, int, bytes, bytes], None]]] = [
     _index_overlapping,
     _index_texts,
     _order,
+    _gather_parts,
+    _highest,
+    _run,
     _gather,
     _gather_bits,
     _gather_texts,

@@ -11,6 +11,7 @@ from typing import Any, Final
 import urllib3.util.connection
 
 from clonos.connectors import sockets
+from clonos.connectors.postgres.pgoutput import ReplicationMalformed, decode, decode_frame
 from clonos.connectors.sockets import SocketFailed, SocketLineMalformed
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpRequest
 from clonos.io.http.http_errors import HttpError
@@ -74,14 +75,31 @@ NAMENODE: Final = (
 )
 
 
+CHANGES: Final = (
+    b"B" + bytes(20),
+    b"C" + bytes(25),
+    b"R\0\0@\6public\0orders\0d\0\2\1id\0\0\0\0\x17\xff\xff\xff\xff\0item\0\0\0\0\x19\xff\xff\xff\xff",
+    b"I\0\0@\6N\0\3t\0\0\0\5sevennu",
+    b"U\0\0@\6K\0\1t\0\0\0\0017N\0\1t\0\0\0\0018",
+    b"D\0\0@\6O\0\1n",
+    b"T\0\0\0\1\0\0\0@\6",
+    b"k" + bytes(17),
+)
+
+
 def targets() -> list[Target]:
     """Targets of this file."""
     lines = [b"one\ntwo\r\n", "straße\n".encode() * 9, b"x" * 300]
     return [
         Target("http replies", of_bytes(REPLIES, WORDS), _ask, (HttpError,)),
         Target("namenodes", of_json(NAMENODE, (*WORDS, b"..", b'"DIRECTORY"', b"[" * 5_000)), _list, (OSError,)),
+        Target("changes of PostgreSQL", of_bytes(CHANGES), _decode_changes, (ReplicationMalformed,)),
         Target("lines of a socket", of_bytes(lines, WORDS), _feed, (SocketFailed, SocketLineMalformed)),
     ]
+
+
+def _decode_changes(data: bytes) -> object:
+    return decode_frame(data) if data[:1] in b"kw" else decode(data)
 
 
 @contextmanager

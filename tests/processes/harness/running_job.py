@@ -141,7 +141,8 @@ def running(
     os.chmod(folder, 0o700)
     store_url = store or str(folder / "store")
     opened = CheckpointStore(store_url)
-    image = graph.compile(options, parallelism=parallelism)
+    found = opened.read_job() if resume else None  # the splits of the first start stay
+    image = graph.compile(options, parallelism=parallelism, splits=None if found is None else found.splits)
     record = opened.open_job(graph.name, resume=resume, splits={n: tuple(s) for n, s in image.splits.items()})
     for sink in image.sinks.values():
         if isinstance(sink, TransactionalSink):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import socket
 import sqlite3
@@ -21,6 +20,7 @@ import pytest
 from clonos import files
 from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_program
 from tests.tidy.source import ROOT
+from tests.unit.connectors.web.polled_server import pages
 
 pytestmark = pytest.mark.processes
 
@@ -100,9 +100,10 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _post(port: int, body: object) -> int:
-    """Posts JSON as soon as somebody listens; returns the status of the reply."""
-    request = urllib.request.Request(f"http://localhost:{port}", json.dumps(body).encode())
+def _post(port: int, name: str, body: bytes) -> int:
+    """Posts an event as soon as somebody listens; returns the status of the reply."""
+    headers = {"Idempotency-Key": name}
+    request = urllib.request.Request(f"http://localhost:{port}/payments", body, headers)
     while True:
         try:
             with urllib.request.urlopen(request, timeout=20) as reply:
@@ -115,9 +116,29 @@ def _post(port: int, body: object) -> int:
 def test_a_webhook_is_answered_when_it_is_safe_and_counts_once(tmp_path: Path) -> None:
     port = _free_port()
     recipe, options = str(EXAMPLES / "webhooks.py"), ("--slots", "process")
+    body = b'{"customer": "ann", "amount": 30}'
     with _started(tmp_path, "-m", "clonos.cli", "run", recipe, *options, WEBHOOK_PORT=str(port)) as job:
-        assert [_post(port, {"id": name}) for name in ("e1", "e2", "e1")] == [202, 202, 202]
+        assert [_post(port, name, body) for name in ("e1", "e2", "e1")] == [200, 200, 200]
+        assert _post(port, "e3", b"ann paid") == 200
         job.terminate()  # the first signal stops the job with a last checkpoint
         assert job.wait(30) == 0
     rows: list[Any] = list(files.read_committed(tmp_path / "out/webhooks"))
-    assert sorted(row["id"] for row in rows) == ["e1", "e2"]
+    assert [row["paid"] for row in rows] == [30, 60]
+    [refused] = list(files.read_committed(tmp_path / "out/webhook_errors"))
+    assert "json() cannot decode" in refused["error"]
+
+
+def test_the_poll_recipe_adds_up_the_orders_of_an_endpoint(tmp_path: Path) -> None:
+    orders = [{"shop": "bern", "amount": amount} for amount in (1, 2, 3)]
+    with pages(orders) as server:
+        options = ("--slots", "process")
+        recipe = str(EXAMPLES / "http_poll.py")
+        with _started(tmp_path, "-m", "clonos.cli", "run", recipe, *options, ORDERS_URL=server.url) as job:
+            rows: list[Any] = []
+            while len(rows) < 3:
+                server.wait_for(len(server.asked) + 1)  # it asks each second
+                assert job.poll() is None
+                rows = list(files.read_committed(tmp_path / "out/http_poll"))
+            job.terminate()
+            assert job.wait(30) == 0
+    assert [row["sold"] for row in rows] == [1, 3, 6]

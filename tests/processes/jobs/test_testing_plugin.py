@@ -122,7 +122,8 @@ def test_the_examples_of_the_document_pass(tmp_path: Path) -> None:
     examples = dict(
         re.findall(r"^```python (test_\w+\.py)\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     )
-    assert examples.keys() == {"test_orders.py", "test_sessions.py", "test_late_clicks.py", "test_paid_orders.py"}
+    names = ("orders", "sessions", "late_clicks", "paid_orders", "table")
+    assert examples.keys() == {f"test_{name}.py" for name in names}
     for name, text in examples.items():
         (tmp_path / name).write_text(text, "utf-8")
-    assert "7 passed" in run(tmp_path, tests="")
+    assert "8 passed" in run(tmp_path, tests="")

@@ -12,6 +12,7 @@ from pyarrow import parquet
 from clonos import (
     Global,
     Job,
+    Session,
     Stream,
     Tumbling,
     ValueState,
@@ -75,9 +76,11 @@ class Remember:
         (lambda stream: stream.with_timestamps("at", name="next"), ""),
         (lambda stream: stream.union(stream).process(Remember, name="next"), "it calls Remember with each row"),
         (
-            lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect("n"), name="next"),
-            "collect('n') works on rows",
+            lambda stream: stream.key_by("a").window(Session("1s")).aggregate(all=collect(), name="next"),
+            "collect() works on rows",
         ),
+        (lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect(), name="next"), ""),
+        (lambda stream: stream.key_by("a").window(Tumbling("1s")).aggregate(all=collect("n"), name="next"), ""),
         (
             lambda stream: stream.key_by("a").window(Tumbling("1s"), early=each(2)).count(name="next"),
             "windows with a trigger work on rows",
@@ -94,10 +97,7 @@ class Remember:
             lambda stream: stream.key_by("a").window(Global()).count(name="next"),
             "windows of the kind Global work on rows",
         ),
-        (
-            lambda stream: stream.key_by("a").aggregate(n=count(), emit=every("5s"), name="next"),
-            'emit=every("5s") works on rows',
-        ),
+        (lambda stream: stream.key_by("a").aggregate(n=count(), emit=every("5s"), name="next"), ""),
         (
             lambda stream: stream.key_by("a").aggregate(a=count(), name="next"),
             "its results would have two columns 'a'",
@@ -107,12 +107,15 @@ class Remember:
             lambda stream: stream.key_by("start").window(Tumbling("5s")).count(name="next"),
             "its results would have two columns 'start'",
         ),
-        (lambda stream: stream.aggregate(b=count(), name="next"), "aggregates without a key work on rows"),
+        (lambda stream: stream.aggregate(b=count(), name="next"), ""),
+        (lambda stream: stream.aggregate(b=collect(), name="next"), "collect() works on rows"),
     ],
     ids=[
         *("filter", "key function", "count", "sum", "sum of a function", "process", "batches", "timestamps", "union"),
         *(
-            "aggregate",
+            "list of a session",
+            "list of records",
+            "list",
             "trigger",
             "evictor",
             "global trigger",
@@ -122,6 +125,7 @@ class Remember:
             "running",
             "window of two names",
             "no key",
+            "list without a key",
         ),
     ],
 )
@@ -156,17 +160,18 @@ def test_an_immediate_sink_of_columns_writes_rows(tmp_path: Path) -> None:
 
 
 def test_the_plan_names_an_aggregate_that_works_on_rows_for_the_type_of_its_column(tmp_path: Path) -> None:
-    batch = pyarrow.record_batch({"a": ["x"], "n": [1], "text": ["y"], "half": [0.5]})
+    pairs = pyarrow.array([b"yz"], pyarrow.binary(2))
+    batch = pyarrow.record_batch({"a": ["x"], "n": [1], "text": ["y"], "pair": pairs})
     parquet.write_table(pyarrow.Table.from_batches([batch]), tmp_path / "some.parquet")
     job = Job("columns")
     stream = job.source(files.parquet(str(tmp_path / "*.parquet")), name="read")
     stream.key_by("a").aggregate(least=min_("text"), n=count(), name="texts").sink(blackhole())
     stream.key_by("a").aggregate(total=sum_("n"), name="ints").sink(blackhole())
-    stream.key_by("half").window(Tumbling("1s")).count(name="halves").sink(blackhole())
+    stream.key_by("pair").window(Tumbling("1s")).count(name="pairs").sink(blackhole())
     plan = plan_of(job)
     assert step(plan, "texts").row_reason == "min_('text') of the type string works on rows"
     assert step(plan, "ints").row_reason == ""
-    assert step(plan, "halves").row_reason == "a key of the type double works on rows"
+    assert step(plan, "pairs").row_reason == "a key of the type fixed_size_binary[2] works on rows"
 
 
 def test_the_plan_lists_the_stretches_of_columns() -> None:

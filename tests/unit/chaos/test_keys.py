@@ -36,3 +36,14 @@ def test_call_keys_must_repeat_unless_a_source_or_window_recovered_with_a_downst
     record.findings = Findings(records=1, calls=2, keys_changed=1)
     judge(record)
     assert ("idempotency keys changed" in {check.name for check in record.checks}) is is_demanded
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_a_run_reports_how_many_faults_of_the_scenario_were_injected(left_out: int) -> None:
+    scenario = read_scenarios(find_scenario("kill-each-step"))[0]
+    record = RunRecord(scenario, 1, "processes", failure="", not_injected=left_out)
+    judge(record)
+    check = next(check for check in record.checks if check.name == "faults injected")
+    planned = len(scenario.faults)
+    assert (check.found, check.wanted) == (str(planned - left_out), str(planned))
+    assert check.is_good is (not left_out)

@@ -95,7 +95,16 @@ def test_keys_come_back_with_their_types_and_after_a_restore_too(kind: Any, valu
         assert table.slots([column]).tolist() == [*expected, *expected[::-1]]
         (found,) = table.keys(table.live())
         assert (found.type, found.to_pylist()) == (kind, values)
+        assert table.all_keys() == [found]
         backend = restored(backend)
+
+
+@pytest.mark.parametrize("kind", [pyarrow.int64(), pyarrow.uint8(), pyarrow.date32()])
+def test_all_keys_are_those_of_all_slots_without_the_room_for_more(kind: Any) -> None:
+    table = counts(of=ColumnSpec((kind,), {}))
+    table.slots([pyarrow.array(range(100), pyarrow.int32()).cast(kind)])
+    table.remove(numpy.array([3]))
+    assert table.all_keys() == table.keys(numpy.arange(100))
 
 
 def test_dictionary_columns_are_keys_by_their_values() -> None:

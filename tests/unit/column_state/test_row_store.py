@@ -87,13 +87,13 @@ def test_only_chunks_with_wanted_rows_are_read(monkeypatch: pytest.MonkeyPatch) 
     for first in range(0, 3 << 18, 1 << 18):
         store.append(pyarrow.record_batch({"n": numpy.arange(first, first + (1 << 18))}))
     read: list[int] = []
-    take = Chunk.take
+    places = Chunk.places
 
     def reading(chunk: Chunk, numbers: Any) -> Any:
         read.append(chunk.first)
-        return take(chunk, numbers)
+        return places(chunk, numbers)
 
-    monkeypatch.setattr(Chunk, "take", reading)
+    monkeypatch.setattr(Chunk, "places", reading)
     assert store.take(numbers_of(5, (2 << 18) + 1, 5)).column(0).to_pylist() == [5, (2 << 18) + 1, 5]
     assert read == [0, 2 << 18]
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clonos.agg import count, first, last, max_, mean, min_, sum_
+from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.operators.aggregates.aggregate import Named
+from clonos.operators.aggregates.exact_numbers import variance_of
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
 from clonos.operators.columnar.support import columns_read
 
@@ -37,7 +38,8 @@ VALUES = {
 }
 
 EXTREMES = {"n": count(), "min": min_("x"), "max": max_("x"), "first": first("x"), "last": last("x")}
-ALL = {**EXTREMES, "sum": sum_("x"), "mean": mean("x")}
+SPREADS = {"var": variance("x"), "pvar": variance("x", ddof=0), "std": stddev("x")}
+ALL = {**EXTREMES, **SPREADS, "sum": sum_("x"), "mean": mean("x")}
 DECIMALS = {
     pa.decimal128(20, 2): st.decimals(-(10**18) + 1, 10**18 - 1, places=2),
     pa.decimal128(38, 9): st.decimals(-(10**20), 10**20, places=9),
@@ -163,6 +165,44 @@ def test_the_mean_of_large_ints_is_the_nearest_float() -> None:
     state = new_state(aggregates)
     add(aggregates, state, [(0, 2**53 + 1), (0, 2**53 + 1), (0, 2**53 + 2)], pa.int64())
     assert results(aggregates, state, [0]) == [{"mean": (3 * 2**53 + 4) / 3}]
+
+
+@given(st.lists(st.integers(-(2**61), 2**61), min_size=2, max_size=9))
+def test_the_variance_of_large_ints_is_the_nearest_float(numbers: list[int]) -> None:
+    aggregation = Named({"var": variance("x"), "std": stddev("x")})
+    aggregates = made(aggregation, pa.int64())
+    assume(sum(number**2 for number in numbers) <= aggregates[0].limit)
+    state = new_state(aggregates)
+    add(aggregates, state, [(0, number) for number in numbers], pa.int64())
+    assert (
+        results(aggregates, state, [0])[0] == in_rows(aggregation, [[(0, number) for number in numbers]], pa.int64())[0]
+    )
+
+
+@given(st.integers(-9, 9), st.integers(0, 99), *[st.integers(0, 9)] * 2)
+def test_a_variance_does_not_depend_on_the_terms_of_its_sums(total: int, squares: int, left: int, right: int) -> None:
+    in_other_terms = (total << left, left), (squares << right, right)
+    assert variance_of(*in_other_terms, 4, 1) == variance_of((total, 0), (squares, 0), 4, 1)
+
+
+def test_sums_of_squares_return_how_much_they_may_grow() -> None:
+    (spread,) = made(Named({"var": variance("x")}), pa.int64())
+    assert spread.growth(pa.array([None, -7, 3], pa.int64())) == 147
+    state = new_state([spread])
+    add([spread], state, [(0, 2**40)], pa.int64())
+    assert 2**80 < spread.largest(state, 1) < 2**81
+    (floats,) = made(Named({"var": variance("x")}), pa.float64())
+    assert [floats.growth(pa.array([x])) > floats.limit for x in (1e100, 1e140)] == [False, True]
+
+
+def test_the_sum_of_millions_of_decimals_of_a_key_is_exact() -> None:
+    """Their low words have 64 bits, of which floats would represent only the sum of 2**21."""
+    type_, rows = pa.decimal128(38, 2), (1 << 21) + 3
+    aggregates = made(Named({"sum": sum_("x")}), type_)
+    state = new_state(aggregates)
+    cells = pa.array([Decimal((1 << 64) - 1).scaleb(-2)], type_).take(pa.array(numpy.zeros(rows, numpy.int64)))
+    aggregates[0].add(state, numpy.zeros(rows, numpy.int32), cells)
+    assert results(aggregates, state, [0]) == [{"sum": Decimal(((1 << 64) - 1) * rows).scaleb(-2)}]
 
 
 @pytest.mark.parametrize("of", ["x", None, lambda row: row["x"]])

@@ -17,9 +17,12 @@ from clonos.api.windows import Tumbling
 from clonos.core.model.options import Options
 from clonos.operators.columnar.choosing.column_deduplicate import ColumnDeduplicate
 from clonos.operators.transforms.deduplicate import Deduplicate
+from tests.unit.columns.choice_in_front import in_front
 from tests.unit.columns.test_column_windows import START, ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+__all__ = ["in_front"]
 
 records = st.lists(
     st.fixed_dictionaries(

@@ -25,9 +25,12 @@ from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
 from clonos.operators.state.column_table import ColumnSpec
 from clonos.operators.state.keyed_state import StateBackend
 from clonos.operators.transforms.top_k import ChangedRanks
+from tests.unit.columns.choice_in_front import in_front
 from tests.unit.columns.test_column_windows import Changing, ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, Run, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
+
+__all__ = ["in_front"]
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
 
@@ -154,14 +157,15 @@ def _tracking(used: set[type], process: Any) -> Any:
     ("choose", "reason"),
     [
         (lambda keyed: keyed.top_k(2, "x", rank="rank"), ""),
-        (lambda keyed: keyed.top_k(2, "x"), "top_k without rank= works on rows"),
+        (lambda keyed: keyed.top_k(2, "x"), ""),
+        (lambda keyed: keyed.top_k(2, "key"), "ranks of the type string work on rows"),
         (lambda keyed: keyed.top_k(2, "key", rank="rank"), "ranks of the type string work on rows"),
         (lambda keyed: keyed.top_k(2000, "x", rank="rank"), "k above 1,024 works on rows"),
         (lambda keyed: keyed.deduplicate("x", within="3s"), ""),
         (lambda keyed: keyed.deduplicate("y"), "a key of the type double works on rows"),
         (lambda keyed: keyed.deduplicate("x", keep="last", within="3s"), 'keep="last" with within= works on rows'),
     ],
-    ids=["top_k", "lists", "texts", "large k", "deduplicate", "floats", "last within"],
+    ids=["top_k", "lists", "lists by texts", "texts", "large k", "deduplicate", "floats", "last within"],
 )
 def test_explain_gives_the_reason_for_which_a_step_works_on_rows(choose: Any, reason: str, tmp_path: Path) -> None:
     pa.parquet.write_table(SCHEMA.empty_table(), tmp_path / "part.parquet")
@@ -189,10 +193,11 @@ def test_results_over_columns_stay_in_columns() -> None:
     assert {row["key"]: row["x"] for row in results} == {"a": 3, "b": 4}
 
 
-def test_a_snapshot_has_the_keys_that_have_changed_and_the_highest_records_alone() -> None:
+@pytest.mark.parametrize("rank", ["rank", None])
+def test_a_snapshot_has_the_keys_that_have_changed_and_the_highest_records_alone(rank: Any) -> None:
     rows = [{"key": key, "at": at, "x": at, "y": 0.0} for at in range(20) for key in "ab"]
     graph = JobGraph("job")
-    ranked(graph, ColumnsOf(rows, SCHEMA), 2, "x")
+    ranked(graph, ColumnsOf(rows, SCHEMA), 2, "x", rank)
     running = Run(graph.compile(Options(), parallelism=1))
     taken = []
     for checkpoint in range(1, 6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from clonos import col
 from clonos.agg import collect, count, count_distinct, first, last, max_, mean, min_, sum_
-from clonos.api.emission import Emission, at_end, changes, each, every
+from clonos.api.emission import Emission, at_end, changes, each
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.graph_errors import InvalidJob
@@ -32,7 +33,7 @@ SCHEMA = pa.schema(
         ("money", pa.decimal128(12, 2)),
     ]
 )
-EMISSIONS = (each(1), changes(), at_end())
+EMISSIONS = (each(1), changes(), changes(before=True), at_end())
 
 records = st.lists(
     st.fixed_dictionaries(
@@ -112,10 +113,27 @@ def test_the_last_change_of_a_key_is_the_same_for_every_cut(
         graph = JobGraph("job")
         stream = graph.source(source).key_by("key").aggregate(emit=changes(), **aggregates())
         stream.sink(Outbox(), name="out")
-        written = run(graph, 1, records_max).written.get("aggregate", [])
+        (written,) = run(graph, 1, records_max).written.values() if rows else ([],)
         return dict(written)
 
     assert last_of(ColumnsOf(rows, SCHEMA), records_max) == last_of(Given(rows), other_max)
+
+
+@settings(max_examples=30, deadline=None)
+@given(records, st.integers(1, 9), st.integers(1, 3))
+def test_a_replaced_result_equals_the_previous_result(
+    rows: list[dict[str, Any]], records_max: int, parallelism: int
+) -> None:
+    graph = JobGraph("job")
+    stream = graph.source(ColumnsOf(rows, SCHEMA)).key_by("key")
+    stream.aggregate(emit=changes(before=True), **aggregates()).sink(Outbox(), name="out")
+    last: dict[Any, dict[str, Any]] = {}
+    (written,) = run(graph, parallelism, records_max).written.values() if rows else ([],)
+    for key, results in written:
+        expected = last.get(key, dict.fromkeys(aggregates()))
+        assert {name: results[f"{name}_before"] for name in expected} == expected
+        last[key] = {name: results[name] for name in expected}
+    assert last.keys() == {row["key"] for row in rows}
 
 
 def played(build: Any, *batches: Any, is_column: bool = True) -> list[Any]:
@@ -124,6 +142,14 @@ def played(build: Any, *batches: Any, is_column: bool = True) -> list[Any]:
     build(graph.source(source)).sink(Outbox(), name="out")
     (written,) = run(graph, 1, 100).written.values()
     return written
+
+
+def last_of_keys(results: list[Any]) -> list[Any]:
+    """Returns the last result of each key without those that it replaces, which follow from the cuts of batches."""
+    return [
+        (key, {name: value for name, value in last.items() if not name.endswith("_before")})
+        for key, last in dict(results).items()
+    ]
 
 
 class Batches:
@@ -201,8 +227,8 @@ def test_totals_go_on_in_rows_where_columns_cannot(emit: Emission, change: Any) 
 
     given_rows = [batch.slice(place, 1) for batch in batches for place in range(batch.num_rows)]
     found, expected = played(totals, *batches), played(totals, *given_rows, is_column=False)
-    if emit == changes():
-        found, expected = list(dict(found).items()), list(dict(expected).items())
+    if emit.is_per_batch:
+        found, expected = last_of_keys(found), last_of_keys(expected)
     assert found == expected
 
 
@@ -228,8 +254,6 @@ def test_totals_that_need_rows_work_on_rows() -> None:
         keyed.aggregate(n=count(), emit=emit)
         assert graph.steps[-1].emits_columns
     for needing, more in (
-        (keyed, {"n": count(), "emit": every("5s")}),
-        (keyed, {"n": count(), "emit": each(2)}),
         (keyed, {"all": collect("x")}),
         (keyed, {"key": count()}),
         (stream.key_by(lambda row: row["key"]), {"n": count()}),
@@ -238,14 +262,16 @@ def test_totals_that_need_rows_work_on_rows() -> None:
         assert not graph.steps[-1].emits_columns
 
 
-@pytest.mark.parametrize(("emit", "is_column"), [(each(1), False), (changes(), True), (at_end(), True)])
+@pytest.mark.parametrize(
+    ("emit", "is_column"), [(each(1), False), (changes(), True), (changes(before=True), True), (at_end(), True)]
+)
 def test_distinct_values_are_counted_in_columns_but_for_a_result_per_record(emit: Emission, is_column: bool) -> None:
     graph = JobGraph("job")
     stream = graph.source(ColumnsOf([], SCHEMA))
     stream.key_by("key").aggregate(n=count_distinct("x"), emit=emit)
     assert graph.steps[-1].emits_columns is is_column
     stream.key_by("key").window(Tumbling("5s", time="processing")).aggregate(n=count_distinct("x"))
-    assert not graph.steps[-1].emits_columns
+    assert graph.steps[-1].emits_columns
 
 
 def test_a_value_counts_once_for_each_key() -> None:
@@ -254,12 +280,53 @@ def test_a_value_counts_once_for_each_key() -> None:
     assert results == [("a", {"n": 2}), ("b", {"n": 1})] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int64(), [0, -1, (1 << 31) - 1, 1 << 31, -(1 << 63), (1 << 31) - 1, -1, (1 << 63) - 1]),
+        (pa.uint64(), [0, 1 << 31, (1 << 64) - 1, 7, 1 << 31]),
+        (pa.int8(), [0, -128, 127, -128]),
+        (pa.bool_(), [True, False, True]),
+        (pa.date32(), [date(1969, 12, 31), date(1970, 1, 1), date(2026, 1, 1), date(1969, 12, 31)]),
+        (pa.string(), ["", "a", "b", "a"]),
+    ],
+)
+def test_distinct_values_may_be_of_any_size_and_go_over_to_rows(kind: Any, values: list[Any]) -> None:
+    batches = [pa.record_batch({"key": ["a"], "x": pa.array([value], kind)}) for value in values]
+    batches.append(pa.record_batch({"key": ["a"] * len(values), "x": pa.array(values, kind)}))
+    batches.append(pa.record_batch({"key": ["a"] * 2, "x": pa.array([values[0], None], kind).dictionary_encode()}))
+    batches.append(pa.record_batch({"key": ["a"] * 2, "x": [b"bytes", b"bytes"]}))  # of another type, so in rows
+    results = played(lambda stream: stream.key_by("key").aggregate(n=count_distinct("x"), emit=changes()), *batches)
+    counts = [len(set(values[: place + 1])) for place in range(len(values))]
+    assert [result["n"] for _, result in results] == [*counts, counts[-1], counts[-1], counts[-1] + 1]
+
+
 def test_changes_are_for_aggregates_alone() -> None:
     stream = JobGraph("job").source(Given([]))
     with pytest.raises(InvalidJob, match=r"has trigger=changes\(\), which is for emit= of aggregate and fold"):
         stream.key_by("key").window(Tumbling("5s"), trigger=changes())
     with pytest.raises(InvalidJob, match=r"has flush=changes\(\)"):
         stream.sink(Outbox(), flush=changes())
+
+
+@pytest.mark.parametrize(
+    ("build", "meant"),
+    [
+        (lambda: changes(before=1), "before=1"),  # type: ignore[arg-type]
+        (lambda: _keyed().fold(0, max, emit=changes(before=True)), "fold has emit=changes.before=True.*have no names"),
+        (
+            lambda: _keyed().aggregate(x=count(), x_before=count(), emit=changes(before=True)),
+            "names a result 'x_before'",
+        ),
+    ],
+)
+def test_replaced_results_without_a_name_of_their_own_are_refused(build: Any, meant: str) -> None:
+    with pytest.raises(InvalidJob, match=meant):
+        build()
+
+
+def _keyed() -> Any:
+    return JobGraph("job").source(ColumnsOf([], SCHEMA)).key_by("key")
 
 
 def test_a_fold_emits_its_changes() -> None:
@@ -317,6 +384,6 @@ def test_sums_beyond_their_column_are_those_over_rows(emit: Emission, cells: Any
         return stream.key_by("key").aggregate(n=count(), total=sum_("x"), emit=emit)
 
     found, expected = played(totals, *batches), played(totals, *rows, is_column=False)
-    if emit == changes():
-        found, expected = list(dict(found).items()), list(dict(expected).items())
+    if emit.is_per_batch:
+        found, expected = last_of_keys(found), last_of_keys(expected)
     assert found == expected

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import count, first, last, max_, mean, min_, sum_
+from clonos.agg import count, first, last, max_, mean, min_, stddev, sum_, variance
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Sliding, Tumbling
@@ -137,6 +137,8 @@ def aggregates() -> dict[str, Any]:
         "last": last("y"),
         "floats": sum_("y"),
         "share": mean("y"),
+        "spread": stddev("x"),
+        "variance": variance("y", ddof=0),
     }
 
 
@@ -244,6 +246,11 @@ def test_types_that_have_no_column_of_state_are_aggregated_in_rows(monkeypatch: 
 
 class Changing(ColumnsOf):
     """Columns of which ``x`` is float from the third record on, and has no type where it is null."""
+
+    @staticmethod
+    def in_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same records of one split as rows: 0 and 0.0 are two distinct values."""
+        return rows[:2] + [row if row["x"] is None else {**row, "x": float(row["x"])} for row in rows[2:]]
 
     def reader(self) -> Any:
         return ChangingReader(self.given.reader(), self.schema)

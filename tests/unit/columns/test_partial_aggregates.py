@@ -24,6 +24,7 @@ from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.state.keyed_state import StateImage
+from clonos.operators.windows.grid import UtcGrid
 from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.columns.test_column_windows import KINDS, LATE, SCHEMA, START, Changing, ColumnsOf, records
 from tests.unit.operators.driver import Clock, Given, Outbox, Run, run
@@ -256,12 +257,12 @@ def test_keys_of_any_text_are_partial(type_: Any) -> None:
     assert made
 
 
-def test_keys_that_no_index_takes_are_counted_in_rows() -> None:
+def test_keys_that_are_views_of_texts_are_partial() -> None:
     rows = [{"key": key, "at": START + at, "x": 1, "y": 0.5} for at, key in enumerate("abac")]
     with partial_always() as made:
         written = of(ColumnsOf(rows, SCHEMA.set(0, pa.field("key", pa.string_view()))), Tumbling("5s"))
     assert written == of(Given(rows), Tumbling("5s"))
-    assert not made
+    assert made
 
 
 @pytest.mark.parametrize("key", [0, -3, 1 << 39, 1 << 40, (1 << 63) - 2, -(1 << 63)])
@@ -281,6 +282,26 @@ def test_a_batch_of_very_many_panes_passes_as_it_is() -> None:
         patch.setattr(PartialAggregates, "rows_min", 1)
         written = of(ColumnsOf(rows), Tumbling("1s"))
     assert written == of(Given(rows), Tumbling("1s"))
+
+
+def test_a_record_of_1970_in_a_batch_of_today_costs_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    start_of = UtcGrid.start_of
+
+    def counting(self: UtcGrid, index: int) -> int:
+        asked.append(index)
+        assert len(asked) < 1_000, "panes are looked at one by one"
+        return start_of(self, index)
+
+    monkeypatch.setattr(UtcGrid, "start_of", counting)
+    rows = [
+        {"key": "a", "at": at, "x": 1, "y": 0.5} for at in [START + 9] * 4 + [0, START + 10, START + 10, START + 10]
+    ]
+    with partial_always() as made:
+        written = of(ColumnsOf(rows), Tumbling("1s"), records_max=4)
+    assert made
+    assert [row["at"] for row in written["late"]] == [0]
+    assert written == of(Given(rows), Tumbling("1s"), records_max=4)
 
 
 class Passing(Operator):

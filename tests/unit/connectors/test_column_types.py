@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,23 @@ def test_types_are_inferred_from_the_lines_that_are_of_the_format(tmp_path: Path
     with pytest.raises(InputMalformed, match="the line 'broken' is not JSON"):
         read_split(source.reader(), split)
     assert read_split(source.reader(), split, (7).to_bytes(8, "big")) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 12345678901234567890123])
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_an_integer_beyond_64_bits_does_not_make_its_column_one_of_floats(
+    tmp_path: Path, kind: str, number: int
+) -> None:
+    path = tmp_path / f"in.{kind}"
+    lines = [f"{number},2.5", f"{-1 << 63},1e20"] if kind == "csv" else [f'{{"a": {number}, "b": 2.5}}', '{"a": 5}']
+    path.write_text("\n".join([*(["a,b"] if kind == "csv" else []), *lines, ""]))
+    source = files.csv(path) if kind == "csv" else files.jsonl(path, columns=True)
+    (split,) = source.splits(1)
+    with pytest.raises(InputMalformed, match=str(number)):
+        read_split(source.reader(), split)
+    schema = pyarrow.schema([("a", pyarrow.decimal128(38)), ("b", pyarrow.float64())])
+    given = files.csv(path, schema=schema) if kind == "csv" else files.jsonl(path, schema=schema)
+    assert read_all(given)[0] == {"a": Decimal(number), "b": 2.5}
 
 
 @pytest.mark.parametrize("schema", [b"", b"\x00", b"\xff" * 40])

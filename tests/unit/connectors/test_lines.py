@@ -217,8 +217,8 @@ def test_a_pattern_without_a_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConnector, match="is a URL"):
-        files.lines("s3://bucket/*.txt").splits(1)
+    with pytest.raises(InvalidConnector, match="is not the URL of a store"):
+        files.lines("nfs://server/*.txt").splits(1)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputUnreadable, match="not a regular file"):
         files.lines(tmp_path / "pipe").splits(1)

@@ -377,7 +377,7 @@ def test_a_slot_that_cannot_reach_the_folder_reports_it(tmp_path: Path) -> None:
 
 
 def test_a_sink_with_a_pattern_or_several_folders_is_refused(tmp_path: Path) -> None:
-    for path in ("s3://bucket/out", str(tmp_path / "*.jsonl"), ["a", "b"]):
+    for path in ("nfs://server/out", "s3://bucket/*", str(tmp_path / "*.jsonl"), ["a", "b"]):
         with pytest.raises(InvalidConnector, match=r"files\.jsonl"):
             files.jsonl(path).prepare_output(JOB, resume=False, overwrite=False)
     with pytest.raises(InvalidConnector, match="either resume or overwrite"):

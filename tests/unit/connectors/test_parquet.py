@@ -1,7 +1,8 @@
 """``files.parquet``: row groups as splits, marks within them; rows and columns under one schema."""
 
+import math
 import os
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,6 +183,8 @@ def test_large_parts_have_several_row_groups(tmp_path: Path) -> None:
         ([{"a": 1}, {"a": 2}, {"a": "x"}, {"a": 3}], 2, "its a cannot be written together with the rows before"),
         ([{"a": 1}, {"a": 2**70}], 1, "schema="),
         ([("a", 1)], 0, "columns="),
+        ([{"a": 1j}], 0, r"its a cannot be written: .*; give its type with schema=, or other values with select"),
+        ([{"a": [{}]}], 0, r"its a cannot be written: Parquet has no type for list<.*: struct<>>, objects without"),
     ],
 )
 def test_a_row_that_does_not_match_the_columns_is_named(
@@ -235,6 +238,51 @@ def test_a_batch_of_another_type_is_refused_by_the_row_and_the_column_and_names_
     assert "the type of the first rows of the part file" in str(error)
     assert str(error).endswith("; give the sink its type with schema=.")
     assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_exact"),
+    [
+        (pyarrow.array([1.5], pyarrow.float32()), pyarrow.array([0.1]), False),
+        (pyarrow.array([1.5], pyarrow.float32()), pyarrow.array([0.5, math.nan, None, -math.inf, -0.0]), True),
+        (pyarrow.array([1.5]), pyarrow.array([Decimal("0.1"), Decimal("123456789012345678.9")]), False),
+        (pyarrow.array([True]), pyarrow.array([1, 2]), False),
+        (pyarrow.array([True]), pyarrow.array([0.5]), False),
+        (pyarrow.array([date(2026, 1, 1)]), pyarrow.array([datetime(2026, 1, 1, 2, tzinfo=UTC)]), False),
+        (pyarrow.array([1]), pyarrow.array([2], pyarrow.int32()), True),
+        (pyarrow.array(["a"]), pyarrow.array(["b"], pyarrow.large_string()), True),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+def test_a_batch_of_another_type_is_not_rounded_silently(
+    tmp_path: Path, first: Any, second: Any, is_exact: bool
+) -> None:
+    part = ParquetRows(DurableFile.create_beside(str(tmp_path / "part.parquet")), None)
+    part.columns(pyarrow.record_batch({"a": first}))
+    if is_exact:
+        part.columns(pyarrow.record_batch({"a": second}))
+        return
+    with pytest.raises(RowNotWritable, match=r"cannot be written as .*does not hold the value exactly; give the sink"):
+        part.columns(pyarrow.record_batch({"a": second}))
+
+
+def test_a_null_behind_columns_without_nulls_is_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "part.parquet")
+    part = ParquetRows(file := DurableFile.create_beside(path), None)
+    part.columns(
+        pyarrow.record_batch([[1]], schema=pyarrow.schema([pyarrow.field("a", pyarrow.int64(), nullable=False)]))
+    )
+    part.columns(pyarrow.record_batch({"a": pyarrow.array([2, None])}))
+    part.finish()
+    file.publish(path)
+    assert read_all(files.parquet(path)) == [{"a": 1}, {"a": 2}, {"a": None}]
+
+
+def test_a_null_that_the_schema_excludes_is_refused_with_its_row(tmp_path: Path) -> None:
+    schema = pyarrow.schema([pyarrow.field("a", pyarrow.int64(), nullable=False)])
+    part = ParquetRows(DurableFile.create_beside(str(tmp_path / "part.parquet")), schema)
+    with pytest.raises(RowNotWritable, match=r"{'a': None}: its a, a int64, cannot be written as int64 without nulls"):
+        part.columns(pyarrow.record_batch({"a": pyarrow.array([2, None])}))
 
 
 def warnings_of(folder: Path, caplog: pytest.LogCaptureFixture, *parts: list[Any], **options: Any) -> list[str]:

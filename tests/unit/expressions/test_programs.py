@@ -17,6 +17,7 @@ from clonos.expressions.expression_errors import InvalidExpression, NotComputabl
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.functions.binder import FilterCall
 from clonos.expressions.functions.constants import arrow_scalar
+from clonos.expressions.functions.value_types import literal_type
 from clonos.expressions.program import Program
 from clonos.expressions.stages import Stage
 from tests.unit.values.samples import printed_by
@@ -295,7 +296,14 @@ def test_a_foreign_expression_that_fails_fails_for_its_record() -> None:
         (3, pyarrow.float64()),
         ("a", pyarrow.large_string()),
         (Decimal("0.908"), pyarrow.decimal128(3, 3)),
+        (Decimal("-3.5"), pyarrow.decimal128(9, 4)),
+        (Decimal("1E+3"), pyarrow.decimal128(4, 0)),
+        (Decimal("9" * 38), pyarrow.decimal128(38, 0)),
+        (Decimal("-0.00"), pyarrow.decimal128(2, 2)),
+        (Decimal("3"), pyarrow.decimal256(3, 0)),
         (None, pyarrow.int32()),
+        (None, pyarrow.string()),
+        (None, pyarrow.null()),
         (date(2026, 1, 1), pyarrow.date32()),
     ],
 )
@@ -306,7 +314,15 @@ def test_a_constant_is_the_scalar_that_arrow_makes(value: Any, type_: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "type_"), [(200, pyarrow.int8()), (-1, pyarrow.uint64()), ("\ud800", pyarrow.string())]
+    ("value", "type_"),
+    [
+        (200, pyarrow.int8()),
+        (-1, pyarrow.uint64()),
+        ("\ud800", pyarrow.string()),
+        (Decimal("100"), pyarrow.decimal128(2, 0)),
+        (Decimal("0.001"), pyarrow.decimal128(5, 2)),
+        (Decimal("nan"), pyarrow.decimal128(5, 2)),
+    ],
 )
 def test_a_constant_that_does_not_fit_its_type_is_refused_as_arrow_does(value: Any, type_: Any) -> None:
     with pytest.raises((pyarrow.ArrowException, OverflowError, UnicodeError)) as wanted:
@@ -315,14 +331,24 @@ def test_a_constant_that_does_not_fit_its_type_is_refused_as_arrow_does(value: A
         arrow_scalar(value, type_)
 
 
-def test_compiling_numbers_and_texts_imports_no_pandas() -> None:
+@pytest.mark.parametrize(
+    "text", ["0.908", "1", "-3.50", "1E+3", "0E+2", "0E-5", "-0.00", "1E-3", "9" * 38, "9" * 39, "1E-40"]
+)
+def test_the_type_of_a_decimal_is_that_of_arrow(text: str) -> None:
+    assert literal_type(Decimal(text)) == pyarrow.scalar(Decimal(text)).type
+
+
+def test_compiling_constants_and_empty_results_imports_no_pandas() -> None:
     program = (
-        "import sys, pyarrow; from clonos import col, lit, when; from clonos.expressions.stages import Stage;"
+        "import sys, pyarrow; from decimal import Decimal; from clonos import col, concat_str, lit, when;"
+        "from clonos.expressions.stages import Stage;"
         "from clonos.expressions.program import schema_behind;"
         "kind = when(col('n') % 3 == 0).then(lit('a')).otherwise(lit('b'));"
         "stages = [Stage('f', 'filter', (('c', (col('n') > 1) & col('t').str.starts_with('x')),)),"
-        " Stage('s', 'select', (('kind', kind), ('half', col('n') * 0.5)))];"
+        " Stage('s', 'select', (('kind', kind), ('half', col('n') * 0.5),"
+        " ('rated', lit(Decimal('0.908')) * col('n')), ('some', when(col('n') > 1).then(col('n'))),"
+        " ('text', concat_str(col('t'), lit(':'), col('t')))))];"
         "print(schema_behind(stages, pyarrow.schema({'n': pyarrow.int64(), 't': pyarrow.string()})).names,"
         " 'pandas' in sys.modules)"
     )
-    assert printed_by(program) == "['kind', 'half'] False"
+    assert printed_by(program) == "['kind', 'half', 'rated', 'some', 'text'] False"

@@ -109,6 +109,57 @@ def test_a_connector_may_use_services_in_its_own_thread() -> None:
     assert [feed.is_closed for feed in source.feeds] == [True]
 
 
+class ContinuedFeed(TimedFeed):
+    """A connection that gives a record, then breaks."""
+
+    def __init__(self, record: bytes) -> None:
+        super().__init__()
+        self._record = record
+
+    def receive(self, wait_ms: int) -> bytes | None:
+        self.received += 1
+        if self.received > 1:
+            raise ConnectionError("it broke")
+        return self._record
+
+
+class Continued:
+    """A producer whose connections each give one record, the next number."""
+
+    def __init__(self) -> None:
+        self.cursors: list[bytes | None] = []
+
+    def connect(self, offset_bytes: int) -> TimedFeed:
+        raise AssertionError(offset_bytes)
+
+    def connect_at(self, offset_bytes: int, cursor: bytes | None) -> TimedFeed:
+        self.cursors.append(cursor)
+        return ContinuedFeed(b"%d\n" % (int(cursor or 0) + 1))
+
+    def cut(self, data: bytes) -> list[bytes]:
+        return data.splitlines(keepends=True)
+
+    def decode(self, records: list[bytes]) -> list[int]:
+        return [int(record) for record in records]
+
+    def cursor(self, record: bytes) -> bytes:
+        return record.strip()
+
+
+def test_each_connection_continues_behind_what_was_received() -> None:
+    source, reported = Continued(), JournalInbox()
+    graph = JobGraph("continued")
+    graph.source(source).sink(blackhole())
+    threads = JournalThreads(lone_surroundings(graph.compile(Options()), reported))
+    for number in (8, 9):
+        threads.open(*LIFE, 2, b"7")  # what the incarnation has found is older, the second time
+        assert reported.next() == ("ProducerDataRead", b"%d\n" % number)
+        assert reported.next()[0] == "ProducerFailed"
+    for thread in threads.close_all():
+        thread.join(LIMIT_S)
+    assert source.cursors == [b"7", b"8"]
+
+
 @pytest.fixture
 def bench() -> Iterator[JournalHarness]:
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -234,3 +234,33 @@ def test_a_fenced_writer_stops_and_reports_the_incarnation_that_fenced_it(by: tu
         assert (name, arguments[2:]) == ("SinkRefused", by)
     assert reported.is_empty()
     assert ledger.rows == []
+
+
+class LingeringLedger(Ledger):
+    """A sink with a long time between two writes."""
+
+    linger_ms = 1_000 * LIMIT_S
+
+
+def test_a_sink_that_lingers_has_its_next_write_when_enough_rows_wait() -> None:
+    ledger, reported = LingeringLedger(), WaitingInbox()
+    thread = begin(ledger, reported)
+    assert reported.next()[0] == "SinkOpened"
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["first"]))
+    assert reported.next() == ("SinkConfirmed", (0, 7, 1))
+    most = sink_thread.JOINED_ROWS_MAX
+    thread.write(1, most - 1, ElementKind.ROWS, encode_rows(list(range(most - 1))))
+    thread.write(most, 1, ElementKind.ROWS, encode_rows(["last"]))
+    assert reported.next() == ("SinkConfirmed", (0, 7, most + 1))
+    end(thread)
+    assert [(first, len(rows)) for first, rows in ledger.writes] == [(0, 1), (1, most)]
+
+
+def test_a_sink_that_lingers_ends_without_waiting() -> None:
+    ledger, reported = LingeringLedger(), WaitingInbox()
+    thread = begin(ledger, reported)
+    thread.write(0, 1, ElementKind.ROWS, encode_rows(["first"]))
+    assert [reported.next()[0] for _ in range(2)] == ["SinkOpened", "SinkConfirmed"]
+    thread.write(1, 1, ElementKind.ROWS, encode_rows(["second"]))
+    end(thread)
+    assert len(ledger.writes) <= 2

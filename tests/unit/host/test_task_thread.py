@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId, ThreadId
 from clonos.core.ports.task_port import Activation, BudgetChanged, TaskStopped, Triggered
 from clonos.core.wire.recovery_messages import Recourse
+from clonos.operators.chain import OperatorChain
 from clonos_standby.slot import task_thread
-from clonos_standby.slot.task_thread import TaskThread
+from clonos_standby.slot.task_thread import STATE_BYTES_EVERY_NS, TaskThread
 from tests.harnesses.hand_waits import PlannedEvent, PlannedQueue, WaitPlan
 from tests.harnesses.lone_slot import LIMIT_S, RecordingInbox, lone_surroundings, small_image
 
@@ -162,3 +165,11 @@ def test_a_stopped_task_ends_its_thread_without_a_report(port: TaskThread, mailb
     port.thread.join(LIMIT_S)
     assert not port.thread.is_alive()
     assert "ThreadRaised" not in mailbox.names()
+
+
+def test_the_memory_of_state_is_measured_once_per_second(port: TaskThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([10, 10 + STATE_BYTES_EVERY_NS - 1, 10 + STATE_BYTES_EVERY_NS])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(moments))
+    port._chain = chain = create_autospec(OperatorChain, instance=True)
+    chain.state_bytes.side_effect = [5, 7]
+    assert [port.state_bytes() for _ in range(3)] == [5, 5, 7]

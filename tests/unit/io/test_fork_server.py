@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from clonos import Job, Stream, collect, random, values
 from clonos.config import RunOptions, SlotKind
+from clonos.core.model.options import Options
 from clonos.io.process.fork_server import import_for_job
 from clonos.io.process.fork_server_process import (
     COLUMN_MODULES,
@@ -17,20 +22,34 @@ from clonos.io.process.fork_server_process import (
     hash_seed_ahead,
     take_or_start,
 )
+from clonos.io.process.pickling import packed
+from clonos.job.description import graph_of
+from clonos_standby.launch_spec import version_of
 from tests.unit.values.samples import printed_by
 
 ON_PROCESSES = RunOptions(slots=SlotKind.PROCESS)
 NO_MODULES = ("os",)
 
 
-def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports() -> None:
+def test_the_fork_server_has_preloaded_every_library_module_that_a_job_imports(tmp_path: Path) -> None:
+    job = Job("words")
+    words = job.source(values(["a b", "c"])).flat_map(str.split).key_by(lambda word: word).count()
+    words.map_async(lambda count: random.random(), name="tell").sink(collect())
+    image, modules = packed(graph_of(job).compile(Options(), parallelism=1))
+    (tmp_path / "image").write_bytes(image)
     program = (
-        "import sys; from clonos.io.process.fork_server import warm_up;"
-        f"warm_up({WARM_MODULES!r}); known = set(sys.modules);"
-        "import clonos.demo.wordcount;"
-        "print(sorted(name for name in set(sys.modules) - known if not name.startswith('clonos.demo')))"
+        "import pickle, sys; from clonos.io.process.fork_server import import_for_job, warm_up;"
+        f"warm_up({WARM_MODULES!r}); import_for_job({modules!r}); known = set(sys.modules);"
+        f"pickle.load(open({str(tmp_path / 'image')!r}, 'rb'));"
+        "print([len(known & {'clonos.operators.steps.calls', 'clonos.operators.steps.async_map'}),"
+        " *sorted(set(sys.modules) - known)])"
     )
-    assert printed_by(program) == "[]"
+    assert printed_by(program) == "[2]"
+
+
+def test_the_fork_server_preloads_what_an_installed_module_of_the_job_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json.decoder, "Stream", Stream, raising=False)
+    assert Stream.__module__ in packed(json.JSONDecoder)[1]
 
 
 def test_the_fork_server_imports_no_module_of_drivers() -> None:
@@ -47,8 +66,8 @@ def test_the_fork_server_of_a_job_with_columns_has_preloaded_what_its_slots_impo
     path = str(tmp_path / "a.parquet")
     program = (
         "import sys; from clonos.io.process.fork_server import import_for_job, warm_up;"
-        f"warm_up({WARM_MODULES!r}); import_for_job({COLUMN_MODULES!r}); known = set(sys.modules);"
-        "import pyarrow; from clonos import col, files, lit;"
+        f"warm_up({WARM_MODULES!r}); import_for_job({COLUMN_MODULES!r}); from clonos import col, files, lit;"
+        "known = set(sys.modules); import pyarrow;"
         f"pyarrow.parquet.write_table(pyarrow.table({{'k': [1], 't': [1]}}), {path!r});"
         f"source = files.parquet({path!r}, columns=['k']); reader = source.reader();"
         "reader.open(source.splits(1)[0], None); batch = reader.read(10);"
@@ -132,3 +151,38 @@ def test_no_fork_server_is_started_ahead_of_a_job_that_cannot_use_it(
     with fork_server_ahead(run):
         assert hash_seed_ahead() is None
     assert started == []
+
+
+def test_building_a_job_imports_no_modules_of_calls() -> None:
+    program = (
+        "import sys, threading; from clonos import Job, values, collect, Stream, Tumbling, agg;"
+        "Job('a').source(values([1])).map(str).sink(collect());"
+        "import clonos.job.handle;"
+        "print([name for name in ('urllib3', 'asyncio', 'importlib.metadata', 'http.client') if name in sys.modules])"
+    )
+    assert printed_by(program) == "[]"
+
+
+@pytest.mark.parametrize("distribution", ["pyarrow", "clonos", "no_such_distribution"])
+def test_versions_are_those_of_the_metadata(distribution: str) -> None:
+    try:
+        expected = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        expected = "sources"
+    assert version_of(distribution) == expected
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another allocator than that of glibc")
+def test_slots_of_a_job_with_columns_retain_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import resource; from clonos.io.process.fork_server import import_for_job, warm_up;"
+        f"warm_up({WARM_MODULES!r}); import_for_job({COLUMN_MODULES!r});"
+        "import pyarrow; pool = pyarrow.default_memory_pool();"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt;"
+        "take = lambda: [bytearray(8 << 20) and pyarrow.allocate_buffer(8 << 20).size for _ in range(20)];"
+        "take(); before = faults(); take(); print([pool.backend_name, faults() - before < 1000])"
+    )
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    assert printed_by(program) == "['system', True]"
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+    assert printed_by(program) == "['mimalloc', True]"

@@ -19,7 +19,7 @@ __all__ = ["kernels"]
 
 ZONED = pyarrow.timestamp("us", "Europe/Berlin")
 VALUES_OF: dict[Any, st.SearchStrategy[Any]] = {
-    pyarrow.int64(): st.integers(-(1 << 63), (1 << 63) - 1),
+    pyarrow.int64(): st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-(1 << 31), (1 << 31) - 1),
     pyarrow.int8(): st.integers(-128, 127),
     pyarrow.uint64(): st.integers(0, (1 << 64) - 1),
     pyarrow.uint16(): st.integers(0, 65535),
@@ -95,6 +95,21 @@ def test_a_first_null_changes_no_slot() -> None:
         assert index.find([pyarrow.array([values[1], None])]).tolist() == [1, -1]
         assert index.add([pyarrow.array([None, values[2], None, values[0]])]).tolist() == [3, 2, 3, 0]
         assert index.columns()[0].to_pylist() == [*values, None]
+
+
+@pytest.mark.parametrize("wide", [None, 1 << 31, -(1 << 31) - 1, 1 << 62])
+def test_a_pair_of_numbers_that_needs_more_bits_changes_no_slot(wide: int | None) -> None:
+    types = [pyarrow.int64(), pyarrow.date32()]
+    index, days = KeyIndex(types), pyarrow.array([-3, 0, 7], pyarrow.int32()).cast(pyarrow.date32())
+    assert index.add([pyarrow.array([-1, (1 << 31) - 1, -(1 << 31)]), days]).tolist() == [0, 1, 2]
+    assert index.find([pyarrow.array([-1, -(1 << 31), 3]), days.take(pyarrow.array([0, 2, 1]))]).tolist() == [0, 2, -1]
+    assert rows_of(index.columns(1)) == list(zip([(1 << 31) - 1, -(1 << 31)], days.to_pylist()[1:], strict=True))
+    assert index.add([pyarrow.array([wide, -1], pyarrow.int64()), days[:2].take(pyarrow.array([1, 0]))]).tolist() == [
+        3,
+        0,
+    ]
+    assert index.columns()[0].to_pylist() == [-1, (1 << 31) - 1, -(1 << 31), wide]
+    assert [column.type for column in index.columns()] == types
 
 
 def test_texts_do_not_run_into_each_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clonos.kernels.partition import gather, partition
+from clonos.kernels.partition import gather, gather_parts, partition
 from tests.harnesses.both_kernels import kernels
 
 __all__ = ["kernels"]
@@ -108,3 +109,24 @@ def test_a_receiver_that_does_not_exist_is_refused(target: int) -> None:
 def test_a_row_that_does_not_exist_is_refused(row: int, values: list[Any]) -> None:
     with pytest.raises(IndexError):
         gather(pyarrow.record_batch({"a": values}), numpy.array([0, row]))
+
+
+@given(batches(), st.data())
+def test_rows_of_several_batches_are_those_of_one(whole: Any, data: st.DataObject) -> None:
+    bounds = sorted(data.draw(st.lists(st.integers(0, whole.num_rows), max_size=3)))
+    bounds = [0, *bounds, whole.num_rows]
+    rows = data.draw(st.lists(st.integers(0, whole.num_rows - 1), max_size=50)) if whole.num_rows else []
+    parts = numpy.searchsorted(bounds[1:], rows, "right").astype(numpy.int32)
+    cut = [whole.slice(first, end - first) for first, end in pairwise(bounds)]
+    found = gather_parts(cut, parts, numpy.array(rows, numpy.int64) - numpy.array(bounds)[parts])
+    found.validate(full=True)
+    assert found.schema == whole.schema
+    assert found.to_pylist() == taken(whole, rows).to_pylist()
+
+
+@pytest.mark.parametrize(("part", "place"), [(-1, 0), (2, 0), (1, -1), (1, 2)])
+@pytest.mark.parametrize("kind", [pyarrow.int64(), pyarrow.int8(), pyarrow.string(), pyarrow.bool_()])
+def test_a_row_that_no_batch_has_is_refused(part: int, place: int, kind: Any) -> None:
+    two = [pyarrow.record_batch({"a": pyarrow.array([1, 0]).cast(kind)}) for _ in range(2)]
+    with pytest.raises(IndexError):
+        gather_parts(two, numpy.array([0, part], numpy.int32), numpy.array([0, place]))

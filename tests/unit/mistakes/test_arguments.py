@@ -6,20 +6,18 @@ import functools
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow
-import pyarrow.parquet
 import pytest
 
 from clonos import Job, Tumbling, register, values
 from clonos.api.graph import JobGraph
-from clonos.connectors import files
 from clonos.core.ports.operator_chain import StepFailed
 from clonos.core.values.key_encoding import KeyUnsupported
 from clonos.operators.user_errors import RoutedError
 from tests.harnesses.mistakes import check, describe
+from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, run
 
 FUNCTIONS = """
@@ -206,12 +204,12 @@ def test_an_error_about_a_field_that_the_record_has_stays_as_it_is() -> None:
     assert type(raised.value.__cause__) is KeyUnsupported
 
 
-def test_columns_without_that_of_the_key_or_the_sum_are_named(tmp_path: Path) -> None:
-    pyarrow.parquet.write_table(pyarrow.table({"b": [1], "v": [2]}), tmp_path / "in.parquet")
+def test_columns_without_that_of_the_key_or_the_sum_are_named() -> None:
+    schema = pyarrow.schema([("b", pyarrow.int64()), ("v", pyarrow.int64())])
 
     def failed(step: Callable[[Any], Any]) -> str:
         graph = JobGraph("etl")
-        step(graph.source(files.parquet(tmp_path / "in.parquet"))).sink(Outbox())
+        step(graph.source(ColumnsOf([{"b": 1, "v": 2}], schema))).sink(Outbox())  # the plan knows no column
         with pytest.raises(StepFailed) as raised:
             run(graph, parallelism=1)
         return f"{raised.value.at.step}: {raised.value.__cause__}"

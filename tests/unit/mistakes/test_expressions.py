@@ -82,7 +82,7 @@ def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str,
     [
         "bids.filter((col('price') > 1) & (col('price') < 5)).select('price').sink(collect()) or job.explain()",
         "bids.filter(col('price').is_between(1, 5)).map(print)",
-        "bids.select('price', twice=col('price') * 2, at='at').key_by('price').window(Tumbling('1s')).count()",
+        "bids.select('url', twice=col('price') * 2, at='at').key_by('url').window(Tumbling('1s')).count()",
         "bids.with_columns(url=col('url').fill_null('')).rename({'at': 'then'}).key_by('url').count()",
         "bids.filter(lambda bid: bid['price'] > 1)",
     ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
+import pyarrow
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.element_kind import ElementKind
@@ -99,7 +100,10 @@ class TaskCollector:
                 width = self.run.plan.vertices[edge.target].parallelism
                 parts = split_columns(Router(width, self.run.plan.max_parallelism), batch, groups)
             else:
-                parts = [batch.take(part) for part in self._parts(number, list(range(batch.num_rows)), None)]
+                parts = [
+                    batch.take(pyarrow.array(part, pyarrow.int64()))
+                    for part in self._parts(number, list(range(batch.num_rows)), None)
+                ]
             for target, part in enumerate(parts):
                 if part.num_rows:
                     self.run.deliver(number, self.task, target, ElementKind.COLUMNS, encode_columns(part))
@@ -208,7 +212,7 @@ class Run:
         return [
             Channel((number, self.plan.first_task[edge.source] + index))
             for number, edge in enumerate(self.plan.edges)
-            if edge.target == vertex
+            if edge.target == vertex and edge.has_event_time
             for index in range(self.plan.vertices[edge.source].parallelism)
             if edge.partitioning is not Partitioning.FORWARD or index == self.plan.index_of(self.plan.tasks[task])
         ]
@@ -307,6 +311,7 @@ class GivenReader:
 
     def __init__(self, records: list[Any]) -> None:
         self.records = records
+        self.at_once = 3
         self.share: list[Any] = []
         self.place = 0
 
@@ -316,7 +321,7 @@ class GivenReader:
         self.place = int(mark or b"0")
 
     def read(self, records_max: int) -> list[Any] | None:
-        chunk = self.share[self.place : self.place + min(3, records_max)]
+        chunk = self.share[self.place : self.place + min(self.at_once, records_max)]
         self.place += len(chunk)
         return chunk or None
 

@@ -137,3 +137,95 @@ def test_a_pushed_source_with_several_tasks_is_refused() -> None:
 def test_a_pushed_source_in_a_job_without_keepers_is_refused() -> None:
     with pytest.raises(InvalidJob, match="keepers is 0: a failure would lose what it has read"):
         pushed_graph().compile(Options(keepers=0))
+
+
+class Identified:
+    """Lines whose identity is their first letter, except for those that begin with '-'."""
+
+    identities_retained = 3
+
+    def connect(self, offset_bytes: int) -> Any:
+        raise NotImplementedError
+
+    def cut(self, data: bytes) -> list[bytes]:
+        return data.splitlines(keepends=True)
+
+    def decode(self, records: list[bytes]) -> list[str]:
+        return [record.decode().strip() for record in records]
+
+    def identity(self, record: bytes) -> bytes | None:
+        return None if record.startswith(b"-") else record[:1]
+
+
+def identified_head(position: bytes | None = None) -> tuple[JournalHead, list[Any]]:
+    head = JournalHead("source", Identified())
+    head.out = rows = Rows()
+    if position is not None:
+        head.restore(position)
+    return head, rows.all
+
+
+def test_a_record_counts_once_while_its_identity_is_among_the_last_ones() -> None:
+    head, rows = identified_head()
+    head.feed(b"a1\nb1\na2\n-\n-\nc1\nd1\na3\nb2\n")
+    read_all(head)
+    assert rows == ["a1", "b1", "-", "-", "c1", "d1", "b2"]  # a was seen again behind b, and is among the last three
+
+
+def test_a_snapshot_has_the_identities_of_the_records_that_were_read() -> None:
+    head, rows = identified_head()
+    head.feed(b"a1\nb1\na2\n")
+    head.read(0, 1)
+    successor, more = identified_head(head.position())
+    successor.feed(b"b2\nc1\n")
+    read_all(successor)
+    assert rows + more == ["a1", "b1", "c1"]
+
+
+def test_a_position_without_identities_restores() -> None:
+    head, rows = new_head(b"\x92\xc4\x04one\n\xc2")
+    read_all(head)
+    assert rows == ["one"]
+
+
+class Continued(Identified):
+    """Lines whose cursor is the line."""
+
+    identities_retained = 0
+
+    def identity(self, record: bytes) -> None:
+        return None
+
+    def connect_at(self, offset_bytes: int, cursor: bytes | None) -> Any:
+        raise NotImplementedError
+
+    def cursor(self, record: bytes) -> bytes:
+        return record.strip()
+
+
+def continued_head(position: bytes | None = None) -> JournalHead:
+    head = JournalHead("source", Continued())
+    head.out = Rows()
+    if position is not None:
+        head.restore(position)
+    return head
+
+
+def test_the_cursor_is_that_of_the_last_record_fed_and_is_part_of_a_snapshot() -> None:
+    assert continued_head().cursor is None
+    head = continued_head()
+    head.feed(b"one\ntwo\n")
+    assert head.cursor == b"two"
+    assert continued_head(head.position()).cursor == b"two"
+    read_all(head)
+    head.feed(END_OF_JOURNAL)
+    successor = continued_head(head.position())
+    assert successor.cursor == b"two"
+    successor.feed(b"three\n")
+    assert successor.cursor == b"three"
+
+
+def test_the_head_of_a_source_without_cursors_has_none() -> None:
+    head, _ = new_head()
+    head.feed(b"one\n")
+    assert head.cursor is None

@@ -19,6 +19,7 @@ from clonos.operators.split_source import (
     SourceChanged,
     SourceHead,
     SourceRecordsMissing,
+    marks_of,
 )
 from clonos.operators.state.keyed_state import StateBackend
 from tests.unit.operators.driver import Clock, Given
@@ -145,6 +146,35 @@ def test_a_source_without_data_is_read_again_later() -> None:
     assert [made.poll(9), made.poll(9)] == [NothingToRead.NOW, NothingToRead.ALL_READ]
     assert taken.records == ["a"]
     assert not source.is_open
+
+
+class Counted(Stubborn):
+    """Its mark is the number of reads."""
+
+    reads = 0
+
+    def read(self, records_max: int) -> Any:
+        self.reads += 1
+        return super().read(records_max)
+
+    def mark(self) -> bytes:
+        return b"%d" % self.reads
+
+
+def test_the_position_of_a_split_that_has_nothing_now_lies_behind_what_was_taken() -> None:
+    made, _ = head(Counted([["a", "b"], []]), [b"split"])
+    made.poll(9)
+    made.read(0, 1)
+    assert marks_of(made.position(), [b"split"]) == [(b"split", b"0")]
+    made.read(0, 1)
+    assert marks_of(made.position(), [b"split"]) == [(b"split", b"0")]
+    made.poll(9)
+    assert marks_of(made.position(), [b"split"]) == [(b"split", b"1")]
+    again, taken = head(Counted([["c"], None]), [b"split"])
+    again.restore(made.position())
+    assert again.poll(9) == (0, 1)
+    again.read(0, 1)
+    assert taken.records == ["c"]
 
 
 def test_a_split_that_ends_early_when_read_again_is_an_error() -> None:

@@ -153,6 +153,8 @@ def test_a_timestamp_is_a_time_a_text_or_a_number(given_value: Any, unit: str, f
         (float("nan"), "s", r"nan is not a point in time"),
         (10**12, "s", r"the year 33659 in seconds"),
         (datetime(3000, 1, 1, tzinfo=UTC), "s", r"outside the years 1678 to 2261"),
+        (datetime(2262, 1, 1, tzinfo=UTC), "s", r"outside the years 1678 to 2261"),
+        (9_214_646_400_000, "ms", r"outside the years 1678 to 2261"),
     ],
 )
 def test_a_wrong_timestamp_is_named_with_the_reason(given_value: Any, unit: str, text: str) -> None:

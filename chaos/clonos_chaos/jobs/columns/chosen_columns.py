@@ -18,7 +18,7 @@ from clonos.expressions.building import col
 Record = dict[str, Any]
 Columns = Stream[Record]
 
-KINDS: Final = ("top", "first", "last", "span")
+KINDS: Final = ("top", "list", "first", "last", "span")
 TIMED: Final = frozenset({"last", "span"})
 """Kinds that need timestamps for a result that does not depend on the order of channels."""
 
@@ -43,13 +43,19 @@ class ChosenColumns:
         keyed: Any = stream.with_columns(key=col("n") % self._keys).key_by("key")
         if self.kind == "top":
             return cast(Columns, keyed.top_k(self._k, "n", rank="rank", parallelism=self._parallelism))
+        if self.kind == "list":
+            return cast(Columns, keyed.top_k(self._k, "n", parallelism=self._parallelism))
         if self.kind == "first":
             return cast(Columns, keyed.distinct("key", parallelism=self._parallelism))
         within = {"within": WITHIN_S} if self.kind == "span" else {"keep": "last"}
         return cast(Columns, keyed.deduplicate(**within, parallelism=self._parallelism))
 
-    def output(self, result: Record) -> tuple[int, tuple[Any, ...], Any]:
+    def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
         """Returns the row of a result."""
+        if self.kind == "list":
+            key, records = result
+            numbers = tuple(record["n"] for record in records)
+            return numbers[0], (), (key, None, numbers[0], numbers)
         return result["n"], (), (result["key"], result.get("rank"), result["n"], result["at"])
 
     def complaints(self, records: Iterable[Record], rows: Iterable[tuple[Any, ...]]) -> list[str]:
@@ -69,6 +75,8 @@ class ChosenColumns:
             highest = sorted((record["n"] for record in given), reverse=True)[: self._k]
             last = {rank: max(n for _, other, n, _ in rows if other == rank) for _, rank, _, _ in rows}
             return last == dict(enumerate(highest, 1))
+        if self.kind == "list":
+            return self._follow([numbers for _, _, _, numbers in rows], sorted(each["n"] for each in given)[::-1])
         if self.kind == "first":
             return len(rows) == 1
         times = sorted(at for _, _, _, at in rows)
@@ -76,3 +84,13 @@ class ChosenColumns:
             return bool(times) and times[-1] == max(record["at"] for record in given)
         are_apart = all(later - earlier >= WITHIN_S for earlier, later in pairwise(times))
         return are_apart and all(any(abs(record["at"] - at) < WITHIN_S for at in times) for record in given)
+
+    def _follow(self, lists: list[Any], highest: list[int]) -> bool:
+        """Returns whether each list has one record more than the one before, or a higher one, up to the last list."""
+        so_far: tuple[int, ...] = ()
+        for numbers in sorted(lists, key=lambda each: (len(each), sum(each))):
+            entered = set(numbers) - set(so_far)
+            if len(entered) != 1 or numbers != tuple(sorted((*so_far, *entered), reverse=True)[: self._k]):
+                return False
+            so_far = numbers
+        return so_far == tuple(highest[: self._k])

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
-from clonos.agg import count, max_, min_, sum_
 from clonos.api.event_time import Timestamps
-from clonos.api.graph import JobGraph, Step
+from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
-from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.values import decode_value, encode_value
 from clonos.expressions.building import col, concat_str, lit, when
 from clonos.expressions.expression import Expr
-from clonos.operators.columnar.partial_aggregates import PartialAggregates
-from clonos.operators.operator import Operator
 from clonos_chaos.jobs.api_jobs import ApiJob, Parts, stage_of_row
 from clonos_chaos.jobs.columns.chosen_columns import ChosenColumns
 from clonos_chaos.jobs.columns.column_totals import TotalsOfColumns
 from clonos_chaos.jobs.columns.joined_columns import JoinedColumns
+from clonos_chaos.jobs.columns.looked_up_columns import LookedUpColumns
+from clonos_chaos.jobs.columns.windowed_columns import WindowedColumns
 from clonos_chaos.jobs.transformed_jobs import Unwritten
 
 Record = dict[str, Any]
@@ -37,8 +34,11 @@ START_S: Final = 1_700_000_000
 STEPS_MAX: Final = 6
 WINDOWED_SHARE: Final = 0.6
 """Share of the jobs with timestamps and without joins that have windows."""
-JOINED_SHARE: Final = 0.25
+JOINED_SHARE: Final = 0.35
 """Share of the jobs that have a join."""
+
+LOOKED_UP_SHARE: Final = 0.4
+"""Share of the joins that look up a version of each key."""
 
 CHOSEN_SHARE: Final = 0.4
 """Share of the jobs without windows that choose among the records of each key."""
@@ -194,106 +194,6 @@ class Steps:
         return stream.map_batches(_same)
 
 
-class EagerPartials(PartialAggregates):
-    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
-
-    rows_min: ClassVar[int] = 1
-    gain_min: ClassVar[float] = 0
-
-
-def _eager(step: Step) -> Step:
-    """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
-    given = step.partial
-    if given is None:
-        return step
-
-    def eager(name: str) -> Callable[[], Operator]:
-        make: Any = given(name)
-        return partial(EagerPartials, *make.args)
-
-    return replace(step, partial=eager)
-
-
-class WindowedColumns:
-    """Windows or sessions over columns by key, with or without a step on columns behind them.
-
-    No record is late: each split has its records in the order of their timestamps.
-    """
-
-    def __init__(self, rng: Random, graph: JobGraph) -> None:
-        self._graph = graph
-        self._keys = rng.choice((1, 3, 10))
-        self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
-        self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
-        self._lateness_s = rng.choice((None, 3))
-        self._is_selected = rng.random() < 0.5
-        self._parallelism = rng.choice((1, 2))
-        self._has_two_keys = rng.random() < 0.4
-        self._is_eager = rng.random() < 0.7
-        self._has_floats = rng.random() < 0.4  # whose sums are never partial
-
-    def add(self, stream: Columns) -> Columns:
-        """Adds the windows to a stream."""
-        kind: Sliding | Tumbling | Session
-        if self._gap_s is not None:
-            kind = Session(self._gap_s)
-        else:
-            is_sliding = self._every_s < self._size_s
-            kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
-        floats: dict[str, Any] = {"parts": sum_("part")} if self._has_floats else {}
-        results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
-            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
-            .window(kind, lateness=self._lateness_s if self._gap_s is None else None)
-            .aggregate(
-                n=count(),
-                total=sum_("n"),
-                low=min_("n"),
-                high=max_("n"),
-                parallelism=self._parallelism,
-                **floats,
-            )
-        )
-        if self._is_eager:
-            self._graph._steps[-1] = _eager(self._graph.steps[-1])
-        if self._is_selected:
-            results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
-        return cast(Columns, results)
-
-    def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
-        """Returns the row of a result, which is a dict behind a step on columns."""
-        if self._is_selected:
-            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
-            start, values = result["start"], {**result, "n": result["n"] // 2}
-        else:
-            key, start, values = result.key, result.start, result.value
-        start_s = int(start.timestamp())
-        names = ("n", "total", "low", "high", *(("parts",) if self._has_floats else ()))
-        return start_s, (), (key, start_s, *(values[name] for name in names))
-
-    def twin(self, records: Iterable[Record]) -> Counter[Any]:
-        """Returns the rows of all windows."""
-        found: dict[tuple[Any, int], list[int]] = {}
-        begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
-        for record in records:
-            key, at_s = self._key(record["n"]), record["at"]
-            if self._gap_s is not None:
-                start_s, last_s = begun.get(key, (at_s, at_s))
-                start_s = start_s if at_s < last_s + self._gap_s else at_s
-                begun[key] = start_s, at_s
-                found.setdefault((key, start_s), []).append(record["n"])
-                continue
-            last_s = at_s - at_s % self._every_s
-            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
-                found.setdefault((key, start_s), []).append(record["n"])
-        rows = [(*place, len(each), sum(each), min(each), max(each), sum(each) / 4) for place, each in found.items()]
-        return Counter(row if self._has_floats else row[:-1] for row in rows)
-
-    def _key(self, number: int) -> Any:
-        key = number % self._keys
-        return (key, number % 2 == 1) if self._has_two_keys else key
-
-
 class ColumnJob(ApiJob):
     """Job of random steps on columns."""
 
@@ -312,10 +212,11 @@ class ColumnJob(ApiJob):
             stream = steps.add(stream)
         found = [each for each in map(steps.twin, map(record_of, range(self.records))) if each is not None]
         output: Any = partial(_output, rng)
-        end: WindowedColumns | JoinedColumns | None = None
+        end: WindowedColumns | JoinedColumns | LookedUpColumns | None = None
         self.wanted = Counter(map(_values, found))
         if rng.random() < JOINED_SHARE:
-            end = JoinedColumns(rng, timestamps is not None)
+            is_timed = timestamps is not None
+            end = LookedUpColumns(rng, is_timed) if rng.random() < LOOKED_UP_SHARE else JoinedColumns(rng, is_timed)
         elif timestamps is not None and rng.random() < WINDOWED_SHARE:
             end = WindowedColumns(rng, graph)
         elif rng.random() < CHOSEN_SHARE:
@@ -329,6 +230,8 @@ class ColumnJob(ApiJob):
         if end is not None:
             stream, output = end.add(stream), end.output
             self.wanted = end.twin(found)
+        if isinstance(end, LookedUpColumns) and not end.is_as_of:
+            self.end_complaints = partial(end.complaints, found)
         self.kinds = {step.kind for step in graph.steps}
         stream.map(output, parallelism=rng.choice((1, 2))).sink(Parts())
 

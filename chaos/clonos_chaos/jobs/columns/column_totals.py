@@ -11,49 +11,50 @@ from random import Random
 from typing import Any, Final
 
 from clonos.agg import count, count_distinct, max_, min_, sum_
-from clonos.api.emission import Emission, at_end, changes, each
+from clonos.api.emission import Emission, at_end, changes, each, every
 from clonos.expressions.building import col
 
-EMISSIONS: Final = (each(1), changes(), at_end())
+EMISSIONS: Final = (each(1), changes(), at_end(), each(3), every("1s"))
 
 
 class TotalsOfColumns:
-    """Aggregates by one or two columns, with or without a step on columns behind them."""
+    """Aggregates by one or two columns or without a key, with or without a step on columns behind them."""
 
     def __init__(self, rng: Random) -> None:
         self._keys, self._has_two_keys = rng.choice((1, 3, 10)), rng.random() < 0.4
         self._emit = rng.choice(EMISSIONS)
         self._is_selected = rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        self._has_key = rng.random() < 0.7
+        self._is_selected = self._is_selected and (self._has_key or not self._emit.is_final)  # else it is a row
 
     def is_of(self, emit: Emission, keys: int) -> bool:
         """Returns whether it has this emission, and this number of keys."""
-        return self._emit == emit and self._keys == keys and not self._has_two_keys
+        return self._emit == emit and self._keys == keys and self._has_key and not self._has_two_keys
 
     def add(self, stream: Any) -> Any:
         """Adds the aggregates to a stream."""
-        results: Any = (
-            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
-            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
-            .aggregate(
-                found=count(),
-                total=sum_("n"),
-                low=min_("n"),
-                high=max_("n"),
-                different=count() if self._emit.count else count_distinct("n"),
-                emit=self._emit,
-                parallelism=self._parallelism,
-            )
+        records: Any = stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1)
+        if self._has_key:
+            records = records.key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
+        results: Any = records.aggregate(
+            found=count(),
+            total=sum_("n"),
+            low=min_("n"),
+            high=max_("n"),
+            different=count() if self._emit.count else count_distinct("n"),
+            emit=self._emit,
+            parallelism=self._parallelism if self._has_key else 1,
         )
         return results.with_columns(total=col("total") * 2) if self._is_selected else results
 
     def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
         """Returns the row of a result, which is a dict behind a step on columns."""
+        key, values = result if self._has_key and not self._is_selected else (None, result)
         if self._is_selected:
-            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
             values = {**result, "total": result["total"] // 2}
-        else:
-            key, values = result
+            if self._has_key:
+                key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
         assert values["different"] == values["found"], "all numbers differ"
         return 0, (), (key, *(values[name] for name in ("found", "total", "low", "high")))
 
@@ -62,14 +63,17 @@ class TotalsOfColumns:
         numbers: dict[Any, list[int]] = {}
         for record in records:
             numbers.setdefault(self._key(record["n"]), []).append(record["n"])
+        rows = list(rows)
         found: dict[Any, dict[int, tuple[Any, ...]]] = {}
         wrong: list[str] = []
         for key, counted, *values in rows:
             if counted in found.setdefault(key, {}):
                 wrong.append(f"{key!r} has two results of {counted} records")
             found[key][counted] = tuple(values)
+        if not self._has_key and self._emit.is_final and not numbers:
+            return [] if rows == [(None, 0, 0, None, None)] else [f"there are results of no records: {rows}"]
         if found.keys() != numbers.keys():
-            wrong.append(f"there are results of {sorted(found)}, and records of {sorted(numbers)}")
+            wrong.append(f"there are results of {list(found)}, and records of {list(numbers)}")
         for key in found.keys() & numbers.keys():
             mine = numbers[key]
             if found[key].get(len(mine)) != (sum(mine), min(mine), max(mine)):
@@ -80,9 +84,12 @@ class TotalsOfColumns:
 
     def _are_counts(self, counts: list[int], records: int) -> bool:
         if self._emit.count:
-            return counts == list(range(1, records + 1))
+            paced = range(self._emit.count, records + 1, self._emit.count)
+            return counts == sorted({*paced, records})
         return counts[-1] == records and (len(counts) == 1 or not self._emit.is_final)
 
     def _key(self, number: int) -> Any:
+        if not self._has_key:
+            return None
         key = number % self._keys
         return (key, number % 2 == 1) if self._has_two_keys else key

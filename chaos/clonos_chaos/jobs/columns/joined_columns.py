@@ -10,6 +10,7 @@ from typing import Any, cast
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.expressions.building import col
+from clonos_chaos.jobs.columns.join_keys import NumberKeys
 
 Record = dict[str, Any]
 Columns = Stream[Record]
@@ -27,22 +28,27 @@ class JoinedColumns:
     """
 
     def __init__(self, rng: Random, is_timed: bool) -> None:
-        self._keys, self._divisor = rng.choice((2, 7, 30)), rng.choice((2, 3))
+        self._keys, self._divisor = NumberKeys(rng), rng.choice((2, 3))
         self._how: Any = rng.choice(HOWS)
         self._window_s = rng.choice((2, 5, 9)) if is_timed and rng.random() < 0.4 else None
         lower_s = rng.choice((-4, -1, 0, 2))
         self._bounds_s = (lower_s, lower_s + rng.choice((0, 3, 8)))
+        self._ttl_s = rng.choice((1, 3)) if is_timed and rng.random() < 0.2 else None
+        if self._ttl_s is not None:
+            self._window_s, self._bounds_s = None, (-self._ttl_s, self._ttl_s)
         self._is_timed = is_timed
         self._is_selected = self._how in ("inner", "semi", "anti") and rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
 
     def add(self, stream: Columns) -> Columns:
         """Adds the join to a stream."""
-        left: Any = stream.with_columns(key=col("n") % self._keys)
+        left: Any = stream.with_columns(key=self._keys.expression())
         right: Any = left.filter(col("n") % self._divisor == 0).select("n", "at", "key")
         rule: dict[str, Any] = {"ttl": ALWAYS}
         if self._is_timed:
             rule = {"between": self._bounds_s} if self._window_s is None else {"window": Tumbling(self._window_s)}
+        if self._ttl_s is not None:
+            rule = {"ttl": self._ttl_s}
         results = left.join(right, on="key", how=self._how, parallelism=self._parallelism, **rule)
         if self._is_selected:
             names = (
@@ -78,7 +84,7 @@ class JoinedColumns:
         return Counter(found)
 
     def _matches(self, left: Record, right: Record) -> bool:
-        if left["n"] % self._keys != right["n"] % self._keys:
+        if not self._keys.match(left["n"], right["n"]):
             return False
         if not self._is_timed:
             return True

@@ -14,13 +14,14 @@ import pyarrow
 
 from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
+from clonos.kernels.partition import gather
 from clonos.operators.columnar.by_type import ColumnOperator
 from clonos.operators.columnar.choosing.cells import rank_storage, ranks_of
 from clonos.operators.columnar.choosing.first_places import Marks
 from clonos.operators.columnar.running.stored_keys import plain_type
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
-from clonos.operators.transforms.top_k import ChangedRanks
+from clonos.operators.transforms.top_k import TopK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +70,7 @@ class ColumnTopK(ColumnOperator):
         raise AssertionError("the operator by type gives rows to the one over rows")
 
     def hand_over(self, rows: Any) -> None:
-        assert isinstance(rows, ChangedRanks), rows
+        assert isinstance(rows, TopK), rows
         table, live = self._table, self._table.live()
         live = live[table.values["count"][live] > 0]
         entries = {}
@@ -98,9 +99,14 @@ class ColumnTopK(ColumnOperator):
         places = numpy.flatnonzero(is_candidate)
         if not len(places):
             return
-        touched, numbered = self._marks.numbered(slots[places], len(table))
+        self._take(batch, slots[places], places, ranks[places])
+
+    def _take(self, batch: Any, slots: IntArray, places: IntArray, ranks: IntArray) -> None:
+        """Takes candidates: the records of a batch at ``places``, with their slots and ranks."""
+        table, values = self._table, self._table.values
+        touched, numbered = self._marks.numbered(slots, len(table))
         table.touch(touched)
-        merged = self._merged(touched, numbered, ranks[places])
+        merged = self._merged(touched, numbered, ranks)
         self._store_rows(batch, places, merged.numbers)
         values["ranks"][touched], values["numbers"][touched] = merged.ranks, merged.numbers
         values["count"][touched] = merged.counts
@@ -152,7 +158,7 @@ class ColumnTopK(ColumnOperator):
         candidates = NO_ROW - 1 - numbers[is_new]
         arrived = numpy.sort(candidates)
         number_of = numpy.empty(len(places), numpy.int64)
-        number_of[arrived] = self._store.append(_plain(batch.take(pyarrow.array(places[arrived]))))
+        number_of[arrived] = self._store.append(plain_batch(gather(batch, places[arrived])))
         numbers[is_new] = number_of[candidates]
 
     def _emit(self, merged: Merged) -> None:
@@ -169,6 +175,6 @@ class ColumnTopK(ColumnOperator):
         return batch.append_column(pyarrow.field(self._rank, column.type), column)
 
 
-def _plain(batch: Any) -> Any:
+def plain_batch(batch: Any) -> Any:
     """Returns the same columns with fields that may be null and nothing else in the schema."""
     return pyarrow.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)

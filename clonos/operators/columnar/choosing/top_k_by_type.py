@@ -7,17 +7,18 @@ from typing import Any, Final
 
 from clonos.operators.columnar.by_type import ByType, ColumnOperator
 from clonos.operators.fields import Field
-from clonos.operators.transforms.top_k import ChangedRanks
+from clonos.operators.transforms.top_k import ChangedRanks, TopK
 
 K_MAX: Final = 1 << 10
 """Largest k for which the state is in columns: a key has room for k records."""
 
 
 class TopKByType(ByType):
-    """Ranks that a batch has changed, as records with their rank in a column."""
+    """Ranks that a batch has changed, as records with their rank in a column; without a rank, the list of each key."""
 
-    def __init__(self, step: str, keys: tuple[str, ...], by: str, k: int, rank: str) -> None:
-        super().__init__(step, keys, partial(ChangedRanks, step, function=Field(by), k=k, rank=rank))
+    def __init__(self, step: str, keys: tuple[str, ...], by: str, k: int, rank: str | None = None) -> None:
+        make: Any = TopK if rank is None else partial(ChangedRanks, rank=rank)
+        super().__init__(step, keys, partial(make, step, function=Field(by), k=k))
         self._by, self._k, self._rank = by, k, rank
 
     def _schema_of(self, schema: Any) -> Any:
@@ -32,8 +33,11 @@ class TopKByType(ByType):
         return plain(schema, schema.names)
 
     def _new_columns(self, schema: Any) -> ColumnOperator:
+        from clonos.operators.columnar.choosing.column_lists import ColumnLists
         from clonos.operators.columnar.choosing.column_top_k import ColumnTopK
 
+        if self._rank is None:
+            return ColumnLists(self._step, schema, self._keys, self._by, self._k)
         return ColumnTopK(self._step, schema, self._keys, self._by, self._k, self._rank)
 
     def _hand_over(self, columns: Any, rows: Any) -> None:

@@ -16,11 +16,12 @@ import pyarrow
 
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
-from clonos.operators.columnar.joins.sides import key_columns, user_keys
-from clonos.operators.columnar.joins.sorted_runs import Matches, Run
+from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
+from clonos.operators.columnar.joins.sorted_runs import Matches
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.buffered_join import (
     LEFT_NAME,
@@ -57,7 +58,6 @@ class BufferedColumns(ColumnJoin):
         self._rule, self._how = rule, how
         self._keeps = how.keeps(True), how.keeps(False)
         self._results = JoinResults(keys, (self._keeps[1], self._keeps[0]), has_time)
-        self._expected: Sequence[Any] = (None, None)
         self._index: KeyIndex | None = None
 
     def open(self, scope: Scope) -> None:
@@ -81,9 +81,6 @@ class BufferedColumns(ColumnJoin):
         if self._index is None:
             self._make_index()
 
-    def expect(self, schemas: Sequence[Any]) -> None:
-        self._expected = schemas
-
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
             self._numbers.set(0, self._next_number)
@@ -103,11 +100,11 @@ class BufferedColumns(ColumnJoin):
     def _add(self, is_left: bool, batch: Any, times: Any, reached_ns: int | None) -> None:
         """Matches records with the buffer of the other side, and buffers those that may still match."""
         assert self._index is not None, "a batch comes when the columns of its side are known"
-        slots = self._index.add(self._key_columns(is_left, batch)).astype(numpy.int64)
+        slots = slots_of(self._index.add, self._key_columns(is_left, batch))
         arrivals = numpy.arange(self._next_number, self._next_number + len(times))
         self._next_number += len(times)
         firsts, lasts = self._partners(is_left, times)
-        stays = numpy.ones(len(times), numpy.bool_) if reached_ns is None else lasts >= reached_ns
+        stays = slots != NO_SLOT if reached_ns is None else (slots != NO_SLOT) & (lasts >= reached_ns)
         other = self._sides[is_left]
         if is_left and not self._how.gives_pairs:
             is_alone = other.runs.counts(slots, firsts, lasts) == 0
@@ -170,7 +167,7 @@ class BufferedColumns(ColumnJoin):
         if has.any():
             others = self._sides[is_left].take(numbers)
         else:
-            schema = self.schemas[is_left] or self._expected[is_left]
+            schema = self.schemas[is_left] or self.expected[is_left]
             others = None if schema is None else nulls(schema, len(numbers))
         left, right = (rows, others) if is_left else (others, rows)
         known = None if has.all() else has
@@ -232,7 +229,7 @@ class BufferedColumns(ColumnJoin):
                 times[is_here] = side.times_at(numbers[is_here])
                 rows.append(side.take(numpy.where(is_here, numbers, MISSING)))
             else:
-                schema = self.schemas[place] or self._expected[place]
+                schema = self.schemas[place] or self.expected[place]
                 rows.append(None if schema is None else nulls(schema, len(numbers)))
             has.append(None if is_here.all() else is_here)
         for batch in self._results.batches(rows[0], rows[1], has, times):
@@ -249,8 +246,7 @@ class BufferedColumns(ColumnJoin):
             def is_over(run: Run, is_left: bool = is_left) -> Any:
                 if reached_ns is None:
                     return numpy.ones(len(run.times), numpy.bool_)
-                over = self._partners(is_left, run.distinct)[1] < reached_ns
-                return run.times <= run.distinct[over][-1] if over.any() else None
+                return self._partners(is_left, run.times)[1] < reached_ns
 
             side.forget(is_over)
             self._doubled[place] = max(self.records_min, 2 * len(side))

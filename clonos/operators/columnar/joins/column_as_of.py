@@ -17,12 +17,13 @@ import pyarrow
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.core.ports.recorder import Recorder
 from clonos.kernels.key_columns import KeyIndex
+from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.buffered_columns import NAMES, ROWS_SUFFIX
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls
 from clonos.operators.columnar.joins.side_rows import SideRows
-from clonos.operators.columnar.joins.sides import key_columns, user_keys
-from clonos.operators.columnar.joins.sorted_runs import Run, SortedRuns
+from clonos.operators.columnar.joins.sides import NO_SLOT, key_columns, slots_of, user_keys
+from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.as_of import Direction, missed_text
 from clonos.operators.joins.buffered_join import NUMBERS_NAME, WATERMARK_NAME
@@ -46,7 +47,6 @@ class ColumnAsOf(ColumnJoin):
         self._direction, self._tolerance_ns, self._is_inner, self._late_tag = direction, tolerance_ns, is_inner, late
         self._wait_ns = 0 if direction is Direction.BACKWARD else tolerance_ns or 0
         self._results = JoinResults(keys, (False, not is_inner), has_time=False)
-        self._expected: Any = None
         self._index: KeyIndex | None = None  # of the versions
 
     def open(self, scope: Scope) -> None:
@@ -71,9 +71,6 @@ class ColumnAsOf(ColumnJoin):
             self._waiting = [(each.times, each.numbers) for each in self._lefts.stored()]
             self._make_index()
 
-    def expect(self, schemas: Sequence[Any]) -> None:
-        self._expected = schemas[1]
-
     def prepare(self, checkpoint: int) -> None:
         if self._numbers.entries.get(0, 0) != self._next_number:
             self._numbers.set(0, self._next_number)
@@ -92,15 +89,15 @@ class ColumnAsOf(ColumnJoin):
         times = side.time_array(batch)
         assert times is not None and self._index is not None, "an as-of join reads streams with timestamps"
         reached_ns: int | None = self._reached.entries.get(0)
-        slots = None if is_left else self._index.add(self._key_columns(False, batch)).astype(numpy.int64)
+        slots = None if is_left else slots_of(self._index.add, self._key_columns(False, batch))
         if reached_ns is not None and (is_late := times < reached_ns).any():
             if slots is not None and self._direction is Direction.BACKWARD:
                 is_late &= ~self._counting(slots, times, reached_ns)
-            rows = rows_of(batch.filter(pyarrow.array(is_late))) if is_late.any() else []
-            for row, timestamp_ns in zip(rows, times[is_late].tolist(), strict=True):
-                self._late.add(row, timestamp_ns)
+            if is_late.any():
+                self._add_late(self._late, batch.filter(pyarrow.array(is_late)), times[is_late])
             batch, times = batch.filter(pyarrow.array(~is_late)), times[~is_late]
             slots = None if slots is None else slots[~is_late]
+        batch, times, slots = self._matchable(batch, times, slots)
         if len(times):
             arrivals = numpy.arange(self._next_number, self._next_number + len(times))
             self._next_number += len(times)
@@ -109,12 +106,24 @@ class ColumnAsOf(ColumnJoin):
                 self._waiting.append((times, numbers))
         self._late.emit(reached_ns)
 
+    def _matchable(self, batch: Any, times: Any, slots: Any) -> tuple[Any, Any, Any]:
+        """Returns the records that may give a result: no version whose key is null does. ``slots``: of versions."""
+        if slots is not None:
+            has_key = slots != NO_SLOT
+        elif self._is_inner:
+            has_key = slots_of(lambda columns: numpy.zeros(len(columns[0])), self._key_columns(True, batch)) != NO_SLOT
+        else:
+            return batch, times, slots
+        if has_key.all():
+            return batch, times, slots
+        return batch.filter(pyarrow.array(has_key)), times[has_key], None if slots is None else slots[has_key]
+
     def _counting(self, slots: Any, times: Any, reached_ns: int) -> Any:
         """Returns which versions behind the watermark a left record may still meet: there is no later one before it."""
         counts = numpy.zeros(len(times), numpy.bool_)
         numbers, before = self._versions.runs.last_at(slots, numpy.full(len(slots), reached_ns))
         last: dict[int, int] = {}
-        for place in numpy.flatnonzero(times <= reached_ns).tolist():
+        for place in numpy.flatnonzero((times <= reached_ns) & (slots != NO_SLOT)).tolist():
             slot, timestamp_ns = int(slots[place]), int(times[place])
             latest = last.get(slot, int(before[place]) if numbers[place] >= 0 else timestamp_ns)
             last[slot] = max(latest, timestamp_ns)
@@ -168,7 +177,7 @@ class ColumnAsOf(ColumnJoin):
     def _emit(self, times: Any, numbers: Any) -> None:
         assert self.kinds is not None and self._index is not None, "records have come"
         lefts = self._lefts.take(numbers)
-        slots = self._index.find(key_columns(lefts, self.keys_of[0], self.kinds)).astype(numpy.int64)
+        slots = slots_of(self._index.find, key_columns(lefts, self.keys_of[0], self.kinds))
         versions = self._versions_of(slots, times)
         has: Any = versions >= 0
         if self._is_inner:
@@ -176,7 +185,7 @@ class ColumnAsOf(ColumnJoin):
                 return
             lefts, versions, times, has = lefts.filter(pyarrow.array(has)), versions[has], times[has], None
         if has is not None and not has.any():
-            schema = self.schemas[1] or self._expected
+            schema = self.schemas[1] or self.expected[1]
             rights = None if schema is None else nulls(schema, len(versions))
         else:
             rights = self._versions.take(versions)

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from clonos.operators.columnar.joins.sides import key_columns, key_kinds, plain
+from clonos.operators.columnar.joins.sides import key_columns, key_kinds, plain, widened
+from clonos.operators.columnar.row_forms import rows_of
+from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.operator import InputSide, TwoInputOperator
 
 Keys = tuple[tuple[str, ...], tuple[str, ...]]
@@ -21,6 +23,7 @@ class ColumnJoin(TwoInputOperator):
     def __init__(self, step: str, keys: Keys) -> None:
         self._step, self.keys_of = step, keys
         self.schemas: list[Any] = [None, None]
+        self.expected: Sequence[Any] = (None, None)
         self.kinds: tuple[Any, ...] | None = None
         """Types to which the keys of both sides are cast."""
 
@@ -30,9 +33,9 @@ class ColumnJoin(TwoInputOperator):
         place = 0 if schemas[0] is not None else 1
         self.kinds = key_kinds(schemas[place], self.keys_of[place])
 
-    @abstractmethod
     def expect(self, schemas: Sequence[Any]) -> None:
         """Takes schemas that sides will probably have, for nulls in place of rows of a side that has sent none."""
+        self.expected = schemas
 
     @abstractmethod
     def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
@@ -47,6 +50,16 @@ class ColumnJoin(TwoInputOperator):
 
     def second_columns(self, batch: Any, key: Any, side: InputSide) -> None:
         self.take(False, plain(batch), side)
+
+    def _add_late(self, late: LateBatch, batch: Any, times: Any) -> None:
+        """Adds late records. Those of both sides have the columns of both if they go to a sink of columns."""
+        schemas = [known or expected for known, expected in zip(self.schemas, self.expected, strict=True)]
+        wide = widened(batch, schemas) if late.keeps_types else None
+        if wide is not None:
+            late.add_columns(wide, times)
+            return
+        for row, timestamp_ns in zip(rows_of(batch), times.tolist(), strict=True):
+            late.add(row, timestamp_ns)
 
     def _key_columns(self, is_left: bool, batch: Any) -> list[Any]:
         assert self.kinds is not None, "a batch comes when the columns of its side are known"

@@ -14,7 +14,7 @@ import pyarrow
 from clonos.core.values.keys import state_keys
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
 from clonos.operators.columnar.joins.results import MISSING, JoinResults, nulls, taken
-from clonos.operators.columnar.joins.sides import user_keys
+from clonos.operators.columnar.joins.sides import NO_SLOT, slots_of, user_keys
 from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.lookup import TABLE_NAME
 from clonos.operators.operator import InputSide, Scope
@@ -33,7 +33,6 @@ class ColumnLookup(ColumnJoin):
         super().__init__(step, keys)
         self._is_inner = is_inner
         self._results = JoinResults(keys, (False, not is_inner), has_time=False)
-        self._expected: Any = None
         self._table: ColumnTable | None = None
 
     def open(self, scope: Scope) -> None:
@@ -47,16 +46,17 @@ class ColumnLookup(ColumnJoin):
             spec = ColumnSpec(self.kinds, {ROW: numpy.int64}, {ROW: MISSING})
             self._table = self._state.column_table(f"{self._step}/{KEYS_NAME}", spec)
 
-    def expect(self, schemas: Sequence[Any]) -> None:
-        self._expected = schemas[1]
-
     def take(self, is_left: bool, batch: Any, side: InputSide) -> None:
         assert self._table is not None, "a batch comes when the columns of its side are known"
         columns = self._key_columns(is_left, batch)
         if not is_left:
-            self._rows.replace(self._table, ROW, self._table.slots(columns), batch)
+            slots = slots_of(self._table.slots, columns)
+            if (is_null := slots == NO_SLOT).any():
+                batch, slots = batch.filter(pyarrow.array(~is_null)), slots[~is_null]
+            if len(slots):
+                self._rows.replace(self._table, ROW, slots, batch)
             return
-        slots = self._table.find(columns)
+        slots = slots_of(self._table.find, columns)
         numbers = numpy.full(len(slots), MISSING) if not len(self._table) else self._table.values[ROW][slots]
         has: Any = slots >= 0
         if self._is_inner:
@@ -74,7 +74,7 @@ class ColumnLookup(ColumnJoin):
         if has is None or has.all():
             return self._rows.take(numbers)
         if not has.any():
-            schema = self.schemas[1] or self._expected
+            schema = self.schemas[1] or self.expected[1]
             return None if schema is None else nulls(schema, len(numbers))
         return taken(self._rows.take(numbers[has]), numpy.where(has, numpy.cumsum(has) - 1, MISSING))
 

@@ -95,6 +95,7 @@ class JoinByType(TwoInputOperator):
         known = columns.schemas[place]
         if known is not None:
             return columns if known.equals(schema, check_metadata=True) else self._take_over()
+        self._check_keys(place, schema)
         kinds = key_kinds(schema, columns.keys_of[place])
         if kinds is None or columns.kinds not in (None, kinds):
             return self._take_over()
@@ -102,6 +103,15 @@ class JoinByType(TwoInputOperator):
         self._form.set(0, tuple(b"" if each is None else each.serialize().to_pybytes() for each in schemas))
         columns.know(schemas)
         return columns
+
+    def _check_keys(self, place: int, schema: Any) -> None:
+        """Raises: JoinKeysDiffer: the keys of both sides are never equal."""
+        from clonos.operators.columnar.joins.key_classes import JoinKeysDiffer, unequal
+
+        assert self._columns is not None, "the join works on columns"
+        schemas = [schema if each == place else known for each, known in enumerate(self._columns.schemas)]
+        if all(each is not None for each in schemas) and (problem := unequal(schemas, self._columns.keys_of)):
+            raise JoinKeysDiffer(self._step, problem)
 
     def _take_over(self) -> TwoInputOperator:
         """Lets the join over rows go on."""

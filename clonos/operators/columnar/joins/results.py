@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from clonos.operators.columnar.joins.sides import form_of
+from clonos.operators.columnar.joins.sides import form_of, key_kinds, plain
 from clonos.operators.columnar.row_forms import JOIN_TIME, PairForm, SideForm, metadata_of
 from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
 
@@ -69,13 +69,14 @@ class JoinResults:
         schemas = tuple(None if each is None else each.schema for each in (left, right))
         cached = self._schemas.get(known)
         if cached is None or cached[0] != schemas:
-            cached = self._schemas[known] = schemas, self._schema(schemas, known)
+            cached = self._schemas[known] = schemas, self.schema(schemas, known)
         columns = [column for each in (left, right) if each is not None for column in each.columns]
         if self._has_time:
             columns.append(pyarrow.array(times // NANOSECONDS_PER_MICROSECOND).view(INSTANT))
         return pyarrow.RecordBatch.from_arrays(columns, schema=cached[1])
 
-    def _schema(self, schemas: Sequence[Any], known: tuple[bool | None, bool | None]) -> Any:
+    def schema(self, schemas: Sequence[Any], known: tuple[bool | None, bool | None]) -> Any:
+        """Returns the schema of results; ``known`` says which sides they have, None where the key says it."""
         taken = {JOIN_TIME} if self._has_time else set()
         forms: list[SideForm] = []
         fields: list[Any] = []
@@ -105,6 +106,27 @@ class JoinResults:
         if self._has_time:
             fields.append(pyarrow.field(JOIN_TIME, INSTANT))
         return pyarrow.schema(fields, metadata_of(PairForm(*forms)))
+
+
+def schema_of_results(
+    schemas: tuple[Any, Any], keys: tuple[Sequence[str], Sequence[str]], gives_pairs: bool, has_time: bool
+) -> Any | None:
+    """Returns the columns of the results of a join of two sides; None if it works on rows.
+
+    ``gives_pairs``: results have both sides, else the left one alone.
+    """
+    left, right = (plain(_empty(schema)).schema for schema in schemas)
+    kinds = key_kinds(left, keys[0])
+    if kinds is None or kinds != key_kinds(right, keys[1]):
+        return None
+    if not gives_pairs:
+        return left.remove_metadata()
+    results = JoinResults(keys, (False, False), has_time)
+    return results.schema((left, right), (None, None)).remove_metadata()
+
+
+def _empty(schema: Any) -> Any:
+    return pyarrow.RecordBatch.from_arrays([pyarrow.array([], field.type) for field in schema], schema=schema)
 
 
 def taken(rows: Any, places: Any) -> Any:

@@ -12,14 +12,16 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
+from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.results import MISSING, taken
-from clonos.operators.columnar.joins.sorted_runs import Run, SortedRuns
+from clonos.operators.columnar.joins.sorted_runs import SortedRuns
 from clonos.operators.state.row_store import RowStore
 
 TIME_COLUMN: Final = "clonos.time"
+"""Column of timestamps, which the store has behind those of the side."""
+
 NUMBER_COLUMN: Final = "clonos.number"
-HIDDEN: Final = 2
-"""Columns that the store has behind those of the side."""
+"""Column of places in the order of arrival, the last one of the store."""
 
 
 class Stored(NamedTuple):
@@ -62,8 +64,8 @@ class SideRows:
         """Returns records by their numbers, with nulls where a number is ``MISSING``."""
         has = numbers >= 0
         if has.all():
-            return self._plain(self._store.take(numbers))
-        rows = self._plain(self._store.take(numbers[has]))
+            return self._plain(self._store.take(numbers, len(self.schema)))
+        rows = self._plain(self._store.take(numbers[has], len(self.schema)))
         return taken(rows, numpy.where(has, numpy.cumsum(has) - 1, MISSING))
 
     def times_at(self, numbers: Any) -> Any:
@@ -120,4 +122,4 @@ class SideRows:
         self.runs = SortedRuns()
 
     def _plain(self, rows: Any) -> Any:
-        return pyarrow.RecordBatch.from_arrays(rows.columns[:-HIDDEN], schema=self.schema)
+        return pyarrow.RecordBatch.from_arrays(rows.columns[: len(self.schema)], schema=self.schema)

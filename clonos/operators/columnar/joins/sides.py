@@ -6,13 +6,17 @@ types here have that property when they are cast to one of each kind; of other t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+import numpy
 import pyarrow
 from pyarrow import types
 
 from clonos.operators.columnar.row_forms import FORM_KEY
+
+NO_SLOT: Final = -1
+"""In place of the slot of a key that matches nothing."""
 
 
 def plain(batch: Any) -> Any:
@@ -39,6 +43,38 @@ def key_columns(batch: Any, keys: Sequence[str], kinds: Sequence[Any]) -> list[A
     """Returns the key columns of a batch, cast to their kinds."""
     columns = [batch.column(name) for name in keys]
     return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
+
+
+def slots_of(find: Callable[[list[Any]], Any], columns: list[Any]) -> Any:
+    """Returns the slot of each key by ``find``, ``NO_SLOT`` for a key with a null, which ``find`` does not get."""
+    if not any(column.null_count for column in columns):
+        return find(columns).astype(numpy.int64)
+    has_null = numpy.zeros(len(columns[0]), numpy.bool_)
+    for column in columns:
+        has_null |= column.is_null().to_numpy(zero_copy_only=False)
+    slots = numpy.full(len(has_null), NO_SLOT)
+    if not has_null.all():
+        known = pyarrow.array(~has_null)
+        slots[~has_null] = find([column.filter(known) for column in columns])
+    return slots
+
+
+def widened(batch: Any, schemas: Sequence[Any]) -> Any | None:
+    """Returns the rows of a side with the columns of both sides, null where the side has none; None if the columns are
+    not known, have no common type, or the rows of a side are no dicts."""
+    if any(each is None or form_of(each) for each in schemas):
+        return None
+    try:
+        schema = pyarrow.unify_schemas([each.remove_metadata() for each in schemas], promote_options="permissive")
+        columns = [
+            batch.column(field.name).cast(field.type)
+            if field.name in batch.schema.names
+            else pyarrow.nulls(batch.num_rows, field.type)
+            for field in schema
+        ]
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError):
+        return None
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def user_keys(batch: Any, keys: Sequence[str]) -> list[Any]:

@@ -1,35 +1,24 @@
 """Index of the records of one side of a join: by key, then timestamp, then arrival.
 
 Records are in sorted arrays, runs, which are merged when the last ones are of about the same size, so that a record is
-copied once for each factor of 2 between a batch and all. A run has one array to search: the slot of a key times the
-number of distinct timestamps of the run, plus the rank of the record's timestamp among them.
+copied once for each factor of 2 between a batch and all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy
+
+from clonos.kernels.timed_runs import Run, bounds, merged, new_run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[numpy.int64]
 
-
-class Run(NamedTuple):
-    """Sorted records: ``places`` are what is searched, and ``distinct`` the distinct timestamps."""
-
-    places: Ints
-    times: Ints
-    numbers: Ints
-    distinct: Ints
-
-    @property
-    def slots(self) -> Ints:
-        """Returns the slots of the keys."""
-        return self.places // len(self.distinct)
+TIMES: Final = numpy.iinfo(numpy.int64)
 
 
 class Matches(NamedTuple):
@@ -62,7 +51,7 @@ class SortedRuns:
     @property
     def earliest_ns(self) -> int | None:
         """Returns the earliest timestamp, None without records."""
-        return min((int(run.distinct[0]) for run in self._runs), default=None)
+        return min((run.earliest_ns for run in self._runs), default=None)
 
     @property
     def least_number(self) -> int | None:
@@ -74,7 +63,7 @@ class SortedRuns:
         if not len(numbers):
             return
         runs = self._runs
-        runs.append(_sorted(slots, times, numbers))
+        runs.append(new_run(slots, times, numbers))
         while len(runs) > 1 and len(runs[-2].numbers) < 2 * len(runs[-1].numbers):
             self._merge_last()
 
@@ -84,12 +73,7 @@ class SortedRuns:
             self._merge_last()
 
     def _merge_last(self) -> None:
-        parts = self._runs[-2:]
-        distinct = numpy.unique(numpy.concatenate([part.distinct for part in parts]))
-        places = numpy.concatenate([_replaced(part, distinct) for part in parts])
-        order = numpy.argsort(places, kind="stable")  # both parts are sorted, which it is fast with
-        times, numbers = (numpy.concatenate(each)[order] for each in zip(*(part[1:3] for part in parts), strict=True))
-        self._runs[-2:] = [Run(places[order], times, numbers, distinct)]
+        self._runs[-2:] = [merged(*self._runs[-2:])]
 
     def counts(self, slots: Ints, firsts: Ints, lasts: Ints) -> Ints:
         """Returns how many records of a key are from the first to the last timestamp, for each of several keys."""
@@ -119,34 +103,35 @@ class SortedRuns:
     def last_at(self, slots: Ints, times: Ints) -> tuple[Ints, Ints]:
         """Returns for each key the number and the timestamp of the last record that is not later; the number is -1
         where there is none."""
+        firsts = numpy.full(len(slots), TIMES.min)
 
-        def place(run: Run, ranks: Callable[..., Ints]) -> Ints:
-            at = slots * len(run.distinct) + ranks(times, "right")
-            return numpy.searchsorted(run.places, at) - 1
+        def place(run: Run) -> tuple[Ints, NDArray[numpy.bool_]]:
+            low, high = bounds(run, slots, firsts, times)
+            return high - 1, low < high
 
-        return self._nearest(slots, place, is_better=numpy.greater_equal)
+        return self._nearest(len(slots), place, is_better=numpy.greater_equal)
 
     def first_at(self, slots: Ints, times: Ints) -> tuple[Ints, Ints]:
         """Returns for each key the number and the timestamp of the first record that is not earlier, and of several
         with its timestamp the last to arrive; the number is -1 where there is none."""
+        lasts = numpy.full(len(slots), TIMES.max)
 
-        def place(run: Run, ranks: Callable[..., Ints]) -> Ints:
-            at = numpy.searchsorted(run.places, slots * len(run.distinct) + ranks(times, "left"))
-            found = run.places[numpy.minimum(at, len(run.places) - 1)]
-            is_end = at == len(run.places)
-            return numpy.where(is_end, at, numpy.searchsorted(run.places, found, "right") - 1)
+        def place(run: Run) -> tuple[Ints, NDArray[numpy.bool_]]:
+            low, high = bounds(run, slots, times, lasts)
+            at = run.times[numpy.minimum(low, len(run.times) - 1)]
+            return bounds(run, slots, at, at)[1] - 1, low < high
 
-        return self._nearest(slots, place, is_better=numpy.less_equal)
+        return self._nearest(len(slots), place, is_better=numpy.less_equal)
 
     def _nearest(
-        self, slots: Ints, place: Callable[..., Ints], is_better: Callable[..., NDArray[numpy.bool_]]
+        self,
+        count: int,
+        place: Callable[[Run], tuple[Ints, NDArray[numpy.bool_]]],
+        is_better: Callable[..., NDArray[numpy.bool_]],
     ) -> tuple[Ints, Ints]:
-        numbers, times = numpy.full(len(slots), -1), numpy.zeros(len(slots), numpy.int64)
+        numbers, times = numpy.full(count, -1), numpy.zeros(count, numpy.int64)
         for run in self._runs:
-            at = place(run, run.distinct.searchsorted)
-            exists = (at >= 0) & (at < len(run.places)) & (slots >= 0)
-            at = numpy.where(exists, at, 0)
-            exists &= run.places[at] // len(run.distinct) == slots
+            at, exists = place(run)
             theirs = run.times[at]
             is_found = exists & ((numbers < 0) | is_better(theirs, times))
             numbers, times = numpy.where(is_found, run.numbers[at], numbers), numpy.where(is_found, theirs, times)
@@ -162,41 +147,21 @@ class SortedRuns:
                 continue
             removed.append(run.numbers[gone])
             if not gone.all():
-                stays = ~gone
-                left.append(_sorted(run.slots[stays], run.times[stays], run.numbers[stays]))
+                left.append(run.only(~gone))
         self._runs = left
         return numpy.concatenate(removed)
 
     def _bounds(self, slots: Ints, firsts: Ints, lasts: Ints) -> list[tuple[Ints, Ints]]:
         """Returns for each run where the records of each key begin and end."""
-        found = []
-        for run in self._runs:
-            starts = slots * len(run.distinct)
-            low = run.places.searchsorted(starts + run.distinct.searchsorted(firsts, "left"))
-            high = run.places.searchsorted(starts + run.distinct.searchsorted(lasts, "right"))
-            found.append((low, numpy.maximum(low, high)))
-        return found
-
-
-def _sorted(slots: Ints, times: Ints, numbers: Ints) -> Run:
-    distinct = numpy.unique(times)
-    places = slots.astype(numpy.int64) * len(distinct)
-    if len(distinct) > 1:
-        places += numpy.searchsorted(distinct, times)
-    order = numpy.argsort(places, kind="stable")
-    return Run(places[order], times[order], numbers[order], distinct)
-
-
-def _replaced(run: Run, distinct: Ints) -> Ints:
-    """Returns the places of a run for other distinct timestamps, which contain its own."""
-    slots, ranks = numpy.divmod(run.places, len(run.distinct))
-    found: Ints = slots * len(distinct) + numpy.searchsorted(distinct, run.distinct)[ranks]
-    return found
+        return [bounds(run, slots, firsts, lasts) for run in self._runs]
 
 
 def _expanded(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     """Returns for ranges of places the number of the range of each place in them, and the place."""
     counts = high - low
+    if counts.max(initial=0) <= 1:
+        probes = numpy.flatnonzero(counts)
+        return probes, low[probes]
     probes = numpy.repeat(numpy.arange(len(low)), counts)
     offsets = numpy.arange(len(probes)) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
     return probes, numpy.repeat(low, counts) + offsets
@@ -210,5 +175,8 @@ def _merged(parts: list[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
     if len(parts) == 1:
         return parts[0]
     probes, numbers, times = (numpy.concatenate([part[place] for part in parts]) for place in range(3))
-    order = numpy.lexsort((times, probes))  # stable, and the numbers of a run are above those of the one before it
+    order = numpy.argsort(probes, kind="stable")  # merges, as those of a run ascend
+    found = probes[order]
+    if (found[1:] == found[:-1]).any():
+        order = numpy.lexsort((times, probes))  # stable, and the numbers of a run are above those of the one before it
     return probes[order], numbers[order], times[order]

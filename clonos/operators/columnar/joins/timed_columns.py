@@ -11,7 +11,6 @@ import pyarrow
 from clonos.core.model.watermark import INSTANT_NS_MIN, Activity, Watermark
 from clonos.operators.columnar.joins.buffered_columns import BufferedColumns
 from clonos.operators.columnar.joins.column_join import Keys
-from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.joins.buffered_join import WATERMARK_NAME
 from clonos.operators.joins.late_records import LateBatch
 from clonos.operators.joins.match_rules import How, MatchRule
@@ -37,9 +36,7 @@ class EventColumns(BufferedColumns):
         assert times is not None, "a join by time reads streams with timestamps"
         reached_ns: int | None = self._reached.entries.get(0)
         if reached_ns is not None and (is_late := self._is_late(is_left, times, reached_ns)).any():
-            rows = rows_of(batch.filter(pyarrow.array(is_late)))
-            for row, timestamp_ns in zip(rows, times[is_late].tolist(), strict=True):
-                self._late.add(row, timestamp_ns)
+            self._add_late(self._late, batch.filter(pyarrow.array(is_late)), times[is_late])
             batch, times = batch.filter(pyarrow.array(~is_late)), times[~is_late]
         if len(times):
             self._add(is_left, batch, times, reached_ns)

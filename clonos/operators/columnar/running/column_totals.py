@@ -1,7 +1,7 @@
 """Aggregates of keyed columns over the whole input, which emit after each record, per batch, or at the end.
 
 State: one table of columns with a slot per key, ``step/totals``. Results are those of ``RunningAggregate``,
-``ChangedAggregate`` and ``FinalAggregate``, in the same order.
+``ChangedAggregate``, ``ReplacedAggregate`` and ``FinalAggregate``, in the same order.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy
 import pyarrow
 
-from clonos.core.values.column_keys import values_of
 from clonos.core.values.keys import state_keys
 from clonos.kernels import grouped
 from clonos.operators.columnar.by_type import ColumnOperator
-from clonos.operators.columnar.column_aggregates import ColumnAggregate, CountColumn
+from clonos.operators.columnar.column_aggregates import ColumnAggregate
 from clonos.operators.columnar.row_forms import TotalForm, metadata_of
 from clonos.operators.columnar.running.distinct_counts import DistinctCount
 from clonos.operators.columnar.running.scans import running_states
+from clonos.operators.columnar.window_columns import WindowKeys
 from clonos.operators.operator import Scope, Times
 from clonos.operators.state.column_table import ColumnSpec
+from clonos.operators.steps.running_aggregates import name_before
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,7 @@ class Emits(Enum):
 
     EACH = auto()  # after each record
     CHANGES = auto()  # once per batch, for the keys in it
+    REPLACEMENTS = auto()  # the same, with the results that these replace
     END = auto()  # at the end of the input
 
 
@@ -57,13 +59,16 @@ class ColumnTotals(ColumnOperator):
         emits: Emits,
         is_count: bool,
     ) -> None:
-        """Creates the operator for batches in which ``keys`` are the key. ``is_count``: it is that of ``count()``."""
+        """Creates the operator for batches in which ``keys`` are the key; without any all records have the same one.
+
+        ``is_count``: it is that of ``count()``.
+        """
         self._step, self._emits, self._is_count = step, emits, is_count
         self._aggregates = tuple(aggregates)
         self._counting = [each for each in aggregates if isinstance(each, DistinctCount)]
-        self._keys = tuple(field.name for field in keys)
+        self._keys = WindowKeys(keys)
         dtypes = {name: dtype for each in aggregates for name, dtype in each.dtypes().items()}
-        self._spec = ColumnSpec(tuple(field.type for field in keys), dtypes)
+        self._spec = ColumnSpec(self._keys.types, dtypes)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
 
     def open(self, scope: Scope) -> None:
@@ -79,16 +84,27 @@ class ColumnTotals(ColumnOperator):
         self._table.values[name][self._table.slots(keys)] = counts
 
     def hand_over(self) -> dict[Any, dict[str, Any]]:
-        """Drops the table. Returns the accumulators that aggregates over rows have: by stored key, then name."""
-        slots = self._table.live()
-        parts = [each.accumulators(self._table.values, slots) for each in self._aggregates]
-        names = [each.name for each in self._aggregates]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
-        found = dict(zip(state_keys(values_of(self._table.keys(slots))), rows, strict=True))
+        """Drops the table. Returns the same as ``accumulators``."""
+        found = self.accumulators()
         self._state.drop(f"{self._step}/{TOTALS_NAME}")
         for each in self._counting:
             each.drop()
         return found
+
+    def take_all(self) -> dict[Any, dict[str, Any]]:
+        """Empties the table. Returns the same as ``accumulators``."""
+        found = self.accumulators()
+        self._table.remove(self._table.live())
+        return found
+
+    def accumulators(self) -> dict[Any, dict[str, Any]]:
+        """Returns the accumulators that aggregates over rows have: by stored key, then name."""
+        slots = self._table.live()
+        parts = [each.accumulators(self._table.values, slots) for each in self._aggregates]
+        names = [each.name for each in self._aggregates]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+        keys = state_keys(self._keys.in_rows(self._table.keys(slots))) if len(slots) else []
+        return dict(zip(keys, rows, strict=True))
 
     def has_room_for(self, batch: Any) -> bool:
         """Returns whether no sum can become too large for its column by this batch; call it for each batch."""
@@ -105,46 +121,61 @@ class ColumnTotals(ColumnOperator):
         raise AssertionError("the operator by type gives rows to the one over rows")
 
     def keyed_columns(self, batch: Any, key: Any) -> None:
-        columns = [batch.column(name) for name in self._keys]
+        self.columns(batch)
+
+    def columns(self, batch: Any) -> None:
+        columns = self._keys.of(batch)
+        known = len(self._table)
         slots = self._table.slots(columns)
         self._table.touch(slots)
         if self._emits is Emits.EACH:
             self.out.columns(self._running(batch, columns, slots))
             return
         values = self._table.values
-        for each in self._aggregates:
-            each.add(values, slots, None if each.of is None else batch.column(each.of))
-        if self._emits is Emits.CHANGES:
-            self.out.columns(self._results(grouped.distinct_slots(slots)[0]))
+        distinct = None if self._emits is Emits.END else grouped.distinct_slots(slots)[0]
+        replaced: Sequence[Any] = ()
+        if distinct is not None and self._emits is Emits.REPLACEMENTS:
+            replaced = self._replaced(distinct, known)
+        for each, cells in zip(self._aggregates, self._cells(batch), strict=True):
+            each.add(values, slots, cells)
+        if distinct is not None:
+            self.out.columns(self._results(distinct, replaced))
+
+    def _cells(self, batch: Any) -> list[Any]:
+        return [each.cells(batch) for each in self._aggregates]
 
     def _running(self, batch: Any, keys: list[Any], slots: Slots) -> Any:
         """Returns the results after each record of a batch, and brings the table up to date."""
-        cells = [None if each.of is None else batch.column(each.of) for each in self._aggregates]
-        if len(cells) == 1 and isinstance(self._aggregates[0], CountColumn):
-            (name,) = self._aggregates[0].dtypes()
-            results = [pyarrow.array(grouped.running_counts(self._table.values[name], slots))]
-        else:
-            rows = numpy.arange(len(slots))
-            states = running_states(self._aggregates, self._table.values, slots, cells)
-            results = [each.results(states, rows) for each in self._aggregates]
+        rows = numpy.arange(len(slots))
+        states = running_states(self._aggregates, self._table.values, slots, self._cells(batch))
+        results = [each.results(states, rows) for each in self._aggregates]
         column = self.timestamp_column
-        is_timed = column is not None and column.name not in self._keys
+        is_timed = column is not None and column.name not in self._keys.names
         times = {column.name: batch.column(column.name)} if is_timed and column is not None else {}
         return self._as_batch(keys, results, times)
 
-    def _results(self, slots: Slots) -> Any:
-        """Returns the present results of slots."""
-        values = self._table.values
-        return self._as_batch(self._table.keys(slots), [each.results(values, slots) for each in self._aggregates])
+    def _results(self, slots: Slots, replaced: Sequence[Any] = ()) -> Any:
+        """Returns the present results of slots, and those that they replace, if given."""
+        return self._as_batch(self._table.keys(slots), [*self._present(slots), *replaced])
+
+    def _present(self, slots: Slots) -> list[Any]:
+        return [each.results(self._table.values, slots) for each in self._aggregates]
+
+    def _replaced(self, slots: Slots, known: int) -> list[Any]:
+        """Returns the present results of slots as those that are replaced: null where the slot was not known before."""
+        places = pyarrow.array(numpy.arange(len(slots)), mask=slots >= known)
+        return [results.take(places) for results in self._present(slots)]
 
     def _as_batch(self, keys: Sequence[Any], results: Sequence[Any], times: dict[str, Any] | None = None) -> Any:
         names = tuple(each.name for each in self._aggregates)
+        if len(results) > len(names):
+            names += tuple(map(name_before, names))
         columns = {
-            **dict(zip(self._keys, keys, strict=True)),
+            **dict(zip(self._keys.names, self._keys.shown(list(keys)), strict=True)),
             **(times or {}),
             **dict(zip(names, results, strict=True)),
         }
-        form = TotalForm(self._keys, names, self._is_count)
+        form = TotalForm(self._keys.names, names, self._is_count)
         fields = [pyarrow.field(name, column.type) for name, column in columns.items()]
         schema = pyarrow.schema(fields, metadata_of(form))
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), schema=schema)

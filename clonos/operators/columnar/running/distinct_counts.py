@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 import numpy
 import pyarrow
 
+from clonos.kernels.arrays import arrow_of
 from clonos.operators.aggregates.distinct import identified
 from clonos.operators.columnar.column_aggregates import ColumnAggregate, Slots, State
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
@@ -14,13 +15,16 @@ from clonos.operators.state.keyed_state import StateBackend
 
 SLOT_BITS: Final = 32
 VALUE_MASK: Final = (1 << SLOT_BITS) - 1
+TABLED: Final = 1 << 31
+"""Bit of the number of a value that is in the table of values."""
 
 
 class DistinctCount(ColumnAggregate):
     """Number of distinct values, for tables whose slots are never renumbered: none of their keys is removed.
 
-    State: tables of columns of its own, ``name/<name of the aggregate>/values`` with a slot for each value of all keys,
-    and ``.../pairs``, whose keys are a slot of a key and one of a value, as one number of 64 bits.
+    State: tables of columns of its own. ``name/<name of the aggregate>/members`` has a key for each value of a key: the
+    slot of the key and the number of the value, as one number of 64 bits. The number of a whole number, date or bool is
+    itself if it has 31 bits; that of any other value is its slot in ``.../values``, and the highest of 32 bits is set.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("n",)
@@ -33,11 +37,11 @@ class DistinctCount(ColumnAggregate):
         """Opens the tables, before the first record."""
         self._state, self._prefix = state, f"{name}/{self.name}"
         self._values: ColumnTable = state.column_table(f"{self._prefix}/values", ColumnSpec((self._type,)))
-        self._pairs: ColumnTable = state.column_table(f"{self._prefix}/pairs", ColumnSpec((pyarrow.int64(),)))
+        self._members: ColumnTable = state.column_table(f"{self._prefix}/members", ColumnSpec((pyarrow.int64(),)))
 
     def drop(self) -> None:
         """Drops the tables."""
-        for name in ("values", "pairs"):
+        for name in ("values", "members"):
             self._state.drop(f"{self._prefix}/{name}")
 
     def dtypes(self) -> dict[str, Any]:
@@ -48,23 +52,61 @@ class DistinctCount(ColumnAggregate):
             slots, cells = slots[cells.is_valid().to_numpy(zero_copy_only=False)], cells.drop_null()
         if not len(slots):
             return
-        before = len(self._pairs)
-        values = self._values.slots([cells])
-        pairs = self._pairs.slots(slots.astype(numpy.int64) << SLOT_BITS | values)
-        is_new = pairs >= before
-        is_new[1:] &= pairs[1:] > numpy.maximum.accumulate(pairs)[:-1]  # they come in the order of first records
+        if pyarrow.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        before = len(self._members)
+        members = self._members.slots(slots.astype(numpy.int64) << SLOT_BITS | self._numbers_of(cells))
+        is_new = members >= before
+        is_new[1:] &= members[1:] > numpy.maximum.accumulate(members)[:-1]  # they come in the order of first records
         numpy.add.at(state[self._names[0]], slots[is_new], 1)
+
+    def _numbers_of(self, cells: Any) -> Any:
+        """Returns the number of each value."""
+        own = None if _is_text(self._type) else as_integers(cells)
+        if own is not None and own.min() >= 0 and own.max() < TABLED:
+            return own.astype(numpy.int64, copy=False)
+        if own is None:
+            return self._values.slots([cells]).astype(numpy.int64) | TABLED
+        is_tabled = (own < 0) | (own >= TABLED)
+        numbers = own.astype(numpy.int64)
+        tabled = cells.filter(pyarrow.array(is_tabled))
+        numbers[is_tabled] = self._values.slots([tabled]).astype(numpy.int64) | TABLED
+        return numbers
 
     def merge(self, state: State, slots: Slots, other: State) -> None:
         raise AssertionError("distinct values are not counted in windows over columns")
 
     def results(self, state: State, slots: Slots) -> Any:
-        return pyarrow.array(state[self._names[0]][slots])
+        return arrow_of(state[self._names[0]][slots])
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         found: dict[int, dict[Any, None]] = {slot: {} for slot in slots.tolist()}
-        pairs = self._pairs.keys(self._pairs.live())[0].to_numpy()
-        values = self._values.keys(pairs & VALUE_MASK)[0].to_pylist() if len(pairs) else []
-        for slot, value in zip((pairs >> SLOT_BITS).tolist(), values, strict=True):
+        members = self._members.keys(self._members.live())[0].to_numpy()
+        numbers = members & VALUE_MASK
+        values = numpy.empty(len(members), object)
+        is_tabled = numbers >= TABLED
+        if is_tabled.any():
+            values[is_tabled] = self._values.keys(numbers[is_tabled] ^ TABLED)[0].to_pylist()
+        if not is_tabled.all():
+            values[~is_tabled] = as_values(numbers[~is_tabled], self._type).to_pylist()
+        for slot, value in zip((members >> SLOT_BITS).tolist(), values.tolist(), strict=True):
             found[slot][identified(value)[0]] = None
         return list(found.values())
+
+
+def as_integers(cells: Any) -> Any:
+    """Returns the values of whole numbers, bools or dates without nulls as integers."""
+    if pyarrow.types.is_boolean(cells.type):
+        return cells.cast(pyarrow.uint8()).to_numpy()
+    return (cells.view(pyarrow.int32()) if pyarrow.types.is_date32(cells.type) else cells).to_numpy()
+
+
+def as_values(numbers: Any, type_: Any) -> Any:
+    """Returns integers as whole numbers, bools or dates."""
+    if pyarrow.types.is_date32(type_):
+        return pyarrow.array(numbers.astype(numpy.int32)).view(type_)
+    return pyarrow.array(numbers).cast(type_)
+
+
+def _is_text(type_: Any) -> bool:
+    return bool(pyarrow.types.is_string(type_) or pyarrow.types.is_large_string(type_))

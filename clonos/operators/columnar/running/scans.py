@@ -1,7 +1,9 @@
 """Running states of aggregates within a batch: for each record, that of the records of its key up to it.
 
-The records of a batch are sorted by slot, and states are merged with those 1, 2, 4, ... records before them. So the
-cost grows with the logarithm of the records of one key, and any aggregate that can merge has running results.
+Counts, sums of ints, least and largest values have a native kernel, which adds a record at a time. For others, and
+without it, the records of a batch are sorted by slot, and states are merged with those 1, 2, 4, ... records before
+them. So the cost grows with the logarithm of the records of one key, and any aggregate that can merge has running
+results.
 """
 
 from __future__ import annotations
@@ -10,6 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
+
+from clonos.kernels import choice, grouped
+from clonos.operators.columnar.column_aggregates import (
+    CountColumn,
+    ExtremeColumn,
+    MeanColumn,
+    SumColumn,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     from clonos.operators.columnar.column_aggregates import ColumnAggregate, Slots, State
@@ -20,6 +31,36 @@ def running_states(aggregates: Sequence[ColumnAggregate], totals: State, slots: 
 
     ``cells``: for each aggregate the Arrow array that it reads, None if it reads none.
     """
+    found: dict[str, Any] = {}
+    left = []
+    for each, column in zip(aggregates, cells, strict=True):
+        states = _row_by_row(each, totals, slots, column)
+        found |= states or {}
+        left += [] if states else [(each, column)]
+    return found | _scanned(left, totals, slots) if left else found
+
+
+def _row_by_row(aggregate: ColumnAggregate, totals: State, slots: Slots, cells: Any) -> dict[str, Any] | None:
+    """Returns the same of one aggregate, from a kernel that adds a row at a time; None if there is none for it."""
+    names = list(aggregate.dtypes())
+    if type(aggregate) is CountColumn:
+        return {names[0]: grouped.running_counts(totals[names[0]], slots)}
+    if type(aggregate) not in (SumColumn, MeanColumn, ExtremeColumn) or choice.native is None:
+        return None
+    is_valid = cells.is_valid().to_numpy(zero_copy_only=False)
+    dtype, numbers = aggregate.dtypes()[names[0]], numpy.zeros(len(slots), aggregate.dtypes()[names[0]])
+    numbers[is_valid] = numbers_of(cells.drop_null(), dtype)
+    if isinstance(aggregate, ExtremeColumn):
+        values, has_value = (totals[name] for name in names)
+        pair = grouped.running_extremes(values, has_value, slots, numbers, is_valid, is_largest=aggregate.is_largest)
+        return None if pair is None else dict(zip(names, pair, strict=True))
+    terms = [numbers, is_valid.astype(numpy.int64)][: len(names)]
+    sums = [grouped.running_sums(totals[n], slots, term, is_valid) for n, term in zip(names, terms, strict=True)]
+    return None if sums[0] is None else dict(zip(names, sums, strict=True))
+
+
+def _scanned(parts: Sequence[tuple[ColumnAggregate, Any]], totals: State, slots: Slots) -> dict[str, Any]:
+    """Returns the same of aggregates with their cells, by merging states."""
     count = len(slots)
     order = numpy.argsort(slots, kind="stable")
     ordered, ranks = slots[order], numpy.arange(count)
@@ -29,7 +70,7 @@ def running_states(aggregates: Sequence[ColumnAggregate], totals: State, slots: 
     shifts = [1 << power for power in range(int(nth.max()).bit_length())]
     later = [numpy.flatnonzero(nth >= shift) for shift in shifts]
     found: dict[str, Any] = {}
-    for each, column in zip(aggregates, cells, strict=True):
+    for each, column in parts:
         names = each.dtypes()
         alone = {name: numpy.zeros(count, dtype) for name, dtype in names.items()}
         each.add(alone, ranks, column)

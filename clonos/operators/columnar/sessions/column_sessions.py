@@ -19,7 +19,6 @@ import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.columnar.column_aggregates import ColumnAggregate
-from clonos.operators.columnar.row_forms import rows_of
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
@@ -130,7 +129,7 @@ class ColumnSessions(ColumnWindowing):
         if is_left.any():
             needed = batch.select(list(dict.fromkeys((*self._keys.names, *self._read))) or [0])
             self._take(needed.filter(pyarrow.array(is_left)), keys[is_left], times[is_left])
-        self._late_records.take(rows_of(batch.take(pyarrow.array(late))), times[late].tolist(), reached_ns)
+        self._late_records.take_columns(batch.take(pyarrow.array(late)), times[late], reached_ns)
 
     def _take(self, batch: Any, keys: Numbers, times: Numbers) -> None:
         """Adds records, none of which is late."""

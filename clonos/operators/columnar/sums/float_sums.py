@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy
-import pyarrow
 
 from clonos.kernels import grouped
+from clonos.kernels.arrays import arrow_of
 from clonos.operators.aggregates.exact_numbers import exact, plus
 from clonos.operators.columnar.column_aggregates import OfColumn, Slots, State
 
@@ -39,9 +39,13 @@ class FloatSum(OfColumn):
 
     def growth(self, cells: Any) -> int:
         """Returns 1 for numbers whose sum might be beyond all floats: only rows add them exactly."""
-        return int(_magnitude(self._numbers(cells.drop_null())) >= MAGNITUDE_MAX)
+        return int(magnitude_of(self._numbers(cells.drop_null())) >= MAGNITUDE_MAX)
 
     def _add(self, state: State, slots: Slots, numbers: Any) -> None:
+        self.add_numbers(state, slots, numbers)
+
+    def add_numbers(self, state: State, slots: Slots, numbers: Any) -> None:
+        """Adds a float for each slot; a slot may be there several times."""
         is_finite = numpy.isfinite(numbers)
         if not is_finite.all():
             self._add_special(state, slots[~is_finite], numbers[~is_finite])
@@ -73,7 +77,7 @@ class FloatSum(OfColumn):
         return totals
 
     def results(self, state: State, slots: Slots) -> Any:
-        return pyarrow.array(self._totals(state, slots))
+        return arrow_of(self._totals(state, slots))
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         pairs = zip(state[self._names[0]][slots].tolist(), state[self._names[1]][slots].tolist(), strict=True)
@@ -99,13 +103,13 @@ class FloatMean(FloatSum):
     def results(self, state: State, slots: Slots) -> Any:
         counts = state[self._names[2]][slots]
         is_empty = counts == 0
-        return pyarrow.array(self._totals(state, slots) / numpy.where(is_empty, 1, counts), mask=is_empty)
+        return arrow_of(self._totals(state, slots) / numpy.where(is_empty, 1, counts), is_empty)
 
     def accumulators(self, state: State, slots: Slots) -> list[Any]:
         return list(zip(super().accumulators(state, slots), state[self._names[2]][slots].tolist(), strict=True))
 
 
-def _magnitude(numbers: Floats) -> float:
+def magnitude_of(numbers: Floats) -> float:
     """Returns the largest absolute value of the finite numbers."""
     if not len(numbers):
         return 0.0
@@ -118,7 +122,7 @@ def _magnitude(numbers: Floats) -> float:
 def _sums(numbers: Floats, of_rows: NDArray[Any], count: int) -> tuple[Floats, Floats]:
     """Returns the sums of finite numbers by slot, as pairs."""
     bits = len(numbers).bit_length() + 2
-    _, exponent = numpy.frexp(_magnitude(numbers))
+    _, exponent = numpy.frexp(magnitude_of(numbers))
     parts: list[Any] = []
     for _ in range(2):
         exponent = int(exponent) + bits

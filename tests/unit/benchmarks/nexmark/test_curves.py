@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from benchmarks.nexmark.generator import AUCTION, PERSON, Events, prepared
+from benchmarks.nexmark.generator import Events, prepared
 from benchmarks.nexmark.oracle import Oracle
 from benchmarks.nexmark.paced_events import WINDOW_S, Arrivals
-from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.queries import AUCTION, PERSON, QUERIES
 from benchmarks.workloads.staged_job import Stages
 
 

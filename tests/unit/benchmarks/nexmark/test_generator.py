@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 
 from benchmarks.nexmark import generator
-from benchmarks.nexmark.generator import AUCTION, BID, FIRST_ID, PERSON, SCHEMA, Events, last_auction, prepared
+from benchmarks.nexmark.generator import FIRST_ID, SCHEMA, Events, last_auction, prepared
+from benchmarks.nexmark.queries import AUCTION, BID, PERSON
 
 COUNT = 50_000
 

@@ -135,9 +135,14 @@ def test_a_columnar_step_is_not_tiny_where_credit_is_used_up() -> None:
     pace.measure(10_000, began_ns - 1_000_000)
     pace.expect_columns()
     pace.produced(64, 640)
-    assert pace.limit(100, 100_000) == 4_096
+    assert pace.limit(100, 100_000) == 1 << 16
+    wide = StepSize(Options(step_records_max=1 << 16), Costly(work(), 1), is_single_step=False)
+    wide.measure(10_000, wide.begin() - 1_000_000)
+    wide.expect_columns()
+    wide.produced(64, 64 * 300)
+    assert wide.limit(100, 100_000) == 13_981  # 4 MiB
     pace.produced(1, 100_000_000)
-    assert pace.limit(100, 100_000) == 2_048  # an element has more than the bytes that may exceed it: half a step
+    assert pace.limit(100, 100_000) == 1 << 15  # an element has more than the bytes that may exceed it: half a step
 
 
 def test_columnar_steps_soon_have_the_length_that_their_cost_allows() -> None:
@@ -152,6 +157,39 @@ def test_columnar_steps_soon_have_the_length_that_their_cost_allows() -> None:
         pace.measure(sizes[-1], began_ns)
     assert sizes[:2] == [64, 1_271]
     assert sizes[-1] == Options().step_records_max
+
+
+def _sizes(steps: int, first: int, fixed_ns: int, element_ns: int) -> list[int]:
+    """Returns the sizes of columnar steps whose cost is a line."""
+    port = Costly(work(), 1)
+    pace = StepSize(Options(step_cost_us=5_000, step_records_first=first), port, is_single_step=False)
+    pace.expect_columns()
+    sizes: list[int] = []
+    for _ in range(steps):
+        sizes.append(pace.limit(UNLIMITED, 100_000))
+        began_ns = pace.begin()
+        port.spent_ns += fixed_ns + element_ns * sizes[-1]
+        pace.measure(sizes[-1], began_ns)
+    return sizes
+
+
+@pytest.mark.parametrize("fixed_ms", [19, 21, 30, 200])
+@pytest.mark.parametrize("first", [1, 2, 64, 1_000])
+def test_columnar_steps_that_cost_more_than_their_target_without_their_elements_do_not_shrink(
+    fixed_ms: int, first: int
+) -> None:
+    sizes = _sizes(200, first, fixed_ms * 1_000_000, 1_000)[20:]
+    assert min(sizes) > 500
+    assert sum(sizes) > 0.7 * len(sizes) * Options().step_records_max
+
+
+@pytest.mark.parametrize("first", [1, 64])
+def test_columnar_steps_over_costly_elements_are_short(first: int) -> None:
+    target_ns = 20_000_000
+    for element_ns in (1_000_000, 50_000_000):
+        sizes = _sizes(200, first, 100_000, element_ns)[20:]
+        assert max(sizes) <= max(2, 3 * target_ns // element_ns)
+        assert sum(sizes) <= 1.3 * len(sizes) * max(1, target_ns // element_ns)
 
 
 def test_a_task_is_columnar_when_it_reads_or_writes_columns() -> None:

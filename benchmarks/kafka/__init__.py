@@ -1,0 +1,1 @@
+"""Benchmark of Kafka source and sink against a loop over the client library."""

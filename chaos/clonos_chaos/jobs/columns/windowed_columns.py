@@ -1,0 +1,154 @@
+"""Windows and sessions at the end of fuzz jobs of columns."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, ClassVar, Final, cast
+
+from clonos.agg import collect, count, count_distinct, max_, min_, quantile, sum_, top_k, variance
+from clonos.api.graph import JobGraph, Step
+from clonos.api.stream import Stream
+from clonos.api.windows import Session, Sliding, Tumbling
+from clonos.expressions.building import col
+from clonos.operators.columnar.partial_aggregates import PartialAggregates
+from clonos.operators.operator import Operator
+
+Record = dict[str, Any]
+Columns = Stream[Record]
+
+LISTS: Final[dict[str, tuple[Any, Callable[[Any], Any], Callable[[list[int]], Any]]]] = {
+    "all": (collect("n"), lambda found: tuple(sorted(found)), lambda numbers: tuple(sorted(numbers))),
+    "most": (
+        top_k(2, "n"),
+        lambda found: tuple(record["n"] for record in found),
+        lambda numbers: tuple(sorted(numbers, reverse=True)[:2]),
+    ),
+    "different": (count_distinct("n"), int, lambda numbers: len(set(numbers))),
+    "median": (quantile("n", 0.5), float, lambda numbers: float(sorted(numbers)[(len(numbers) - 1) // 2])),
+}
+"""Aggregates whose state is a log: each with what a result is compared as, and what it must be."""
+
+
+class EagerPartials(PartialAggregates):
+    """Partial aggregates of small batches, as worlds have them, whether or not they are fewer than the records."""
+
+    rows_min: ClassVar[int] = 1
+    gain_min: ClassVar[float] = 0
+
+
+def _eager(step: Step) -> Step:
+    """Returns a step of windows, with partial aggregates of all batches in front of its exchange if it has them."""
+    given = step.partial
+    if given is None:
+        return step
+
+    def eager(name: str) -> Callable[[], Operator]:
+        make: Any = given(name)
+        return partial(EagerPartials, *make.args)
+
+    return replace(step, partial=eager)
+
+
+class WindowedColumns:
+    """Windows or sessions over columns by key, with or without a step on columns behind them.
+
+    No record is late: each split has its records in the order of their timestamps.
+    """
+
+    def __init__(self, rng: Random, graph: JobGraph) -> None:
+        self._graph = graph
+        self._keys = rng.choice((1, 3, 10))
+        self._size_s, self._every_s = rng.choice(((2, 2), (5, 5), (6, 2), (7, 3)))
+        self._gap_s = rng.choice((None, None, 1, 2, 5))  # of sessions, in place of windows of a size
+        self._lateness_s = rng.choice((None, 3))
+        self._is_selected = rng.random() < 0.5
+        self._parallelism = rng.choice((1, 2))
+        self._has_two_keys = rng.random() < 0.4
+        self._is_eager = rng.random() < 0.7
+        self._has_floats = rng.random() < 0.4  # whose sums are never partial
+        self._lists = [name for name in LISTS if rng.random() < 0.3] if self._gap_s is None else []
+        self._has_spread = rng.random() < 0.3
+
+    def add(self, stream: Columns) -> Columns:
+        """Adds the windows to a stream."""
+        kind: Sliding | Tumbling | Session
+        if self._gap_s is not None:
+            kind = Session(self._gap_s)
+        else:
+            is_sliding = self._every_s < self._size_s
+            kind = Sliding(self._size_s, every=self._every_s) if is_sliding else Tumbling(self._size_s)
+        floats: dict[str, Any] = {"parts": sum_("part")} if self._has_floats else {}
+        lists: dict[str, Any] = {name: LISTS[name][0] for name in self._lists}
+        if self._has_spread:
+            lists["spread"] = variance("n")
+        results: Any = (
+            stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
+            .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
+            .window(kind, lateness=self._lateness_s if self._gap_s is None else None)
+            .aggregate(
+                n=count(),
+                total=sum_("n"),
+                low=min_("n"),
+                high=max_("n"),
+                parallelism=self._parallelism,
+                **floats,
+                **lists,
+            )
+        )
+        if self._is_eager:
+            self._graph._steps[-1] = _eager(self._graph.steps[-1])
+        if self._is_selected:
+            results = results.filter(col("n") > 0).with_columns(n=col("n") * 2)
+        return cast(Columns, results)
+
+    def output(self, result: Any) -> tuple[int, tuple[Any, ...], Any]:
+        """Returns the row of a result, which is a dict behind a step on columns."""
+        if self._is_selected:
+            key = (result["key"], result["odd"]) if self._has_two_keys else result["key"]
+            start, values = result["start"], {**result, "n": result["n"] // 2}
+        else:
+            key, start, values = result.key, result.start, result.value
+        start_s = int(start.timestamp())
+        names = ("n", "total", "low", "high", *(("parts",) if self._has_floats else ()))
+        lists = (LISTS[name][1](values[name]) for name in self._lists)
+        spread = (values["spread"],) if self._has_spread else ()
+        return start_s, (), (key, start_s, *(values[name] for name in names), *lists, *spread)
+
+    def twin(self, records: Iterable[Record]) -> Counter[Any]:
+        """Returns the rows of all windows."""
+        found: dict[tuple[Any, int], list[int]] = {}
+        begun: dict[Any, tuple[int, int]] = {}  # of each key, the start of its session and the time of its last record
+        for record in records:
+            key, at_s = self._key(record["n"]), record["at"]
+            if self._gap_s is not None:
+                start_s, last_s = begun.get(key, (at_s, at_s))
+                start_s = start_s if at_s < last_s + self._gap_s else at_s
+                begun[key] = start_s, at_s
+                found.setdefault((key, start_s), []).append(record["n"])
+                continue
+            last_s = at_s - at_s % self._every_s
+            for start_s in range(last_s, at_s - self._size_s, -self._every_s):
+                found.setdefault((key, start_s), []).append(record["n"])
+        return Counter((*place, *self._values(numbers)) for place, numbers in found.items())
+
+    def _values(self, numbers: list[int]) -> tuple[Any, ...]:
+        """Returns the results of a window."""
+        sums = (
+            len(numbers),
+            sum(numbers),
+            min(numbers),
+            max(numbers),
+            *((sum(numbers) / 4,) if self._has_floats else ()),
+        )
+        spread = float(statistics.variance(numbers)) if len(numbers) > 1 else None
+        lists = (LISTS[name][2](numbers) for name in self._lists)
+        return (*sums, *lists, *((spread,) if self._has_spread else ()))
+
+    def _key(self, number: int) -> Any:
+        key = number % self._keys
+        return (key, number % 2 == 1) if self._has_two_keys else key

@@ -1,0 +1,123 @@
+"""Errors of Kafka sources and sinks: the class says whose fault it is, the message says where and what to do."""
+
+from __future__ import annotations
+
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+
+
+class KafkaUnreachable(EnvironmentFault):
+    """No broker answers, or a request fails for longer than the connector waits."""
+
+    servers: str
+    doing: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"Kafka at {self.servers} failed at {self.doing}: {self.reason}. Nothing is lost: check that the brokers"
+            " run and are reachable from every process of the job, then resume."
+        )
+
+
+class KafkaRefused(JobError):
+    """The brokers refuse what the job asks for: its credentials, its rights, or an option."""
+
+    servers: str
+    doing: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"Kafka at {self.servers} refused {self.doing}: {self.reason}."
+            " Correct the credentials or the rights, or the options= of the connector."
+        )
+
+
+class UnknownTopic(JobError):
+    """A topic does not exist, or is hidden from this user."""
+
+    servers: str
+    topic: str
+    similar: str = ""
+
+    def __str__(self) -> str:
+        hint = f" Did you mean {self.similar}?" if self.similar else ""
+        return f"Kafka at {self.servers} has no topic {self.topic!r}.{hint} Create it first, or correct its name."
+
+
+class RecordsLost(EnvironmentFault):
+    """The records that a source reads next are no longer in the topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return (
+            f"the topic {self.topic} has lost records that the job has not read: offset {self.offset} of partition"
+            f" {self.partition} is next, but Kafka has the offsets from {self.first} up to {self.end}. They were"
+            " deleted by retention, or the topic was created anew. To go on without them, start afresh with"
+            " --overwrite."
+        )
+
+
+class NumberLost(EnvironmentFault):
+    """Kafka does not have the number of a sink task's next row, although the task has written rows."""
+
+    group: str
+    written: int
+
+    def __str__(self) -> str:
+        return (
+            f"Kafka has no number of the next row in the group {self.group}, but at least {self.written} rows have been"
+            " written: the offsets of the group have expired or were deleted, or the topic was created anew."
+            " Which rows are in the topic cannot be known any more, so nothing is written. Set"
+            " offsets.retention.minutes of the brokers above the longest time that a job may stand still; to go on,"
+            " start afresh with --overwrite."
+        )
+
+
+class GroupForeign(JobError):
+    """Someone else has committed an offset to the group of a sink task."""
+
+    group: str
+    metadata: str
+
+    def __str__(self) -> str:
+        return (
+            f"the group {self.group} has an offset that no sink has committed (its metadata is"
+            f" {self.metadata[:100]!r}): keep other consumers out of it, and delete the group or start afresh."
+        )
+
+
+class MessageRefused(JobError):
+    """Kafka refuses a row, for example because it is too large."""
+
+    topic: str
+    row: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the topic {self.topic} refused the row {self.row}: {self.reason}. No row of this transaction was written."
+            " Drop or cut such rows in a step before the sink, or raise the limit of the topic and of the sink."
+        )
+
+
+class UndecodableMessage(RecordError):
+    """The bytes of a message cannot be decoded."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        return f"offset {self.offset} of partition {self.partition} of the topic {self.topic}: {self.reason}."

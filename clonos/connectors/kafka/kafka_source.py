@@ -1,0 +1,216 @@
+"""``kafka.source``: the partitions of topics as splits, whose offsets are in the state of the job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.kafka.client import Client, Cluster
+from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, UnknownTopic
+from clonos.connectors.kafka.message import Message, function_of
+from clonos.connectors.kafka.partitions import (
+    CONNECTOR,
+    Start,
+    TopicChoice,
+    Topics,
+    checked_start,
+    index_of,
+    partition_of,
+    resolved,
+)
+from clonos.connectors.kafka.reader import PartitionReader
+from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.event_time.stamped_records import stamp_of
+
+if TYPE_CHECKING:
+    from clonos.api.event_time import Timestamps
+    from clonos.connectors.codecs import Codec
+
+logger = logging.getLogger("clonos.slot")
+
+DISCOVERY_LIMIT_S = 2.0
+
+READERS = "clonos"
+"""Name of the group in requests of a source without one. Nothing is committed to it."""
+
+T = TypeVar("T")
+
+
+class KafkaSource(Generic[T]):
+    """Source of the records of topics (``WatchedSource``, ``CheckingSource``). Each partition is a split."""
+
+    routes_malformed = True
+
+    def __init__(
+        self,
+        topics: TopicChoice,
+        cluster: Cluster,
+        *,
+        start: Start,
+        is_bounded: bool,
+        decode: Callable[[bytes], Any] | None,
+        group: str,
+        watch_ns: int,
+        own_timestamps: Timestamps | None,
+    ) -> None:
+        self.topics, self.cluster = topics, cluster
+        self.start, self.is_bounded = start, is_bounded
+        self.decode, self.group = decode, group
+        self.discovery_interval_ns = watch_ns
+        self.own_timestamps = own_timestamps
+        self._commits: Client | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the connection of a slot."""
+        return {**vars(self), "_commits": None}
+
+    def __repr__(self) -> str:
+        return f"{CONNECTOR}({self.topics!r}, servers={self.cluster.servers!r})"
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Lists the partitions, with the offsets at which the job begins to read them.
+
+        Raises: UnknownTopic, InvalidConnector, KafkaRefused, KafkaUnreachable.
+        """
+        client = self.cluster.client("Consumer", {"group.id": self.group or READERS})
+        try:
+            places = self.topics.listed(client)
+            return [found.encoded() for found in resolved(client, places, self.start, self.is_bounded)]
+        finally:
+            client.close()
+
+    def discover(self, known: Sequence[bytes], index: int, parallelism: int) -> list[bytes]:
+        """Returns the partitions that have been added since, from their first records on."""
+        have = {(found.topic, found.number) for found in map(partition_of, known)}
+        client = self.cluster.client("Consumer", {"group.id": self.group or READERS})
+        try:
+            new = [
+                place
+                for place in self.topics.listed(client, DISCOVERY_LIMIT_S)
+                if place not in have and index_of(*place, parallelism) == index
+            ]
+            return [found.encoded() for found in resolved(client, new, "earliest", is_bounded=False)]
+        except (KafkaUnreachable, UnknownTopic) as error:
+            logger.info("no new partitions are looked for now: %s", error)
+            return []
+        finally:
+            client.close()
+
+    def check_split(self, split: bytes) -> None:
+        """Checks that a split names a partition of these topics.
+
+        Raises: SplitMalformed: it does not.
+        """
+        found = partition_of(split)
+        if not self.topics.covers(found.topic) or found.number < 0 or found.start < 0:
+            raise SplitMalformed("partition of Kafka", split, f"{self!r} does not read it")
+
+    def acknowledge(self, split: bytes, mark: bytes) -> None:
+        """Commits the offset of a completed checkpoint to the group, for monitors of its lag; does not wait."""
+        if not self.group:
+            return
+        found = partition_of(split)
+        try:
+            if self._commits is None:
+                self._commits = self.cluster.client("Consumer", {"group.id": self.group, "enable.auto.commit": False})
+            place = self._commits.place(found.topic, found.number, int(mark))
+            self._commits.raw.commit(offsets=[place], asynchronous=True)
+        except Exception as error:  # noqa: BLE001  the job does not need it
+            logger.info("the offset of partition %d of %s was not committed: %s", found.number, found.topic, error)
+
+    def reader(self) -> PartitionReader:
+        """Creates a reader."""
+        return PartitionReader(self.cluster, self.group or READERS, self.decode, self.own_timestamps is not None)
+
+
+@overload
+def source(
+    topics: Topics,
+    *,
+    servers: str,
+    decode: None = None,
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+    watch: Duration | None = "30s",
+    group: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> KafkaSource[Message]: ...
+
+
+@overload
+def source(
+    topics: Topics,
+    *,
+    servers: str,
+    decode: Callable[[bytes], T] | Codec[bytes, T],
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+    watch: Duration | None = "30s",
+    group: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> KafkaSource[T]: ...
+
+
+def source(
+    topics: Topics,
+    *,
+    servers: str,
+    decode: Any = None,
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+    watch: Duration | None = "30s",
+    group: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> KafkaSource[Any]:
+    """Source of the records of topics, in the order of each partition; those of committed transactions only.
+
+    Args:
+        topics: a topic, a list of topics, or ``re.compile(...)`` for all topics whose whole name matches.
+        servers: addresses of some brokers: "host:port", several with commas.
+        decode: a codec, or a function from the value of a message to a record. Bytes that it does not decode go to
+            ``errors=`` with their topic, partition and offset. None: records are of the class ``Message``.
+        start: where the job begins when it first starts: "earliest", "latest", the first records at or after an aware
+            datetime, or the first offset of each partition.
+        until: "latest": each partition ends where it ended at the start of the job, and the job with them.
+        out_of_order: gives records Kafka's timestamps, and each partition a watermark that far behind its latest one.
+        idle_after: time after which a partition without records does not hold event time back any more.
+        watch: interval in which new partitions, and topics that match, are looked for. None: never.
+        group: a group to which offsets are committed behind each completed checkpoint, for monitors of its lag. It has
+            no members, and its offsets decide nothing. None: offsets are in the state of the job alone.
+        options: options of librdkafka, such as ``{"security.protocol": "SSL"}``. A value may be a secret.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        job.source(kafka.source("orders", servers="localhost:9092", decode=json.loads))
+    """
+    from clonos.api.event_time import Timestamps
+
+    choice = TopicChoice(topics)
+    if until not in (None, "latest"):
+        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')
+    if idle_after is not None and out_of_order is None:
+        raise InvalidConnector(CONNECTOR, "idle_after without out_of_order", "Give out_of_order=, such as '5s', too.")
+    own = None
+    if out_of_order is not None:
+        own = Timestamps(stamp_of, unit="ns", out_of_order=out_of_order, idle_after=idle_after)
+    return KafkaSource(
+        choice,
+        Cluster(CONNECTOR, servers, dict(options or {})),
+        start=checked_start(start, choice),
+        is_bounded=until is not None,
+        decode=None if decode is None else function_of("decode", decode),
+        group=group or "",
+        watch_ns=0 if until is not None or watch is None else duration_ns(watch),
+        own_timestamps=own,
+    )

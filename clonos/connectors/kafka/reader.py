@@ -1,0 +1,203 @@
+"""Reader of one partition: records in order from an offset, those of committed transactions only."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from clonos.connectors.connector_errors import SplitMalformed
+from clonos.connectors.kafka.client import REQUEST_S, Client, Cluster
+from clonos.connectors.kafka.kafka_errors import KafkaUnreachable, RecordsLost, UndecodableMessage, UnknownTopic
+from clonos.connectors.kafka.message import Message
+from clonos.connectors.kafka.partitions import Partition, bounds, partition_of
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.event_time.stamped_records import StampedRecords
+
+logger = logging.getLogger("clonos.slot")
+
+DOWN_S: Final = 60.0
+"""Time without a broker after which a reader fails, and with it the attempt of its task."""
+
+MILLISECOND_NS: Final = 1_000_000
+REASON_CHARACTERS_MAX: Final = 300
+
+SETTINGS: Final = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 100,
+    "queued.max.messages.kbytes": 16_384,
+    "reconnect.backoff.max.ms": 1_000,
+}
+
+
+class PartitionReader:
+    """Reader of a source (``SplitReader``). A mark is the offset of the next record.
+
+    ``read`` does not wait for records that may come. It does wait for those that were there when the partition was
+    opened: a successor has to find what its predecessor has read.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, decode: Callable[[bytes], Any] | None, is_stamped: bool) -> None:
+        self._cluster, self._group = cluster, group
+        self._decode, self._is_stamped = decode, is_stamped
+        self._client: Client | None = None
+        self._split = Partition("", 0, 0)
+        self._next = 0  # offset of the next record
+        self._known_end = 0  # end of the partition when it was opened
+        self._has_ended = False
+        self._down_s: float | None = None  # since when no broker has answered
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Opens a partition at an offset.
+
+        Raises: RecordsLost: the partition has no such offset any more. SplitMalformed: the mark is no offset.
+        KafkaRefused, KafkaUnreachable, UnknownTopic.
+        """
+        self._split = found = partition_of(split)
+        if mark is not None and not mark.isdigit():
+            raise SplitMalformed("offset of Kafka", mark, "it is not a number")
+        self._next = int(mark) if mark is not None else found.start
+        self._client = client = self._cluster.client("Consumer", {**SETTINGS, "group.id": self._group})
+        first, self._known_end = bounds(client, found.topic, found.number)
+        if not first <= self._next <= self._known_end:
+            raise RecordsLost(found.topic, found.number, self._next, first, self._known_end)
+        self._has_ended = 0 <= found.end <= self._next
+        client.raw.assign([client.place(found.topic, found.number, self._next)])
+
+    def read(self, records_max: int) -> list[Any] | None:
+        """Returns records that have come; [] if there are none at the moment, None at the end of a bounded partition.
+
+        Raises: as ``open``.
+        """
+        if self._has_ended:
+            return None
+        deadline = time.monotonic() + REQUEST_S
+        while True:
+            is_behind = self._next < self._known_end
+            records = self._records(records_max, 0.1 if is_behind else 0.0)
+            if records or self._has_ended:
+                return records or None
+            if not is_behind or self._next >= self._known_end:
+                return []
+            if time.monotonic() > deadline:
+                raise self._unreachable(f"offset {self._next} was not delivered within {REQUEST_S:.0f} s")
+
+    def mark(self) -> bytes:
+        """Returns the offset of the next record."""
+        return b"%d" % self._next
+
+    def close(self) -> None:
+        """Closes the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _records(self, records_max: int, wait_s: float) -> list[Any]:
+        assert self._client is not None, "a split is opened before it is read"
+        given: list[Any] = self._client.raw.consume(records_max, wait_s)
+        failed = [message for message in given if message.error() is not None]
+        if failed:
+            given = [message for message in given if message.error() is None]
+        end = self._split.end
+        if given:
+            self._down_s = None
+            self._next = given[-1].offset() + 1
+            if 0 <= end <= self._next:
+                self._has_ended = True
+                given = [message for message in given if message.offset() < end]
+        for message in failed:
+            self._take_event(message)
+        if not given and not failed:
+            self._check_connection()
+        return self._decoded(given)
+
+    def _take_event(self, message: Any) -> None:
+        """Takes over the end of the partition; control records count in its offset.
+
+        Raises: RecordsLost, UnknownTopic, KafkaRefused: the partition cannot be read any more.
+        """
+        assert self._client is not None, "a split is opened before it is read"
+        error, split = message.error(), self._split
+        if error.name() == "_PARTITION_EOF":
+            self._down_s = None
+            self._next = max(self._next, message.offset())
+            self._has_ended = 0 <= split.end <= self._next
+        elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            raise RecordsLost(split.topic, split.number, self._next, *bounds(self._client, split.topic, split.number))
+        elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+            raise UnknownTopic(self._cluster.servers, split.topic)
+        else:
+            failure = self._client.failure(error, f"reading partition {split.number} of {split.topic}")
+            if not isinstance(failure, KafkaUnreachable):
+                raise failure
+            self._check_connection()
+
+    def _check_connection(self) -> None:
+        """Raises: KafkaUnreachable: no broker has answered for a minute. KafkaRefused."""
+        assert self._client is not None, "a split is opened before it is read"
+        client = self._client
+        client.check(f"reading the topic {self._split.topic}")
+        if self._down_s is None:
+            if client.take_outage():
+                self._down_s = time.monotonic()
+                logger.warning("%s waits for the brokers: %s", self._place, client.last_error)
+        elif time.monotonic() - self._down_s > DOWN_S:
+            client.ask(f"reading the topic {self._split.topic}", lambda s: client.raw.list_topics(timeout=s), 2.0)
+            self._down_s = None
+
+    def _unreachable(self, reason: str) -> KafkaUnreachable:
+        if self._client is not None and self._client.last_error:
+            reason = f"{reason}; {self._client.last_error}"
+        return KafkaUnreachable(self._cluster.servers, f"reading {self._place}", reason)
+
+    @property
+    def _place(self) -> str:
+        return f"partition {self._split.number} of {self._split.topic}"
+
+    # ------------------------------------------------------------------ records
+
+    def _decoded(self, messages: list[Any]) -> list[Any]:
+        if not messages:
+            return []
+        if self._decode is None:
+            records: list[Any] = [self._message(message) for message in messages]
+        else:
+            decode = self._decode
+            try:
+                records = [None if (value := message.value()) is None else decode(value) for message in messages]
+            except Exception:  # noqa: BLE001  code of the user; each record is tried alone
+                records = PartlyMalformed(map(self._decoded_alone, messages))
+        if not self._is_stamped:
+            return records
+        return StampedRecords(
+            record if type(record) is MalformedRecord else (message.timestamp()[1] * MILLISECOND_NS, record)
+            for message, record in zip(messages, records, strict=True)
+        )
+
+    def _message(self, message: Any) -> Message:
+        split = self._split
+        return Message(
+            split.topic,
+            split.number,
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
+        )
+
+    def _decoded_alone(self, message: Any) -> Any:
+        assert self._decode is not None, "there is a decoder"
+        value = message.value()
+        try:
+            return None if value is None else self._decode(value)
+        except Exception as error:  # noqa: BLE001  code of the user
+            reason = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]
+            malformed = UndecodableMessage(self._split.topic, self._split.number, message.offset(), reason)
+            return MalformedRecord(self._message(message), malformed)

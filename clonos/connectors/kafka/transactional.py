@@ -1,0 +1,203 @@
+"""The transactional Kafka sink: rows of a checkpoint go out together when it is complete, each once.
+
+The rows that a task has prepared are a part, which is stored with the checkpoint. The driver writes them to Kafka when
+the checkpoint is complete, in one transaction per task. No transaction of Kafka stays open across a barrier.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from clonos.connectors.driver_outputs import PART_BYTES_MAX, OutputTooLarge
+from clonos.connectors.kafka.client import Cluster
+from clonos.connectors.kafka.committing import TaskOutput, is_started, mark_started
+from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
+from clonos.connectors.kafka.message import RowForm
+from clonos.connectors.kafka.transactions import Outgoing, Transactions
+from clonos.core.model.errors import InternalError
+from clonos.core.wire.decoding import DECODE_ERRORS
+from clonos.core.wire.log_delta import Count
+from clonos.io.lz4_frames import FrameDamaged, compress, decompress
+from clonos.operators.connector_contract import WriterContext
+
+PART_FORMAT: Final = 1
+TRANSACTION_MS: Final = 60_000
+REPEAT_S: Final = 3_600.0
+"""Time after which the number of the job is committed again, with the next output."""
+
+ERRORS_STEP: Final = "errors"
+
+
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Encoded messages, as an LZ4 frame of this content length."""
+
+    length_bytes: Count
+    frame: bytes
+
+
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    format: int
+    index: Count
+    checkpoint: Count
+    batches: tuple[_Batch, ...]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_part_decoder: Final = msgspec.msgpack.Decoder(_Part)
+_messages_decoder: Final = msgspec.msgpack.Decoder(list[Outgoing])
+
+
+class TransactionalKafkaSink(KafkaSink):
+    """Sink that writes the rows of a checkpoint when it is complete (``TransactionalSink``)."""
+
+    mode = "transactional"
+    routes_refused = True
+
+    def __init__(self, cluster: Cluster, topic: str, form: RowForm) -> None:
+        super().__init__(cluster, topic, form)
+        self._step = ERRORS_STEP
+        self._outputs: dict[int, tuple[TaskOutput, Transactions]] = {}
+        self._marked_s = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the connections of the driver."""
+        return {**vars(self), "_outputs": {}}
+
+    def take_step(self, step: str) -> None:
+        """Takes the name of the step: two sinks of a job may write to one topic."""
+        self._step = step
+
+    def prepare_output(self, job_id: str, resume: bool, overwrite: bool) -> None:
+        """Looks for the topic, and at a fresh start commits the number of the job."""
+        if not resume:
+            self._mark(job_id)
+
+    def writer(self) -> TransactionalKafkaWriter:
+        """Creates a writer, in the slot."""
+        return TransactionalKafkaWriter(self.form)
+
+    def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
+        """Writes the rows of each task in one transaction, unless they are there.
+
+        Raises: NumberLost, MessageRefused, KafkaRefused, KafkaUnreachable.
+        """
+        of_task = messages_of(parts)
+        may_be_first = bool(of_task) and self._is_marked(job_id)
+        for index, messages in sorted(of_task.items()):
+            if index not in self._outputs:
+                name = self._name(job_id, str(index))
+                self._outputs[index] = TaskOutput(name, self.cluster.servers), self._transactions(name)
+            output, transactions = self._outputs[index]
+            transactions.run(output.commit(checkpoint, len(messages), may_be_first), messages)
+        if of_task and time.monotonic() - self._marked_s > REPEAT_S:
+            self._mark(job_id)
+
+    def close_output(self) -> None:
+        """Closes the connections of the driver, which commits nothing more."""
+        outputs, self._outputs = self._outputs, {}
+        for _, transactions in outputs.values():
+            transactions.close()
+
+    def _name(self, job_id: str, what: str) -> str:
+        return f"clonos-{job_id}-{self._step}/{what}/committed"
+
+    def _transactions(self, name: str) -> Transactions:
+        return Transactions(self.cluster, self.topic, name, transaction_ms=TRANSACTION_MS)
+
+    def _mark(self, job_id: str) -> None:
+        name = self._name(job_id, "start")
+        transactions = self._transactions(name)
+        try:
+            transactions.run(mark_started(name, self.cluster.servers))
+        finally:
+            transactions.close()
+        self._marked_s = time.monotonic()
+
+    def _is_marked(self, job_id: str) -> bool:
+        if self._marked_s:  # by this process
+            return True
+        transactions = self._transactions(self._name(job_id, "start"))
+        try:
+            return transactions.run(is_started())
+        finally:
+            transactions.close()
+
+
+class TransactionalKafkaWriter:
+    """Writer of one task: encoded messages wait in memory until the barrier."""
+
+    def __init__(self, form: RowForm, *, part_bytes_max: int = PART_BYTES_MAX) -> None:
+        self._form = form
+        self._part_bytes_max = part_bytes_max
+        self._index = 0
+        self._batches: list[_Batch] = []
+        self._size_bytes = 0
+
+    def open(self, context: WriterContext) -> None:
+        """Takes the index of the task."""
+        self._index = context.index
+
+    def write(self, rows: list[Any]) -> None:
+        """Keeps rows as messages.
+
+        Raises: RowNotWritable: a row cannot be a message. OutputTooLarge: the part exceeds ``PART_BYTES_MAX``.
+        """
+        if not rows:
+            return
+        messages = [self._form.outgoing(row, index, []) for index, row in enumerate(rows)]
+        content = _encoder.encode(messages)
+        batch = _Batch(len(content), compress(content))
+        self._batches.append(batch)
+        self._size_bytes += len(batch.frame)
+        if self._size_bytes > self._part_bytes_max:
+            raise OutputTooLarge(CONNECTOR, "bytes from one task between two checkpoints", self._part_bytes_max)
+
+    def write_columns(self, batch: Any) -> None:
+        """Keeps the rows of a ``pyarrow.RecordBatch`` as dicts."""
+        self.write(batch.to_pylist())
+
+    def prepare(self, checkpoint: int) -> bytes | None:
+        """Returns the messages since the last call as a part; None without any."""
+        if not self._batches:
+            return None
+        batches, self._batches, self._size_bytes = tuple(self._batches), [], 0
+        return _encoder.encode(_Part(PART_FORMAT, self._index, checkpoint, batches))
+
+    def close(self) -> None:
+        """Drops the messages that are not prepared."""
+        self._batches.clear()
+
+
+def messages_of(parts: Iterable[bytes]) -> dict[int, list[Outgoing]]:
+    """Returns the messages of prepared parts, by the index of their task and in the order of their checkpoints.
+
+    Raises: InternalError: a part is none of this sink.
+    """
+    found: defaultdict[int, list[Outgoing]] = defaultdict(list)
+    for part in sorted(map(_decode, parts), key=attrgetter("checkpoint")):
+        for batch in part.batches:
+            try:
+                found[part.index] += _messages_decoder.decode(decompress(batch.frame, batch.length_bytes))
+            except (FrameDamaged, *DECODE_ERRORS) as error:
+                raise _no_part(batch.frame, str(error)) from None
+    return found
+
+
+def _decode(part: bytes) -> _Part:
+    try:
+        found = _part_decoder.decode(part)
+    except DECODE_ERRORS as error:
+        raise _no_part(part, str(error)) from None
+    if found.format > PART_FORMAT:
+        raise InternalError(f"a prepared part of {CONNECTOR} has format {found.format}: update clonos")
+    return found
+
+
+def _no_part(data: bytes, reason: str) -> InternalError:
+    return InternalError(f"{data[:80]!r} is not a prepared part of {CONNECTOR}: {reason}")

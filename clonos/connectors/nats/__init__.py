@@ -1,0 +1,28 @@
+"""NATS JetStream: ``nats.source`` reads the messages of a stream, ``nats.sink`` publishes rows.
+
+It needs nats-py: ``pip install 'clonos[nats]'``.
+"""
+
+from __future__ import annotations
+
+from clonos.connectors.nats.message import Message
+from clonos.connectors.nats.nats_errors import (
+    MessageRefused,
+    MessagesLost,
+    NatsRefused,
+    NatsUnreachable,
+    PayloadMalformed,
+)
+from clonos.connectors.nats.stream_source import source
+from clonos.connectors.nats.subject_sink import sink
+
+__all__ = [
+    "source",
+    "sink",
+    "Message",
+    "NatsRefused",
+    "NatsUnreachable",
+    "MessagesLost",
+    "MessageRefused",
+    "PayloadMalformed",
+]

@@ -1,0 +1,168 @@
+"""Publisher of one sink task: a connection on which a stream confirms each message.
+
+The confirmations come to an inbox of the publisher, because ``publish_async`` of nats-py never ends for a message that
+a stream refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from clonos.connectors.connector_errors import row_not_writable
+from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.nats_errors import TOO_LARGE, MessageRefused, NatsUnreachable
+from clonos.connectors.nats.server import Connection, Server
+from clonos.core.model.errors import EnvironmentFault
+
+CONFIRM_S: Final = 30.0
+"""Time in which a batch has to be confirmed."""
+
+STREAM_HEADER: Final = "Nats-Expected-Stream"
+NO_RESPONDERS: Final = "503"
+
+
+class Outgoing(NamedTuple):
+    """Row as a message. ``headers`` have its id."""
+
+    number: int
+    subject: str
+    payload: bytes
+    headers: dict[str, str]
+    row: Any
+
+
+class Published(NamedTuple):
+    """Result of a batch: the numbers that are confirmed, and why the others are not."""
+
+    confirmed: set[int]
+    failure: EnvironmentFault | None
+    is_connected: bool
+
+
+class Publisher:
+    """Connection that publishes to streams. ``stream`` None: to whichever has the subject."""
+
+    def __init__(self, server: Server, stream: str | None) -> None:
+        """Connects.
+
+        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        """
+        self._server = server
+        self._headers = {} if stream is None else {STREAM_HEADER: stream}
+        self._thread = LoopThread("nats.sink")
+        try:
+            self._connection: Connection = self._thread.run(Connection.opened(server))
+            self._batch: _Batch = self._thread.run(self._begun())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def publish(self, batch: list[Outgoing]) -> Published:
+        """Publishes messages, and waits until each is confirmed or refused.
+
+        Raises: MessageRefused: the stream or the server refuses a row for good. NatsRefused.
+        """
+        found: Published = self._thread.run(self._publish(batch))
+        return found
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._thread.run(self._connection.close())
+        self._thread.close()
+
+    async def _begun(self) -> _Batch:
+        batch = _Batch(self._connection.raw.new_inbox())
+        subscribing = self._connection.raw.subscribe(f"{batch.inbox}.*", cb=batch.on_reply)
+        await self._connection.answer("subscribing to confirmations", subscribing)
+        return batch
+
+    async def _publish(self, batch: list[Outgoing]) -> Published:
+        doing = f"publishing to {batch[0].subject}"
+        failure: EnvironmentFault | None = None
+        self._batch.begin({each.number for each in batch})
+        try:
+            await self._connection.answer(doing, self._send(batch))
+            if not await self._connection.answer(doing, self._batch.is_answered()):
+                failure = NatsUnreachable(self._server.place, doing, f"no confirmation in {CONFIRM_S:g} s")
+        except EnvironmentFault as error:
+            failure = error
+        for each in batch:
+            refusal = self._batch.refused.get(each.number)
+            if refusal is not None:
+                failure = failure or self._failure(each, refusal)
+        return Published(self._batch.confirmed, failure, not self._connection.raw.is_closed)
+
+    async def _send(self, batch: list[Outgoing]) -> None:
+        """Publishes messages.
+
+        Raises: MessageRefused: the server does not take so large a message.
+        """
+        raw, inbox = self._connection.raw, self._batch.inbox
+        for each in batch:
+            try:
+                headers = {**each.headers, **self._headers}
+                await raw.publish(each.subject, each.payload, reply=f"{inbox}.{each.number}", headers=headers)
+            except self._server.library().errors.MaxPayloadError:
+                raise _refused(each, f"it has {len(each.payload)} bytes, the server takes {raw.max_payload}") from None
+        await raw.flush()
+
+    def _failure(self, each: Outgoing, refusal: dict[str, Any]) -> EnvironmentFault:
+        """Returns why a row is not confirmed now.
+
+        Raises: MessageRefused, NatsRefused: it never will be.
+        """
+        text = str(refusal.get("description", refusal))
+        if refusal.get("err_code") == TOO_LARGE:
+            raise _refused(each, self._server.clean(text))
+        found = self._server.refusal(f"publishing to {each.subject}", text, refusal.get("code"))
+        if not isinstance(found, EnvironmentFault):
+            raise found
+        return found
+
+
+class _Batch:
+    """Messages that are on their way, and what came back."""
+
+    def __init__(self, inbox: str) -> None:
+        self.inbox = inbox
+        self.confirmed: set[int] = set()
+        self.refused: dict[int, dict[str, Any]] = {}
+        self._waiting: set[int] = set()
+        self._done = asyncio.Event()
+
+    def begin(self, numbers: set[int]) -> None:
+        """Begins a batch."""
+        self.confirmed, self.refused = set(), {}
+        self._waiting = numbers
+        self._done.clear()
+
+    async def is_answered(self) -> bool:
+        """Returns whether the stream has confirmed or refused each message in time."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._done.wait(), CONFIRM_S)
+        return not self._waiting
+
+    async def on_reply(self, raw: Any) -> None:
+        """Takes the answer to one message."""
+        number = int(raw.subject.rpartition(".")[2])
+        if number not in self._waiting:  # of an earlier batch
+            return
+        self._waiting.remove(number)
+        refusal: dict[str, Any] | None
+        if (raw.headers or {}).get("Status") == NO_RESPONDERS:
+            refusal = {"description": "no stream takes the subject"}
+        else:
+            refusal = json.loads(raw.data).get("error")
+        if refusal is None:
+            self.confirmed.add(number)
+        else:
+            self.refused[number] = refusal
+        if not self._waiting:
+            self._done.set()
+
+
+def _refused(each: Outgoing, reason: str) -> MessageRefused:
+    return MessageRefused(each.subject, row_not_writable("", 0, each.row, "").row, reason)

@@ -1,0 +1,200 @@
+"""Address of NATS servers that travels to the slots, and the connections of nats-py to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.nats.nats_errors import failure_of, is_of_rights, refusal_of
+from clonos.connectors.secrets import Secret, check_text, revealed, without
+from clonos.connectors.tables.database_text import place_of
+from clonos.core.model.errors import ClonosError, ExtraMissing
+
+CONNECT_S: Final = 10
+ANSWER_S: Final = 10.0
+"""Time in which a server has to answer a request."""
+
+CLOSE_S: Final = 2.0
+PING_S: Final = 10
+SCHEMES: Final = ("nats://", "tls://")
+
+
+class Server:
+    """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
+
+    def __init__(self, connector: str, url: str | Secret, password: str | Secret | None, token: str | Secret | None):
+        self.connector = connector
+        self._url, self._password, self._token = url, password, token
+        check_text(connector, "url", url)
+        if isinstance(url, str) and not all(each.startswith(SCHEMES) for each in _each(url)):
+            advice = "Give nats://user@host:4222, tls:// for TLS, several with commas, and the password as a secret."
+            raise InvalidConnector(connector, "url is no URL of NATS", advice)
+        if password is not None and token is not None:
+            raise InvalidConnector(connector, "password= and token= exclude each other", "Leave one of them out.")
+
+    @property
+    def place(self) -> str:
+        """Hosts and ports without user and password, or where the URL is."""
+        if isinstance(self._url, Secret):
+            return repr(self._url)
+        return ",".join(place_of(each) or "nats://" for each in _each(self._url))
+
+    def __repr__(self) -> str:
+        return self.place
+
+    def library(self) -> Any:
+        """Returns the module ``nats``.
+
+        Raises: ExtraMissing: it is not installed.
+        """
+        try:
+            found = import_module("nats")
+        except ModuleNotFoundError as error:
+            if error.name != "nats":
+                raise
+            raise ExtraMissing(self.connector, "nats-py", "nats") from None
+        log = logging.getLogger("nats")
+        if log.level == logging.NOTSET:  # what it says that matters is in the errors of the connectors
+            log.setLevel(logging.CRITICAL + 1)
+        return found
+
+    def failure(self, doing: str, error: BaseException) -> ClonosError:
+        """Returns what an exception of nats-py means."""
+        return failure_of(self.place, doing, error, self.clean)
+
+    def refusal(self, doing: str, text: str, code: int | None) -> ClonosError:
+        """Returns what an answer of the server means."""
+        return refusal_of(self.place, doing, self.clean(text), code)
+
+    def clean(self, text: str) -> str:
+        """Returns a text of the server or of nats-py without passwords and tokens."""
+        options = self._options()
+        return without(text, [options.get(name) or "" for name in ("password", "token")])
+
+    async def connected(self, on_failure: Callable[[BaseException], None]) -> Any:
+        """Connects once; calls ``on_failure`` when the connection ends or the server refuses a publication.
+
+        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        """
+        library, options = self.library(), self._options()
+        last: list[BaseException] = []
+
+        async def failed(error: BaseException) -> None:
+            last.append(error)
+            if "permissions violation" in str(error).lower():
+                on_failure(error)
+
+        async def closed() -> None:
+            on_failure(last[-1] if last else ConnectionError("the server has closed the connection"))
+
+        connection = library.NATS()
+        try:
+            await asyncio.wait_for(
+                connection.connect(
+                    **options,
+                    name=f"clonos {self.connector}",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=CONNECT_S,
+                    ping_interval=PING_S,
+                    error_cb=failed,
+                    closed_cb=closed,
+                ),
+                CONNECT_S + 2,
+            )
+        except (OSError, ValueError, TimeoutError, library.errors.Error) as error:
+            await closing(connection)
+            seen = [each for each in (*last, connection.last_error, error) if each is not None and str(each)]
+            refusals = [each for each in seen if is_of_rights(each)]  # the end of the connection may follow it
+            cause = (refusals or seen or [TimeoutError("no answer")])[0]
+            raise self.failure("connecting", cause) from None
+        return connection
+
+    def _options(self) -> dict[str, Any]:
+        """Returns where to connect, and as whom.
+
+        Raises: SecretMissing. InvalidConnector: a URL cannot be parsed.
+        """
+        servers, user, password, token = [], None, None, None
+        for each in _each(revealed(self._url)):
+            try:
+                parts = urlsplit(each)
+                servers.append(f"{parts.scheme}://{parts.hostname}:{parts.port or 4222}")
+            except ValueError:  # its text has parts of the URL
+                parts = None
+            if parts is None or not parts.hostname:
+                raise InvalidConnector(self.connector, "the url cannot be parsed", "Give nats://user@host:4222.")
+            if parts.username and parts.password is None and self._password is None:
+                token = unquote(parts.username)
+            elif parts.username:
+                user, password = unquote(parts.username), unquote(parts.password or "")
+        if self._password is not None:
+            password = revealed(self._password)
+        if self._token is not None:
+            user, password, token = None, None, revealed(self._token)
+        return {"servers": servers, "user": user, "password": password, "token": token}
+
+
+async def closing(connection: Any) -> None:
+    """Ends a connection, behind what was published."""
+    try:
+        await asyncio.wait_for(connection.close(), CLOSE_S)
+    except Exception:  # noqa: BLE001  the server may have gone
+        pass
+
+
+class Connection:
+    """Connection whose requests end when it ends."""
+
+    def __init__(self, server: Server, raw: Any, ended: asyncio.Future[None]) -> None:
+        self._server = server
+        self.raw = raw
+        self._ended = ended
+        self._errors: Any = server.library().errors.Error
+        self.jetstream = raw.jetstream(timeout=ANSWER_S)
+
+    @classmethod
+    async def opened(cls, server: Server) -> Connection:
+        """Connects.
+
+        Raises: as ``Server.connected``.
+        """
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended.add_done_callback(lambda future: future.exception())  # it need not be awaited
+
+        def fail(error: BaseException) -> None:
+            if not ended.done():
+                ended.set_exception(error)
+
+        return cls(server, await server.connected(fail), ended)
+
+    async def answer(self, doing: str, request: Awaitable[Any]) -> Any:
+        """Returns what the server answers.
+
+        Raises: NatsRefused, NatsUnreachable.
+        """
+        asked = asyncio.ensure_future(request)
+        try:
+            await asyncio.wait({asked, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            first = asked if asked.done() else self._ended
+            return first.result()
+        except TimeoutError:
+            raise self._server.failure(doing, TimeoutError(f"no answer in {ANSWER_S:g} s")) from None
+        except (OSError, self._errors) as error:
+            raise self._server.failure(doing, error) from None
+        finally:
+            asked.cancel()
+
+    async def close(self) -> None:
+        """Ends the connection, behind what was published."""
+        await closing(self.raw)
+
+
+def _each(url: str) -> list[str]:
+    return [each.strip() for each in url.split(",")]

@@ -1,0 +1,107 @@
+"""Reader of one split: the messages of a stream in their order, from a sequence number."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Final
+
+from clonos.connectors.codecs import Codec
+from clonos.connectors.connector_errors import SplitMalformed
+from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.message import Message
+from clonos.connectors.nats.nats_errors import NatsUnreachable, PayloadMalformed
+from clonos.connectors.nats.pump import Pump
+from clonos.connectors.nats.server import Server
+from clonos.connectors.nats.stream_splits import split_of
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.event_time.stamped_records import StampedRecords
+from clonos.operators.row_errors import RecordError
+
+OPEN_S: Final = 70.0
+"""Time in which the messages have to come that were there when a split was opened."""
+
+
+class StreamReader:
+    """Reader of a source (``SplitReader``). A mark is the sequence of the next message.
+
+    ``read`` does not wait for messages that may come. It does wait for those that were there when the stream was
+    opened: a successor has to find what its predecessor has read.
+    """
+
+    def __init__(self, server: Server, codec: Codec[bytes, Any] | None, is_stamped: bool) -> None:
+        self._server, self._codec, self._is_stamped = server, codec, is_stamped
+        self._split = split_of(b'["","",1,-1,""]')
+        self._next = 1
+        self._has_ended = False
+        self._thread: LoopThread | None = None
+        self._pump: Pump | None = None
+        self._pumping: Future[Any] | None = None
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Begins to fetch the messages of a split.
+
+        Raises: SplitMalformed: the mark is no sequence.
+        """
+        self._split = found = split_of(split)
+        if mark is not None and not mark.isdigit():
+            raise SplitMalformed("sequence of NATS", mark, "it is not a number")
+        self._next = found.start if mark is None else int(mark)
+        self._has_ended = 0 <= found.end <= self._next
+        if not self._has_ended:
+            self._thread = LoopThread("nats.source")
+            self._pump = Pump(self._server, found, self._next)
+            self._pumping = self._thread.start(self._pump.run())
+
+    def read(self, records_max: int) -> list[Any] | None:
+        """Returns messages that have come; [] if there are none at the moment, None at the end of a bounded split.
+
+        Raises: NatsUnreachable: there has been no server for a minute. NatsRefused, MessagesLost.
+        """
+        if self._has_ended:
+            return None
+        assert self._pump is not None, "a split is opened before it is read"
+        assert self._thread is not None, "a split is opened before it is read"
+        messages, self._next, are_all = self._pump.take(records_max, OPEN_S)
+        self._thread.soon(self._pump.wake)
+        if not messages and not are_all:
+            doing = f"reading the stream {self._split.stream}"
+            raise NatsUnreachable(self._server.place, doing, f"sequence {self._next} has not come in {OPEN_S:g} s")
+        end = self._split.end
+        if end >= 0:
+            self._has_ended = are_all or self._next >= end
+            messages = [each for each in messages if each.sequence < end]
+            if self._has_ended and not messages:
+                return None
+        return self._decoded(messages)
+
+    def mark(self) -> bytes:
+        """Returns the sequence of the next message."""
+        return b"%d" % self._next
+
+    def close(self) -> None:
+        """Ends the connection."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
+
+    def _decoded(self, messages: list[Message]) -> list[Any]:
+        if self._codec is None:
+            records: list[Any] = list(messages)
+        else:
+            records = [self._value(self._codec, message) for message in messages]
+            if any(type(record) is MalformedRecord for record in records):
+                records = PartlyMalformed(records)
+        if not self._is_stamped:
+            return records
+        return StampedRecords(
+            record if type(record) is MalformedRecord else (message.timestamp, record)
+            for message, record in zip(messages, records, strict=True)
+        )
+
+    def _value(self, codec: Codec[bytes, Any], message: Message) -> Any:
+        try:
+            return codec.decode(message.data)
+        except RecordError as error:
+            reason = error.set_aside_text().rstrip(".")
+            malformed = PayloadMalformed(self._split.stream, message.sequence, message.subject, reason)
+            return MalformedRecord(message, malformed)

@@ -1,0 +1,189 @@
+"""``nats.source``: a stream of JetStream, whose sequence numbers are in the state of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from clonos.connectors.codecs import Codec, for_decoding
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.message import Message
+from clonos.connectors.nats.server import Server
+from clonos.connectors.nats.stream_reader import StreamReader
+from clonos.connectors.nats.stream_splits import (
+    CONNECTOR,
+    INVALID_IN_NAMES,
+    Start,
+    checked_start,
+    checked_subjects,
+    listed,
+    split_of,
+)
+from clonos.connectors.secrets import Secret
+from clonos.operators.event_time.durations import Duration
+from clonos.operators.event_time.stamped_records import stamp_of
+
+if TYPE_CHECKING:
+    from clonos.api.event_time import Timestamps
+
+T = TypeVar("T")
+
+
+class NatsSource(Generic[T]):
+    """Source of the messages of a stream (``Source``, ``CheckingSource``). Each of ``subjects`` is a split."""
+
+    routes_malformed = True
+
+    def __init__(
+        self,
+        stream: str,
+        server: Server,
+        *,
+        subjects: tuple[str, ...],
+        decode: Any,
+        start: Start,
+        is_bounded: bool,
+        own_timestamps: Timestamps | None,
+    ) -> None:
+        self.stream, self.server, self.subjects = stream, server, subjects
+        self.codec: Codec[bytes, Any] | None = None if decode is None else for_decoding(CONNECTOR, decode)
+        self.start, self.is_bounded = start, is_bounded
+        self.own_timestamps = own_timestamps
+
+    def __repr__(self) -> str:
+        return f"{CONNECTOR}({self.stream!r}, url={self.server.place!r})"
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Returns a split for each of the subjects, with the sequences at which the job begins to read them.
+
+        Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
+        """
+        thread = LoopThread(CONNECTOR)
+        try:
+            asked = listed(self.server, self.stream, self.subjects, self.start, self.is_bounded)
+            found: list[bytes] = thread.run(asked)
+            return found
+        finally:
+            thread.close()
+
+    def check_split(self, split: bytes) -> None:
+        """Checks that a split is one of this stream.
+
+        Raises: SplitMalformed: it is not.
+        """
+        found = split_of(split)
+        if found.stream != self.stream or found.subject not in self.subjects or found.start < 1:
+            raise SplitMalformed("part of a stream of NATS", split, f"{self!r} does not read it")
+
+    def reader(self) -> StreamReader:
+        """Creates a reader."""
+        return StreamReader(self.server, self.codec, self.own_timestamps is not None)
+
+
+@overload
+def source(
+    stream: str,
+    *,
+    url: str | Secret,
+    password: str | Secret | None = None,
+    token: str | Secret | None = None,
+    subjects: str | Sequence[str] | None = None,
+    decode: None = None,
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+) -> NatsSource[Message]: ...
+
+
+@overload
+def source(
+    stream: str,
+    *,
+    url: str | Secret,
+    password: str | Secret | None = None,
+    token: str | Secret | None = None,
+    subjects: str | Sequence[str] | None = None,
+    decode: Callable[[bytes], T],
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+) -> NatsSource[T]: ...
+
+
+@overload
+def source(
+    stream: str,
+    *,
+    url: str | Secret,
+    password: str | Secret | None = None,
+    token: str | Secret | None = None,
+    subjects: str | Sequence[str] | None = None,
+    decode: Any,
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+) -> NatsSource[Any]: ...
+
+
+def source(
+    stream: str,
+    *,
+    url: str | Secret,
+    password: str | Secret | None = None,
+    token: str | Secret | None = None,
+    subjects: str | Sequence[str] | None = None,
+    decode: Any = None,
+    start: Start = "earliest",
+    until: Literal["latest"] | None = None,
+    out_of_order: Duration | None = None,
+    idle_after: Duration | None = None,
+) -> NatsSource[Any]:
+    """Source of the messages of a stream of JetStream, in its order.
+
+    Args:
+        stream: the stream, which must exist.
+        url: nats://user@host:4222, or tls:// for TLS; several servers of a cluster with commas.
+        password: password of the user, in place of that of the URL.
+        token: token of the server, in place of a user.
+        subjects: subjects of the stream that are read, with wildcards if need be. Each of them is a split, which
+            another task may read. None: the whole stream in one split.
+        decode: a codec, a type or a function of the payload. Payloads that it does not decode go to ``errors=``. None:
+            records are of the class ``Message``.
+        start: where the job begins when it first starts: "earliest", "latest", the first message at or after an aware
+            datetime, or a sequence number.
+        until: "latest": the source ends where the stream ended at the start of the job. None: it never ends.
+        out_of_order: gives records the timestamps of the stream, and each split a watermark that far behind its latest.
+        idle_after: time after which a split without messages does not hold event time back any more.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        job.source(nats.source("ORDERS", url="nats://localhost:4222", decode=codecs.json()))
+    """
+    from clonos.api.event_time import Timestamps
+
+    if type(stream) is not str or not stream or set(stream) & INVALID_IN_NAMES:
+        advice = "Give the name of a stream: without white space, dots, * > / and \\."
+        raise InvalidConnector(CONNECTOR, f"the stream is {stream!r:.80}", advice)
+    if until not in (None, "latest"):
+        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')
+    if idle_after is not None and out_of_order is None:
+        raise InvalidConnector(CONNECTOR, "idle_after without out_of_order", "Give out_of_order=, such as '5s', too.")
+    own = None
+    if out_of_order is not None:
+        own = Timestamps(stamp_of, unit="ns", out_of_order=out_of_order, idle_after=idle_after)
+    return NatsSource(
+        stream,
+        Server(CONNECTOR, url, password, token),
+        subjects=checked_subjects(subjects),
+        decode=decode,
+        start=checked_start(start),
+        is_bounded=until is not None,
+        own_timestamps=own,
+    )

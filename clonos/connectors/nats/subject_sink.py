@@ -1,0 +1,265 @@
+"""``nats.sink``: an immediate sink that publishes rows to a stream, each confirmed and under its own id.
+
+A server has no memory of the task that publishes, so a task that takes over publishes the rows since the last snapshot
+again. Each row has the same id then: its job, task, generation and number. A stream ignores an id that it has seen
+within its duplicate window. After a rollback rows have new ids, because their content may differ.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from clonos.connectors.codecs import Codec, for_encoding
+from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.json_text import json_lines
+from clonos.connectors.nats.loop_thread import LoopThread
+from clonos.connectors.nats.nats_errors import NatsRefused
+from clonos.connectors.nats.publishing import Outgoing, Publisher
+from clonos.connectors.nats.server import Connection, Server
+from clonos.connectors.nats.stream_splits import is_subject
+from clonos.connectors.secrets import Secret
+from clonos.core.model.errors import EnvironmentFault
+from clonos.operators.connector_contract import Registration, WriterIdentity
+from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+from clonos.operators.row_errors import RowNotWritable
+
+logger = logging.getLogger("clonos.driver")
+
+CONNECTOR: Final = "nats.sink"
+ID_HEADER: Final = "Nats-Msg-Id"
+SHORT_WINDOW_S: Final = 60.0
+BACKOFF_FIRST_S, BACKOFF_S_MAX = 0.05, 1.0
+
+Subject = str | Callable[[Any], str]
+RowHeaders = Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None
+
+
+class SubjectSink:
+    """Description of a subject and of how rows become messages (``ImmediateSink``)."""
+
+    connector = CONNECTOR
+
+    def __init__(
+        self,
+        subject: Subject,
+        server: Server,
+        *,
+        stream: str | None,
+        encode: Any,
+        headers: RowHeaders,
+        patience_s: float,
+    ) -> None:
+        self.subject, self.server, self.stream = subject, server, stream
+        self.codec: Codec[bytes, Any] | None = None if encode is None else for_encoding(CONNECTOR, encode)
+        self.headers = headers
+        self.patience_s = patience_s
+
+    def __repr__(self) -> str:
+        subject = self.subject if isinstance(self.subject, str) else "a function"
+        return f"{CONNECTOR}({subject!r}, url={self.server.place!r})"
+
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares."""
+        found = [("server", self.server.place)]
+        if isinstance(self.subject, str):
+            found.append(("subject", self.subject))
+        return found
+
+    def check_start(self) -> None:
+        """Looks up the stream of the subject, if that is known before there are rows.
+
+        Raises: NatsRefused: there is none, or it confirms nothing. NatsUnreachable.
+        """
+        thread = LoopThread(CONNECTOR)
+        try:
+            thread.run(self._check_stream())
+        finally:
+            thread.close()
+
+    async def _check_stream(self) -> None:
+        connection = await Connection.opened(self.server)
+        jetstream, stream = connection.jetstream, self.stream
+        try:
+            if stream is None and isinstance(self.subject, str):
+                doing = f"looking for a stream with the subject {self.subject!r}"
+                stream = await connection.answer(doing, jetstream.find_stream_name_by_subject(self.subject))
+            if stream is None:
+                return
+            info = await connection.answer(f"looking up the stream {stream}", jetstream.stream_info(stream))
+        finally:
+            await connection.close()
+        if info.config.no_ack:
+            raise NatsRefused(self.server.place, f"publishing to the stream {stream}", "its no_ack confirms no message")
+        if info.config.duplicate_window < SHORT_WINDOW_S:
+            logger.warning(
+                "the stream %s recognises a row that is published again for %g s only: a task that takes longer to be"
+                " replaced may publish rows twice. Raise its duplicate_window",
+                stream,
+                info.config.duplicate_window,
+            )
+
+    def immediate_writer(self) -> SubjectWriter:
+        """Creates a writer, in the slot of the sink task."""
+        return SubjectWriter(self)
+
+
+class SubjectWriter:
+    """Publisher of one incarnation of a sink task (``ImmediateWriter``)."""
+
+    def __init__(self, sink: SubjectSink) -> None:
+        self._sink = sink
+        self._key = ""
+        self._next = 0
+        self._publisher: Publisher | None = None
+        self._pause = threading.Event()  # never set
+
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        """Continues behind the snapshot, because no server says what it has of this task."""
+        self._key = f"{identity.job_id}/{identity.task_name}/{identity.generation}"
+        self._next = restored_number
+        self._connect()
+        return Registration(restored_number, None)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        """Publishes rows until a stream has confirmed each; returns the number of the next row.
+
+        Raises: NatsUnreachable: it did not for longer than ``timeout``. NatsRefused. MessageRefused: the stream does
+            not take a row. RowNotWritable: a row cannot be a message.
+        """
+        skipped = max(0, self._next - first_number)
+        numbered = enumerate(rows[skipped:], first_number + skipped)
+        pending = {number: self._outgoing(number, row) for number, row in numbered}
+        deadline_s, backoff_s = time.monotonic() + self._sink.patience_s, BACKOFF_FIRST_S
+        while pending:
+            confirmed, failure = self._publish(list(pending.values()))
+            for number in confirmed:
+                del pending[number]
+            if confirmed:
+                deadline_s, backoff_s = time.monotonic() + self._sink.patience_s, BACKOFF_FIRST_S
+            if pending:
+                assert failure is not None, "what is not confirmed has a reason"
+                if time.monotonic() + backoff_s > deadline_s:
+                    raise failure
+                self._pause.wait(backoff_s)
+                backoff_s = min(BACKOFF_S_MAX, 2 * backoff_s)
+        self._next = max(self._next, first_number + len(rows))
+        return self._next
+
+    def close(self) -> None:
+        """Closes the connection."""
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+
+    def _connect(self) -> Publisher:
+        if self._publisher is None:
+            self._publisher = Publisher(self._sink.server, self._sink.stream)
+        return self._publisher
+
+    def _publish(self, batch: list[Outgoing]) -> tuple[set[int], EnvironmentFault | None]:
+        """Returns the numbers that are confirmed, and why the others are not.
+
+        Raises: MessageRefused. NatsRefused.
+        """
+        try:
+            publisher = self._connect()
+        except EnvironmentFault as error:
+            return set(), error
+        published = publisher.publish(batch)
+        if not published.is_connected:
+            self.close()
+        return published.confirmed, published.failure
+
+    def _outgoing(self, number: int, row: Any) -> Outgoing:
+        """Returns the message of a row.
+
+        Raises: RowNotWritable: a part of the row cannot be part of a message.
+        """
+        sink = self._sink
+        part = "payload"
+        try:
+            payload = _payload(sink.codec, row)
+            part = "subject"
+            subject: Any = sink.subject if isinstance(sink.subject, str) else sink.subject(row)
+            if not isinstance(subject, str) or not is_literal(subject):
+                raise TypeError(f"{subject!r:.80} is no subject without wildcards")
+            part = "headers"
+            given = {} if sink.headers is None else sink.headers(row) if callable(sink.headers) else sink.headers
+            headers = {str(name): _header(value) for name, value in given.items()}
+        except RowNotWritable:
+            raise
+        except Exception as error:
+            raise row_not_writable(CONNECTOR, 0, row, f"its {part}: {error}") from error
+        return Outgoing(number, subject, payload, {**headers, ID_HEADER: f"{self._key}/{number}"}, row)
+
+
+def is_literal(subject: str) -> bool:
+    """Returns whether a text is a subject to which a message can be published."""
+    return is_subject(subject) and not {"*", ">"} & set(subject.split("."))
+
+
+def _header(value: Any) -> str:
+    if not isinstance(value, str) or {"\r", "\n"} & set(value):
+        raise TypeError(f"{value!r:.80} is no str without line ends")
+    return value
+
+
+def _payload(codec: Codec[bytes, Any] | None, row: Any) -> bytes:
+    """Returns the payload of a row: bytes as they are, a str in UTF-8, everything else as JSON."""
+    if codec is not None:
+        return codec.encode(row)
+    if isinstance(row, bytes):
+        return row
+    return row.encode() if type(row) is str else json_lines((row,), CONNECTOR)[:-1]
+
+
+def sink(
+    subject: Subject,
+    *,
+    url: str | Secret,
+    password: str | Secret | None = None,
+    token: str | Secret | None = None,
+    stream: str | None = None,
+    encode: Any = None,
+    headers: RowHeaders = None,
+    timeout: Duration = "30s",
+) -> SubjectSink:
+    """Immediate sink that publishes each row to a stream of JetStream, under a message id of its own.
+
+    A row is in the stream once if it is published again within the duplicate window of the stream.
+
+    Args:
+        subject: the subject of all rows, or a function of the row. A stream must take it.
+        url: nats://user@host:4222, or tls:// for TLS; several servers of a cluster with commas.
+        password: password of the user, in place of that of the URL.
+        token: token of the server, in place of a user.
+        stream: the stream that must take all rows; None for whichever has the subject.
+        encode: a codec, a type or a function that makes the payload. None: bytes as they are, a str in UTF-8, all else
+            as JSON.
+        headers: further headers, or a function of the row that returns them.
+        timeout: time for which no row may be confirmed, because the stream is full or no server can be reached.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        stream.sink(nats.sink("totals", url="nats://shop@localhost", password=secrets.env("SHOP_PASSWORD")))
+    """
+    if not callable(subject) and not is_literal(subject):
+        advice = "Give a subject without wildcards, or a function of the row."
+        raise InvalidConnector(CONNECTOR, f"the subject is {subject!r:.80}", advice)
+    if headers is not None and not isinstance(headers, Mapping) and not callable(headers):
+        raise InvalidConnector(CONNECTOR, f"headers is {headers!r:.80}", "Give a dict, or a function of the row.")
+    return SubjectSink(
+        subject,
+        Server(CONNECTOR, url, password, token),
+        stream=stream,
+        encode=encode,
+        headers=headers,
+        patience_s=duration_ns(timeout) / NANOSECONDS["s"],
+    )

@@ -1,0 +1,1 @@
+"""Files in object stores: their URLs, their inputs and their outputs."""

@@ -1,0 +1,24 @@
+"""PostgreSQL: ``postgres.table`` writes rows, ``postgres.query`` reads them, ``postgres.changes`` follows changes.
+
+It needs psycopg 3: ``pip install 'clonos[postgres]'``.
+"""
+
+from __future__ import annotations
+
+from clonos.connectors.postgres.change_stream import Change
+from clonos.connectors.postgres.changes import ChangesLost, changes
+from clonos.connectors.postgres.query import QueryChanged, QueryKeyUnusable, query
+from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable
+from clonos.connectors.postgres.table import table
+
+__all__ = [
+    "query",
+    "changes",
+    "table",
+    "Change",
+    "ChangesLost",
+    "DatabaseRefused",
+    "DatabaseUnreachable",
+    "QueryChanged",
+    "QueryKeyUnusable",
+]

@@ -1,0 +1,284 @@
+"""``postgres.changes``: the changes of tables by logical replication, with a replication slot as their keeper.
+
+The server keeps the changes behind the slot's position. A restart reads them again from the mark of its checkpoint, and
+the job lets go of what no restart reads again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from clonos.connectors.connector_errors import InvalidConnector, SplitMalformed
+from clonos.connectors.postgres.attempts import Attempts
+from clonos.connectors.postgres.change_stream import Change, ChangeStream, Position
+from clonos.connectors.postgres.pgoutput import ReplicationMalformed
+from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server, identifier
+from clonos.connectors.secrets import Secret
+from clonos.core.model.errors import EnvironmentFault
+from clonos.core.wire.decoding import DECODE_ERRORS
+
+CONNECTOR: Final = "postgres.changes"
+NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
+
+
+class ChangesLost(EnvironmentFault):
+    """The replication slot does not have the changes behind the job's checkpoint."""
+
+    slot: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"changes behind the checkpoint are lost: the replication slot {self.slot} {self.reason}. Start the job"
+            " afresh with --overwrite, and let no other reader use its slot."
+        )
+
+
+class _Stream(msgspec.Struct, frozen=True, array_like=True):
+    """Split: the slot, its publication, and where the job began."""
+
+    format: int
+    slot: str
+    publication: str
+    lsn: int
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_Stream)
+_mark_decoder: Final = msgspec.msgpack.Decoder(Position)
+
+
+class PostgresChanges:
+    """Source of the changes of a publication, read by one task. It does not end: the job runs until it is stopped."""
+
+    def __init__(self, server: Server, tables: tuple[str, ...], publication: str, slot: str) -> None:
+        if not NAME.fullmatch(slot):
+            raise InvalidConnector(CONNECTOR, f"slot is {slot!r}", "Use lower-case letters, digits and _, at most 63.")
+        if bool(tables) == bool(publication):
+            advice = "Give table=, from which a publication is created, or the publication= that you have created."
+            raise InvalidConnector(CONNECTOR, "one of table and publication is needed", advice)
+        self.tables = tuple(identifier(CONNECTOR, table) for table in tables)
+        self.server, self.slot, self.publication = server, slot, publication or slot
+        if "'" in self.publication or '"' in self.publication or "," in self.publication:
+            raise InvalidConnector(CONNECTOR, f"publication is {publication!r}", "Give the name of one publication.")
+        self.acknowledged: dict[bytes, int] = {}  # by split, filled in the process that reads it
+
+    def __repr__(self) -> str:
+        return f"postgres.changes({self.server!r}, slot={self.slot!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "acknowledged": {}}
+
+    def splits(self, parallelism: int) -> list[bytes]:
+        """Creates the publication and the slot unless they exist; returns the slot as one split.
+
+        Raises: DatabaseRefused: the server does not do so. DatabaseUnreachable.
+        """
+        connection = self.server.connect(autocommit=True)
+        try:
+            self._create_publication(connection)
+            lsn = self._create_slot(connection)
+        except self.server.driver().Error as error:
+            raise self.refusal(error) from None
+        finally:
+            connection.close()
+        return [msgspec.msgpack.encode(_Stream(1, self.slot, self.publication, lsn))]
+
+    def check_split(self, split: bytes) -> None:
+        """Checks that a split from the store names this slot.
+
+        Raises: SplitMalformed: it does not. InvalidConnector: it names another slot.
+        """
+        self.stream_of(split)
+
+    def stream_of(self, split: bytes) -> _Stream:
+        """Decodes a split.
+
+        Raises: SplitMalformed: it is none. InvalidConnector: it names another slot.
+        """
+        try:
+            found = _decoder.decode(split)
+        except DECODE_ERRORS as error:
+            raise SplitMalformed("replication slot", split, str(error)) from None
+        if (found.slot, found.publication) != (self.slot, self.publication):
+            advice = "Resume with these, or start afresh with --overwrite."
+            began = f"slot={found.slot!r} and the publication {found.publication!r}"
+            raise InvalidConnector(CONNECTOR, f"the job was first started with {began}", advice)
+        return found
+
+    def reader(self) -> ChangesReader:
+        """Creates a reader, in the slot."""
+        return ChangesReader(self)
+
+    def acknowledge(self, split: bytes, mark: bytes) -> None:
+        """Notes up to where the server may drop changes; the reader tells it with its next read."""
+        self.acknowledged[split] = _mark_decoder.decode(mark).lsn
+
+    def refusal(self, error: Exception) -> Exception:
+        """Returns the error of the library for one of psycopg."""
+        text = self.server.clean(" ".join(str(error).split()))
+        if isinstance(error, (self.server.driver().OperationalError, self.server.driver().InterfaceError)):
+            return DatabaseUnreachable(self.server.place, text)
+        advice = "Changes need wal_level=logical, a user with REPLICATION who owns or may read the tables, and a slot."
+        return DatabaseRefused(self.server.place, text, advice)
+
+    def _create_publication(self, connection: Any) -> None:
+        find = "SELECT 1 FROM pg_publication WHERE pubname = %s"
+        if connection.execute(find, [self.publication]).fetchone():
+            return
+        if not self.tables:
+            advice = f"Run CREATE PUBLICATION {self.publication} FOR TABLE ..., or give table=."
+            raise DatabaseRefused(self.server.place, f"there is no publication {self.publication}", advice)
+        name = identifier(CONNECTOR, self.publication)
+        connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {', '.join(self.tables)}")
+
+    def _create_slot(self, connection: Any) -> int:
+        """Returns the position of the slot."""
+        find = "SELECT confirmed_flush_lsn - '0/0', plugin, database = current_database() FROM pg_replication_slots"
+        found = connection.execute(f"{find} WHERE slot_name = %s", [self.slot]).fetchone()
+        if found is None:
+            create = "SELECT lsn - '0/0' FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
+            return int(connection.execute(create, [self.slot]).fetchone()[0])
+        lsn, plugin, is_here = found
+        if plugin != "pgoutput" or not is_here:
+            reason = f"the slot {self.slot} exists, for another {'plugin' if is_here else 'database'}"
+            raise DatabaseRefused(self.server.place, reason, "Choose another slot=.")
+        return int(lsn)
+
+
+class ChangesReader:
+    """Reader of a slot. A mark is a ``Position``."""
+
+    def __init__(self, source: PostgresChanges) -> None:
+        self._source = source
+        self._split = b""
+        self._position = Position(0, 0)
+        self._stream: ChangeStream | None = None
+        self._acknowledged_lsn = 0
+
+    def open(self, split: bytes, mark: bytes | None) -> None:
+        """Opens the slot at a mark.
+
+        Raises: SplitMalformed: the store's split or mark cannot be used.
+        """
+        self._split = split
+        self._position = Position(self._source.stream_of(split).lsn, 0)
+        if mark is not None:
+            try:
+                self._position = _mark_decoder.decode(mark)
+            except DECODE_ERRORS as error:
+                raise SplitMalformed("position in a replication slot", mark, str(error)) from None
+
+    def read(self, records_max: int, wait_s: float = 0.0) -> Sequence[Change]:
+        """Returns changes, [] if there are none at the moment. A lost connection is opened again for about 15 s.
+
+        Raises: ChangesLost: the slot is ahead of the mark. DatabaseRefused, DatabaseUnreachable.
+        """
+        driver = self._source.server.driver()
+        for attempt in Attempts():
+            try:
+                if self._stream is None:
+                    self._stream = self._opened()
+                self._report_position(self._stream)
+                changes = self._stream.take(records_max, wait_s)
+                self._position = self._stream.position
+            except (driver.Error, DatabaseUnreachable, ReplicationMalformed) as error:
+                self.close()
+                problem = self._source.refusal(error) if isinstance(error, driver.Error) else error
+                if attempt.is_last or (isinstance(problem, DatabaseRefused) and not _is_in_use(error)):
+                    raise problem from None
+                self._end_other_reader(_is_in_use(error))
+            else:
+                return changes
+        raise AssertionError("the last attempt returns or raises")
+
+    def mark(self) -> bytes:
+        """Returns the position behind the last change that was read."""
+        return msgspec.msgpack.encode(self._position)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _opened(self) -> ChangeStream:
+        source, slot = self._source, self._source.slot
+        connection = source.server.connect(autocommit=True)
+        try:
+            find = (
+                "SELECT confirmed_flush_lsn - '0/0', wal_status, pg_current_wal_flush_lsn() - '0/0'"
+                " FROM pg_replication_slots WHERE slot_name = %s"
+            )
+            found = connection.execute(find, [slot]).fetchone()
+        finally:
+            connection.close()
+        if found is None:
+            raise ChangesLost(slot, "does not exist any more")
+        lsn, status, end_lsn = found
+        if status == "lost":
+            raise ChangesLost(slot, "was invalidated, because it kept more than max_slot_wal_keep_size")
+        if lsn > self._position.lsn:
+            raise ChangesLost(slot, "is ahead of it")
+        return ChangeStream(source.server, slot, source.publication, self._position, int(end_lsn))
+
+    def _report_position(self, stream: ChangeStream) -> None:
+        """Tells the server what it may drop, if that is more than it was told."""
+        lsn = self._source.acknowledged.get(self._split, 0)
+        if lsn > self._acknowledged_lsn:
+            stream.acknowledge(lsn)
+            self._acknowledged_lsn = lsn
+
+    def _end_other_reader(self, is_in_use: bool) -> None:
+        """Ends the connection of an earlier incarnation, which may be a process that was believed dead."""
+        if not is_in_use:
+            return
+        try:
+            connection = self._source.server.connect(autocommit=True)
+        except (DatabaseUnreachable, DatabaseRefused):
+            return
+        end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active"
+        try:
+            connection.execute(end, [self._source.slot])
+        except self._source.server.driver().Error:
+            return  # the next attempt shows whether it is still in use
+        finally:
+            connection.close()
+
+
+def _is_in_use(error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) == "55006"
+
+
+def changes(
+    dsn: str | Secret,
+    table: str | Sequence[str] | None = None,
+    *,
+    slot: str,
+    publication: str | None = None,
+    password: str | Secret | None = None,
+) -> PostgresChanges:
+    """Source of the changes of tables, as ``postgres.Change``, from the moment on at which the slot was created.
+
+    One task reads them, in the order of commits. The server keeps its log back to the slot's position until the job has
+    two checkpoints behind it: drop the slot when the job is gone for good.
+
+    Args:
+        dsn: the database, as ``postgresql://user@host/database`` or ``host=... dbname=...``; or a secret with that.
+        table: a table or several, with their schemas before a dot, for which a publication is created.
+        slot: name of the replication slot, created at the first start. It belongs to this job alone.
+        publication: an existing publication, in place of ``table``.
+        password: the password, better a secret than a text.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        job.source(postgres.changes("postgresql://ann@db/shop", "orders", slot="shop_orders"))
+    """
+    tables = () if table is None else (table,) if isinstance(table, str) else tuple(table)
+    return PostgresChanges(Server(CONNECTOR, dsn, password), tables, publication or "", slot)

@@ -1,0 +1,148 @@
+"""Description of a PostgreSQL database that travels to the slots, and its connections, which psycopg 3 opens there."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any, Final
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.secrets import Secret, check_text, revealed, without
+from clonos.connectors.tables.database_text import place_of
+from clonos.core.model.errors import EnvironmentFault, ExtraMissing, JobError
+
+CONNECT_TIMEOUT_S: Final = 10
+SESSION: Final = "; ".join(
+    f"SET {setting}"
+    for setting in (
+        "timezone = 'UTC'",
+        "datestyle = 'ISO, YMD'",
+        "intervalstyle = 'iso_8601'",
+        # What a machine that vanished has begun must not hold its locks for hours.
+        "idle_in_transaction_session_timeout = '60s'",
+        "tcp_keepalives_idle = 20",
+        "tcp_keepalives_interval = 5",
+        "tcp_keepalives_count = 4",
+    )
+)
+# A row that was confirmed must outlast a crash of the server.
+DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+_REFUSED: Final = re.compile(
+    r"password authentication failed|no password supplied|authentication method|no pg_hba\.conf entry"
+    r'|(?:role|database) ".*" (?:does not exist|is not permitted)|permission denied for database'
+)
+
+
+class DatabaseUnreachable(EnvironmentFault):
+    """A PostgreSQL server cannot be reached, or has closed the connection."""
+
+    server: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the database {self.server} cannot be reached: {self.reason}. No record is lost or counted twice: check"
+            " that the server runs and that every process of the job reaches it, then resume."
+        )
+
+
+class DatabaseRefused(JobError):
+    """A PostgreSQL server does not let the job in, or does not do what the job asks for."""
+
+    server: str
+    reason: str
+    advice: str = "Correct the user, the password or the database."
+
+    def __str__(self) -> str:
+        return f"the database {self.server} refused the job: {self.reason}. {self.advice}"
+
+
+class Server:
+    """PostgreSQL database. ``password`` replaces that of the DSN."""
+
+    def __init__(self, connector: str, dsn: str | Secret, password: str | Secret | None) -> None:
+        self.connector, self._dsn, self._password = connector, dsn, password
+        check_text(connector, "dsn", dsn)
+        if isinstance(dsn, str) and not re.match(r"postgres(ql)?://|\s*\w+\s*=", dsn):
+            advice = "Give postgresql://user@host/database, or host=... dbname=..., and the password as a secret."
+            raise InvalidConnector(connector, "dsn is neither a URL of PostgreSQL nor name=value pairs", advice)
+
+    @property
+    def place(self) -> str:
+        """Host and database without user, password and options, or where the DSN is."""
+        return repr(self._dsn) if isinstance(self._dsn, Secret) else place_of(self._dsn) or "postgresql://"
+
+    def __repr__(self) -> str:
+        return self.place
+
+    def connect(self, **options: Any) -> Any:
+        """Opens a connection. Rows are compared by their text, so the session has settings of its own.
+
+        Raises: DatabaseRefused: the server does not let the job in. DatabaseUnreachable. ExtraMissing. SecretMissing.
+        InvalidConnector: libpq cannot parse the DSN.
+        """
+        psycopg = self.driver()
+        named, values = self._parameters()
+        problem: EnvironmentFault | JobError
+        try:
+            connection = psycopg.connect(**named, **options)
+            self._prepare(connection)
+            return connection
+        except psycopg.OperationalError as error:
+            text = without(" ".join(str(error).split()), values)
+            problem = (DatabaseRefused if _REFUSED.search(text) else DatabaseUnreachable)(self.place, text)
+        raise problem
+
+    def driver(self) -> Any:
+        """Returns the module ``psycopg``.
+
+        Raises: ExtraMissing: it is not installed.
+        """
+        try:
+            return import_module("psycopg")
+        except ImportError:
+            raise ExtraMissing(self.connector, "psycopg", "postgres") from None
+
+    def clean(self, text: str) -> str:
+        """Returns a text of the server or of psycopg without the password."""
+        return without(text, self._parameters()[1])
+
+    def _parameters(self) -> tuple[dict[str, Any], list[str]]:
+        """Returns the parameters of a connection, and those of them that nobody may see."""
+        conninfo = import_module("psycopg.conninfo")
+        named: dict[str, Any] = {}
+        is_parsed = True
+        try:
+            named = conninfo.conninfo_to_dict(revealed(self._dsn))
+        except self.driver().Error:  # its text has parts of the DSN
+            is_parsed = False
+        if not is_parsed:
+            advice = "Write it as a URL, with special characters of the password as %XX, or give password= apart."
+            raise InvalidConnector(self.connector, "libpq cannot parse the dsn", advice)
+        if self._password is not None:
+            named["password"] = revealed(self._password)
+        secret = [str(named[name]) for name in ("password", "sslpassword") if named.get(name)]
+        return {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "clonos", **named}, secret
+
+    def _prepare(self, connection: Any) -> None:
+        """Sets the settings of the session."""
+        try:
+            connection.execute(f"{SESSION}; {DURABLE}")
+            if not connection.autocommit:
+                connection.commit()
+        except BaseException:
+            connection.close()
+            raise
+
+
+def identifier(connector: str, name: str) -> str:
+    """Quotes a name, with its schema before a dot if it has one.
+
+    Raises: InvalidConnector: it cannot be a name.
+    """
+    parts = name.split(".")
+    if not all(parts) or "\0" in name or "%" in name:
+        raise InvalidConnector(connector, f"{name!r} is not a valid SQL identifier", "Choose another name.")
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

@@ -1,0 +1,191 @@
+"""``postgres.table``: an immediate sink into a table of PostgreSQL, with the rules of ``sqlite`` and ``dbapi``.
+
+Appended rows go in by COPY. Rows under a key are read and restored as the text that the server makes of them, so a
+column may have any type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.postgres.server import DatabaseRefused, DatabaseUnreachable, Server
+from clonos.connectors.secrets import Secret
+from clonos.connectors.tables.table_sink import TableSink
+from clonos.connectors.tables.table_statements import PREVIOUS_TABLE, PREVIOUS_TYPES, Dialect, SqlStatement
+
+CONNECTOR: Final = "postgres.table"
+
+FIND_COLUMNS: Final = """
+SELECT attname, has_table_privilege(attrelid, 'INSERT, UPDATE'), has_table_privilege(attrelid, 'SELECT')
+FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+
+COLUMN_TYPES: Final = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+class PostgresDialect(Dialect):
+    """SQL of PostgreSQL."""
+
+    keys_per_query = 5_000
+
+    def __init__(self) -> None:
+        super().__init__(CONNECTOR, "pyformat", '"')
+
+    def insert_rows(self, cursor: Any, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts rows by COPY."""
+        with cursor.copy(f"COPY {self.table(table)} ({self.names(columns)}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def can_insert_columns(self, schema: Any) -> bool:
+        """Returns whether all types of the columns have a form in CSV that PostgreSQL reads alike."""
+        from pyarrow import types
+
+        fits = (
+            *(types.is_integer, types.is_floating, types.is_boolean, types.is_decimal),
+            *(types.is_string, types.is_large_string, types.is_date, types.is_timestamp),
+        )
+        return all(any(each(column.type) for each in fits) for column in schema)
+
+    def insert_columns(self, cursor: Any, table: str, batch: Any) -> None:
+        """Inserts the rows of a batch by COPY of CSV, in which Arrow quotes each text, and NULL is nothing."""
+        import pyarrow
+        from pyarrow import csv
+
+        sink = pyarrow.BufferOutputStream()
+        csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
+        names = self.names(batch.schema.names)
+        with cursor.copy(f"COPY {self.table(table)} ({names}) FROM STDIN (FORMAT csv)") as copy:
+            copy.write(memoryview(sink.getvalue()))
+
+    def find_rows(
+        self,
+        query: Callable[[SqlStatement, Mapping[str, Any]], list[Any]],
+        table: str,
+        columns: Sequence[str],
+        key_columns: Sequence[str],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> list[Any]:
+        """Returns the rows of keys as text, each after the index of its key."""
+        # Asked each time, because others may change the table.
+        types = dict(query(self.statement(COLUMN_TYPES), {"table": self.table(table)}))
+        arrays = ", ".join(f"CAST(:a{n} AS {types.get(name, 'text')}[])" for n, name in enumerate(key_columns))
+        asked = ", ".join(f"k{n}" for n in range(len(key_columns)))
+        names = ", ".join(f"CAST(found.{self.name(column)} AS text)" for column in columns)
+        same = " AND ".join(f"found.{self.name(name)} = asked.k{n}" for n, name in enumerate(key_columns))
+        selection = self.statement(
+            f"SELECT asked.place - 1, {names} FROM unnest({arrays}) WITH ORDINALITY AS asked ({asked}, place)"
+            f" JOIN {self.table(table)} AS found ON {same}"
+        )
+        return query(selection, {f"a{n}": _alike([key[n] for key in keys]) for n in range(len(key_columns))})
+
+    def insert_history(self, cursor: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Inserts what rows have replaced by COPY."""
+        names = tuple(PREVIOUS_TYPES)
+        self.insert_rows(cursor, PREVIOUS_TABLE, names, [[each[name] for name in names] for each in entries])
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Returns numbers of different types as texts, because psycopg takes lists of one type."""
+    types = set(map(type, values))
+    return list(map(str, values)) if len(types) > 1 and types <= {int, float, Decimal} else values
+
+
+class PostgresTable(TableSink):
+    """Immediate sink into one table."""
+
+    connector = CONNECTOR
+    writes_columns = True
+
+    def __init__(
+        self,
+        server: Server,
+        table: str,
+        columns: Sequence[str] | Mapping[str, str] | None,
+        upsert: str | Sequence[str] | None,
+    ) -> None:
+        super().__init__(server.connect, table, columns, upsert, paramstyle="pyformat", quote='"')
+        self.dialect = PostgresDialect()
+        self.server = server
+
+    def __repr__(self) -> str:
+        return f"postgres.table({self.server!r}, {self.table!r})"
+
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares: the database, the table and its key."""
+        return [("database", self.server.place), *super().describe_output()]
+
+    def check_start(self) -> None:
+        """Checks at the start, in the driver, that the database lets the job in and that the table can take its rows.
+
+        A database that only the slots reach is not checked.
+
+        Raises: DatabaseRefused: it does not let the job in. InvalidConnector: the table or a column is missing.
+        """
+        try:
+            connection = self.server.connect(autocommit=True)
+        except DatabaseUnreachable:
+            return
+        try:
+            found = connection.execute(FIND_COLUMNS, [self.dialect.table(self.table)]).fetchall()
+        except self.server.driver().Error as error:
+            raise DatabaseRefused(
+                self.server.place, self.server.clean(str(error)), "Correct the table's name."
+            ) from None
+        finally:
+            connection.close()
+        self._check_columns(found)
+
+    def _check_columns(self, found: list[tuple[str, bool, bool]]) -> None:
+        where = f"{self.table} in {self.server.place}"
+        if not found:
+            if self.types is None:
+                advice = "Create it, correct the name, or give columns= with types, as {'word': 'text'}."
+                raise InvalidConnector(CONNECTOR, f"there is no table {where}", advice)
+            return
+        missing = [column for column in self.columns or () if column not in [name for name, _, _ in found]]
+        if missing:
+            advice = f"It has: {', '.join(name for name, _, _ in found)}."
+            raise InvalidConnector(CONNECTOR, f"the table {where} has no column {missing[0]!r}", advice)
+        if not all(found[0][1:]):
+            advice = "The sink needs SELECT, INSERT, UPDATE and DELETE on it, and CREATE in its own schema."
+            raise InvalidConnector(CONNECTOR, f"the user may not write to the table {where}", advice)
+
+
+def table(
+    dsn: str | Secret,
+    table: str,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    *,
+    upsert: str | Sequence[str] | None = None,
+    password: str | Secret | None = None,
+) -> PostgresTable:
+    """Immediate sink into a table of PostgreSQL: each row is there once, and at once.
+
+    The number of the next row is in the table ``clonos_registrations`` of the same database and changes in the same
+    transaction as the rows. After a rollback or a resume the rows since the checkpoint are withdrawn. Lists, dicts and
+    records are written as JSON.
+
+    Args:
+        dsn: the database, as ``postgresql://user@host/database`` or ``host=... dbname=...``; or a secret with that.
+        table: the table, with its schema before a dot if it has one.
+        columns: column names, or a dict from column name to SQL type, with which the table is created if it does not
+            exist; without types it must exist. None for the fields of the first row.
+        upsert: key column or columns. A row replaces the row with the same key, and the stream must be keyed by one of
+            them. None: rows are appended.
+        password: the password, better a secret than a text.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        stream.sink(postgres.table("postgresql://ann@db/shop", "orders", password=secrets.env("SHOP_PASSWORD")))
+    """
+    return PostgresTable(Server(CONNECTOR, dsn, password), table, columns, upsert)

@@ -1,0 +1,26 @@
+"""RabbitMQ: ``rabbitmq.queue`` reads the messages of a queue, ``rabbitmq.exchange`` publishes rows.
+
+It needs pika: ``pip install 'clonos[rabbitmq]'``.
+"""
+
+from __future__ import annotations
+
+from clonos.connectors.rabbitmq.exchange_sink import exchange
+from clonos.connectors.rabbitmq.message import Message
+from clonos.connectors.rabbitmq.queue_source import queue
+from clonos.connectors.rabbitmq.rabbitmq_errors import (
+    BodyMalformed,
+    BrokerRefused,
+    BrokerUnreachable,
+    MessageUnroutable,
+)
+
+__all__ = [
+    "queue",
+    "exchange",
+    "Message",
+    "BrokerRefused",
+    "BrokerUnreachable",
+    "BodyMalformed",
+    "MessageUnroutable",
+]

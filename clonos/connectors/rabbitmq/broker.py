@@ -1,0 +1,82 @@
+"""Address of a RabbitMQ broker that travels to the slots, and the parameters of pika for it."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.secrets import Secret, check_text, revealed, without
+from clonos.connectors.tables.database_text import place_of
+from clonos.core.model.errors import ExtraMissing
+
+CONNECT_TIMEOUT_S: Final = 10
+HEARTBEAT_S: Final = 10
+"""Interval of heartbeats. Twice this time after a machine has vanished, its queue can be read by another."""
+
+
+class Broker:
+    """RabbitMQ broker and virtual host. ``password`` replaces that of the URL."""
+
+    def __init__(self, connector: str, url: str | Secret, password: str | Secret | None) -> None:
+        self.connector, self._url, self._password = connector, url, password
+        check_text(connector, "url", url)
+        if isinstance(url, str) and not url.startswith(("amqp://", "amqps://")):
+            advice = "Give amqp://user@host/vhost, amqps:// for TLS, and the password as a secret."
+            raise InvalidConnector(connector, "url is no URL of RabbitMQ", advice)
+
+    @property
+    def place(self) -> str:
+        """Host, port and virtual host without user, password and options, or where the URL is."""
+        return repr(self._url) if isinstance(self._url, Secret) else place_of(self._url) or "amqp://"
+
+    def __repr__(self) -> str:
+        return self.place
+
+    def library(self) -> Any:
+        """Returns the module ``pika``.
+
+        Raises: ExtraMissing: it is not installed.
+        """
+        try:
+            found = import_module("pika")
+        except ModuleNotFoundError as error:
+            if error.name != "pika":
+                raise
+            raise ExtraMissing(self.connector, "pika", "rabbitmq") from None
+        log = logging.getLogger("pika")
+        if log.level == logging.NOTSET:  # what it says that matters is in the errors of the connectors
+            log.setLevel(logging.CRITICAL + 1)
+        return found
+
+    def parameters(self) -> Any:
+        """Returns the parameters of a connection.
+
+        Raises: ExtraMissing, SecretMissing. InvalidConnector: pika cannot parse the URL.
+        """
+        pika = self.library()
+        url = revealed(self._url)
+        found = None
+        try:
+            parts = urlsplit(url)
+            if parts.username is not None and parts.password is None:  # pika insists on one
+                url = url.replace("@", ":@", 1)
+            found = pika.URLParameters(url)
+        except (ValueError, TypeError):  # its text has parts of the URL
+            pass
+        if found is None:
+            advice = "Write special characters of the password as %XX, or give password= apart."
+            raise InvalidConnector(self.connector, "pika cannot parse the url", advice)
+        if self._password is not None:
+            found.credentials = pika.PlainCredentials(found.credentials.username, revealed(self._password))
+        if found.heartbeat is None:
+            found.heartbeat = HEARTBEAT_S
+        found.socket_timeout, found.stack_timeout = CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S + 2
+        found.client_properties = {"connection_name": f"clonos {self.connector}", **(found.client_properties or {})}
+        return found
+
+    def clean(self, text: str) -> str:
+        """Returns a text of the broker or of pika without the password."""
+        return without(text, [self.parameters().credentials.password])

@@ -1,0 +1,32 @@
+"""HTTP: ``web.post`` sends rows, ``web.receive`` takes requests that others send, ``web.poll`` asks for records."""
+
+from __future__ import annotations
+
+from clonos.connectors.web.paging import NEXT_LINK, Reply
+from clonos.connectors.web.poll_source import poll
+from clonos.connectors.web.posts import post
+from clonos.connectors.web.request import Request
+from clonos.connectors.web.web_errors import (
+    AnswerMalformed,
+    PolledMalformed,
+    PollFailed,
+    PollRefused,
+    PortUnavailable,
+    RequestMalformed,
+)
+from clonos.connectors.web.webhook_source import receive
+
+__all__ = [
+    "post",
+    "receive",
+    "poll",
+    "NEXT_LINK",
+    "Request",
+    "Reply",
+    "PortUnavailable",
+    "RequestMalformed",
+    "PollFailed",
+    "PollRefused",
+    "AnswerMalformed",
+    "PolledMalformed",
+]

@@ -1,0 +1,213 @@
+"""``web.poll``: an endpoint that is asked for records again and again, each time behind a cursor.
+
+An endpoint cannot be read again in general, so this is a ``PushSource``: the records of an answer are journalled
+before any step sees them, the last of them with the cursor behind the answer. A task that takes over continues there
+(``ContinuedSource``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from clonos.connectors.codecs import Codec, for_decoding, json
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
+from clonos.connectors.secrets import Secret, check_text
+from clonos.connectors.web.paging import NEXT_LINK, PageFunction
+from clonos.connectors.web.poll_feed import Endpoint, PollFeed, Position
+from clonos.connectors.web.web_errors import PolledMalformed
+from clonos.io.http.http_client import HttpRequest
+from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
+from clonos.io.http.http_requests import first_hop
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+from clonos.operators.row_errors import RecordError
+
+CONNECTOR: Final = "web.poll"
+REMEMBERED: Final = 10_000
+BODY_BYTES: Final = 8 << 20
+BODY_BYTES_LIMIT: Final = 16 << 20
+"""Largest ``body_bytes_max``, in bytes: the records of an answer travel to the keepers in one message."""
+
+
+class Polled(msgspec.Struct, array_like=True):
+    """Journalled form of a record. ``position``: behind its answer, in the last record of the answer."""
+
+    data: bytes
+    position: Position | None = None
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Polled)
+
+
+class PollSource:
+    """Description of an endpoint (``PushSource``, ``ContinuedSource``); the slot of the reading task asks it."""
+
+    routes_malformed = True
+
+    def __init__(self, endpoint: Endpoint, decode: Any) -> None:
+        self.endpoint = endpoint
+        self.codec: Codec[bytes, Any] = json() if decode is None else for_decoding(CONNECTOR, decode)
+
+    def __repr__(self) -> str:
+        return f"{CONNECTOR}({self.endpoint.shown_url!r})"
+
+    def connect(self, offset_bytes: int) -> PollFeed:
+        """Begins to ask, from the beginning."""
+        return self.connect_at(offset_bytes, None)
+
+    def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> PollFeed:
+        """Begins to ask, behind a cursor.
+
+        Raises: InvalidConnector: the file of ``ca`` is not there or has no certificates.
+        """
+        position = Position() if cursor is None else msgspec.msgpack.decode(cursor, type=Position)
+        return PollFeed(self.endpoint, position, _journalled)
+
+    def cursor(self, record: bytes) -> bytes:
+        """Returns the position behind the last record of an answer."""
+        return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Splits bytes of the journal into records."""
+        return cut_records(data)
+
+    def decode(self, records: list[bytes]) -> list[Any]:
+        """Decodes records. What cannot be decoded is a ``MalformedRecord``."""
+        rows = [self._value(_decoder.decode(data_in(record)).data) for record in records]
+        return PartlyMalformed(rows) if any(type(row) is MalformedRecord for row in rows) else rows
+
+    def _value(self, data: bytes) -> Any:
+        try:
+            return self.codec.decode(data)
+        except RecordError as error:
+            reason = error.set_aside_text().rstrip(".")
+            return MalformedRecord(data, PolledMalformed(self.endpoint.shown_url, reason))
+
+
+class IdentifiedPollSource(PollSource):
+    """Endpoint that may give a record again (``IdentifiedSource``)."""
+
+    def __init__(self, endpoint: Endpoint, decode: Any, identities_retained: int) -> None:
+        super().__init__(endpoint, decode)
+        self.identities_retained = identities_retained
+
+    def identity(self, record: bytes) -> bytes | None:
+        """Returns the digest of the field that tells records apart."""
+        return identity_in(record)
+
+
+def _journalled(data: bytes, identity: bytes | None, position: Position | None) -> bytes:
+    return record_of(_encoder.encode(Polled(data, position)), identity)
+
+
+def poll(
+    url: str,
+    *,
+    every: Duration = "10s",
+    records: str | None = None,
+    cursor: str | PageFunction | None = None,
+    parameter: str | None = "cursor",
+    start: str | None = None,
+    until: Literal["end"] | None = None,
+    identity: str | None = None,
+    remember: int = REMEMBERED,
+    headers: Mapping[str, str | Secret] | None = None,
+    token: str | Secret | None = None,
+    decode: Any = None,
+    body_bytes_max: int = BODY_BYTES,
+    timeout: Duration = "30s",
+    patience: Duration = "5min",
+    ca: str | os.PathLike[str] | None = None,
+) -> PollSource:
+    """Source of the records that an endpoint gives when it is asked by GET. It has one task and needs ``keepers``.
+
+    Args:
+        url: endpoint; http or https.
+        every: pause behind an answer without records, and without ``cursor`` behind each answer.
+        records: field of the answer with the array of records, such as "data.items"; None: the answer is the array.
+        cursor: where an answer has the cursor of the next request: a field such as "meta.next", ``web.NEXT_LINK`` for
+            the header ``Link``, or a function that gets a ``web.Reply`` and returns records and cursor. None: each
+            request is the same.
+        parameter: query parameter that gets the cursor; None: the cursor is the URL of the next request.
+        start: cursor of the first request.
+        until: "end": the source ends behind the first answer without a cursor. None: it never ends.
+        identity: field that tells records apart, for endpoints that give a record again. None: each record counts.
+        remember: identities that are retained to recognise repetitions.
+        headers: headers of each request; a value may be a secret.
+        token: token of the header ``Authorization: Bearer``, preferably a secret.
+        decode: a codec, a type or a function of the bytes of a record; None for JSON. Records that it does not decode
+            go to ``errors=``.
+        body_bytes_max: longest answer in bytes, 8 MiB by default and at most 16 MiB.
+        timeout: time for one request.
+        patience: how long an endpoint may fail, with 429, 5xx or no answer, before the job does.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        job.source(web.poll("https://shop/orders", records="orders", cursor="next", token=secrets.env("SHOP_TOKEN")))
+    """
+    given = dict(headers or {})
+    if token is not None:
+        check_text(CONNECTOR, "token", token)
+        if any(name.lower() == "authorization" for name in given):
+            raise InvalidConnector(CONNECTOR, "headers= and token= both give Authorization", "Leave one of them out.")
+    _check_numbers(remember, body_bytes_max)
+    _check_cursor(records, cursor, identity, until)
+    check_text(CONNECTOR, "url", url)
+    try:
+        first_hop(HttpRequest("GET", url, tuple((name, "x") for name in given)))
+    except HttpRequestInvalid as error:
+        raise InvalidConnector(CONNECTOR, str(error).rstrip("."), "Correct it.") from None
+    endpoint = Endpoint(
+        url=url,
+        shown_url=redacted_url(url),
+        every_ns=duration_ns(every),
+        records=records,
+        cursor=cursor,
+        parameter=None if cursor == NEXT_LINK else parameter,
+        start=start,
+        is_bounded=until is not None,
+        identity=identity,
+        headers=given,
+        token=token,
+        body_bytes_max=body_bytes_max,
+        timeout_s=duration_ns(timeout) / NANOSECONDS["s"],
+        patience_ns=duration_ns(patience),
+        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+    )
+    return PollSource(endpoint, decode) if identity is None else IdentifiedPollSource(endpoint, decode, remember)
+
+
+def _check_numbers(remember: int, body_bytes_max: int) -> None:
+    """Raises: InvalidConnector: they are out of range."""
+    if type(remember) is not int or remember < 1:
+        raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
+    if type(body_bytes_max) is not int or not 0 < body_bytes_max <= BODY_BYTES_LIMIT:
+        problem = f"body_bytes_max is {body_bytes_max!r:.80}"
+        raise InvalidConnector(CONNECTOR, problem, f"Give a number from 1 to {BODY_BYTES_LIMIT}.")
+
+
+def _check_cursor(records: str | None, cursor: Any, identity: str | None, until: str | None) -> None:
+    """Raises: InvalidConnector: these options cannot work."""
+    if until not in (None, "end"):
+        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "end" or None.')
+    for option, path in (("records", records), ("identity", identity)):
+        if path is not None and (type(path) is not str or not all(path.split("."))):
+            advice = 'Give the name of a field, or names with dots between them, such as "data.items".'
+            raise InvalidConnector(CONNECTOR, f"{option} is {path!r:.80}", advice)
+    if cursor is not None and not callable(cursor) and (type(cursor) is not str or not all(cursor.split("."))):
+        advice = 'Give the name of a field, such as "meta.next", web.NEXT_LINK or a function.'
+        raise InvalidConnector(CONNECTOR, f"cursor is {cursor!r:.80}", advice)
+    if callable(cursor) and records is not None:
+        raise InvalidConnector(
+            CONNECTOR, "records= and a function as cursor= exclude each other", "Leave out records=."
+        )

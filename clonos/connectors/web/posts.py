@@ -1,0 +1,269 @@
+"""``web.post``: an immediate sink that sends rows to a server by HTTP, in batches, each row with a key.
+
+A server has no memory of the task that sends, so a task that takes over sends the rows since the last snapshot again.
+Each row has the same key then: its job, task, generation and number. A server that ignores a key that it has seen gets
+each row once. After a rollback rows have new keys, because their content may differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from clonos.connectors.codecs import Codec, for_encoding
+from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.json_text import json_lines
+from clonos.connectors.secrets import Secret, check_text, revealed
+from clonos.connectors.web.dead_letters import DeadLetters
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
+from clonos.io.http.http_errors import HttpError, HttpRequestInvalid, redacted_url
+from clonos.io.http.http_requests import first_hop
+from clonos.operators.connector_contract import Registration, WriterIdentity
+from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
+
+CONNECTOR: Final = "web.post"
+BATCH_ROWS_MAX: Final = 5_000
+REFUSED_ROWS: Final = frozenset({400, 409, 410, 413, 415, 422})
+"""Statuses that are about the rows of a request. Any other than these and 2xx is about the server or the address."""
+TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
+BODY_CHARACTERS_MAX: Final = 500
+KEY_HEADER: Final = "Idempotency-Key"
+
+
+class PostFailed(EnvironmentFault):
+    """A server does not take rows at the moment."""
+
+    url: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"sending rows to {self.url} failed: {self.reason}."
+
+
+class PostRefused(JobError):
+    """A server refuses rows, and would refuse them again."""
+
+    url: str
+    status: str
+    body: str
+    row: str
+    advice: str
+
+    def __str__(self) -> str:
+        answer = f" with {self.body!r}" if self.body else ""
+        return f"{self.url} answered {self.status}{answer} to the row {self.row}. {self.advice}"
+
+
+class PostSink:
+    """Description of a server and of how rows are sent to it."""
+
+    connector = CONNECTOR
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        method: str,
+        headers: Mapping[str, str | Secret],
+        encode: Any,
+        batch: int,
+        key_field: str | None,
+        timeout: Duration,
+        dead_letters: str | None,
+    ) -> None:
+        check_text(CONNECTOR, "url", url)
+        if type(batch) is not int or not 1 <= batch <= BATCH_ROWS_MAX:
+            raise InvalidConnector(CONNECTOR, f"batch={batch!r} is no number of rows", "Give 1 to 5,000.")
+        if batch > 1 and encode is not None:
+            raise InvalidConnector(
+                CONNECTOR, "batch= and encode= exclude each other", "Several rows are sent as an array of JSON."
+            )
+        self.url, self.shown_url = url, redacted_url(url)
+        self.method = method
+        self.headers = dict(headers)
+        self.codec: Codec[bytes, Any] | None = None if encode is None else for_encoding(CONNECTOR, encode)
+        self.batch = batch
+        self.key_field = key_field
+        self.timeout_s = duration_ns(timeout) / NANOSECONDS["s"]
+        self.dead_letters = dead_letters
+        try:
+            first_hop(HttpRequest(method, url, tuple((name, "x") for name in self.headers)))
+        except HttpRequestInvalid as error:
+            raise InvalidConnector(CONNECTOR, str(error).rstrip("."), "Correct it.") from None
+
+    def __repr__(self) -> str:
+        return f"{CONNECTOR}({self.shown_url!r})"
+
+    def describe_output(self) -> list[tuple[str, str]]:
+        """Returns what a resume compares."""
+        return [("url", self.shown_url), ("method", self.method)]
+
+    def immediate_writer(self) -> PostWriter:
+        """Creates a writer, in the slot of the sink task."""
+        return PostWriter(self)
+
+
+class PostWriter:
+    """Sender of one incarnation of a sink task."""
+
+    def __init__(self, sink: PostSink) -> None:
+        self._sink = sink
+        self._next = 0
+        self._key = ""
+        self._letters: DeadLetters | None = None
+        self._limits = HttpLimits(
+            timeout_s=sink.timeout_s,
+            connect_timeout_s=min(10.0, sink.timeout_s),
+            retries_max=8,
+            redirects_max=3,
+            body_bytes_max=1 << 20,
+            is_repeatable=True,  # each row has a key
+        )
+
+    def register(self, identity: WriterIdentity, restored_number: int) -> Registration:
+        """Continues behind the snapshot, because no server says what it has of this task."""
+        self._key = f"{identity.job_id}/{identity.task_name}/{identity.generation}"
+        self._next = restored_number
+        if self._sink.dead_letters is not None:
+            self._letters = DeadLetters(self._sink.dead_letters, identity)
+        return Registration(restored_number, None)
+
+    def write(self, first_number: int, rows: list[Any]) -> int:
+        """Sends rows in order, as batches; returns the number of the next row.
+
+        Raises: PostFailed: the server does not answer, or not now. PostRefused: it refuses rows for good.
+        """
+        skipped = max(0, self._next - first_number)
+        pending = list(enumerate(rows[skipped:], first_number + skipped))
+        for start in range(0, len(pending), self._sink.batch):
+            self._send(pending[start : start + self._sink.batch])
+        self._next = max(self._next, first_number + len(rows))
+        return self._next
+
+    def close(self) -> None:
+        """Ends the writer; the connections belong to the process."""
+
+    def _send(self, batch: list[tuple[int, Any]]) -> None:
+        reply = self._reply(batch)
+        if 200 <= reply.status_code < 300:
+            return
+        if reply.status_code in TRANSIENT:
+            raise PostFailed(self._sink.shown_url, f"it answered {_status(reply)}{_body(reply)}")
+        if reply.status_code in REFUSED_ROWS and len(batch) > 1:  # which of them is found by sending each alone
+            for row in batch:
+                self._send([row])
+            return
+        self._refuse(batch[0], reply)
+
+    def _reply(self, batch: list[tuple[int, Any]]) -> HttpReply:
+        sink = self._sink
+        headers = {name: revealed(value) for name, value in sink.headers.items()}
+        first, last = batch[0][0], batch[-1][0]
+        headers[KEY_HEADER] = f"{self._key}/{first}" if first == last else f"{self._key}/{first}-{last}"
+        if sink.codec is None:
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            return shared_client().send(
+                HttpRequest(sink.method, sink.url, tuple(headers.items()), self._content(batch)), self._limits
+            )
+        except HttpError as error:
+            raise PostFailed(sink.shown_url, str(error).rstrip(".")) from error
+
+    def _content(self, batch: list[tuple[int, Any]]) -> bytes:
+        sink = self._sink
+        rows = [self._keyed(number, row) for number, row in batch]
+        if sink.codec is not None:
+            return sink.codec.encode(rows[0])
+        lines = json_lines(rows, CONNECTOR)
+        return lines[:-1] if sink.batch == 1 else b"[" + lines[:-1].replace(b"\n", b",") + b"]"
+
+    def _keyed(self, number: int, row: Any) -> Any:
+        """Returns the row with its key in the field that the user has named."""
+        field = self._sink.key_field
+        if field is None:
+            return row
+        if isinstance(row, Mapping):
+            return {**row, field: f"{self._key}/{number}"}
+        if isinstance(row, msgspec.Struct):
+            return {**msgspec.structs.asdict(row), field: f"{self._key}/{number}"}
+        if dataclasses.is_dataclass(row) and not isinstance(row, type):
+            return {**dataclasses.asdict(row), field: f"{self._key}/{number}"}
+        raise row_not_writable(CONNECTOR, 0, row, f"key_field={field!r} needs rows with fields")
+
+    def _refuse(self, numbered: tuple[int, Any], reply: HttpReply) -> None:
+        """Sets a row aside.
+
+        Raises: PostRefused: there is no folder for it, or the refusal is not about this row.
+        """
+        number, row = numbered
+        if reply.status_code not in REFUSED_ROWS:
+            advice = "Correct the address, the method or the credentials, and resume the job: no row is lost."
+        elif self._letters is None:
+            advice = "Correct the row in a map, or give dead_letters=FOLDER for such rows, and resume the job."
+        else:
+            letter = {"key": f"{self._key}/{number}", "status": reply.status_code, "body": _text(reply), "row": row}
+            self._letters.add(letter)
+            return
+        shown = row_not_writable(CONNECTOR, 0, row, "").row
+        raise PostRefused(self._sink.shown_url, _status(reply), _text(reply), shown, advice)
+
+
+def post(
+    url: str,
+    *,
+    method: str = "POST",
+    headers: Mapping[str, str | Secret] | None = None,
+    encode: Any = None,
+    batch: int = 1,
+    key_field: str | None = None,
+    timeout: Duration = "30s",
+    dead_letters: str | None = None,
+) -> PostSink:
+    """Immediate sink that sends each row to a server, with a header ``Idempotency-Key``.
+
+    A row is delivered at least once, and under one key as long as the job is not rolled back.
+
+    Args:
+        url: where rows are sent; http or https.
+        method: "POST", "PUT" or "PATCH".
+        headers: further headers; a value may be a secret.
+        encode: a codec, a type or a function that makes the body; None for JSON.
+        batch: rows of one request, as an array of JSON if more than 1.
+        key_field: field of each row that gets the key of the row; None if only the header has a key.
+        timeout: time for one request with its retries, during which 429 and 5xx are retried; ``Retry-After`` is obeyed.
+        dead_letters: folder for rows that the server refuses for good (400, 409, 410, 413, 415, 422); None ends the
+            job with the first of them.
+
+    Raises:
+        InvalidConnector: an option cannot work.
+
+    Example::
+
+        stream.sink(clonos.web.post("https://shop/orders", headers={"Authorization": secrets.env("TOKEN")}))
+    """
+    return PostSink(
+        url,
+        method=method,
+        headers=headers or {},
+        encode=encode,
+        batch=batch,
+        key_field=key_field,
+        timeout=timeout,
+        dead_letters=dead_letters,
+    )
+
+
+def _status(reply: HttpReply) -> str:
+    return f"{reply.status_code} {reply.reason}".strip()
+
+
+def _text(reply: HttpReply) -> str:
+    return reply.body[: 4 * BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:BODY_CHARACTERS_MAX].strip()
+
+
+def _body(reply: HttpReply) -> str:
+    return f": {_text(reply)}" if _text(reply) else ""

@@ -1,0 +1,87 @@
+"""Errors of HTTP sources: the class says whose fault it is, the message says where and what to do."""
+
+from __future__ import annotations
+
+from clonos.core.model.errors import EnvironmentFault, JobError
+from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
+
+
+class PortUnavailable(EnvironmentFault):
+    """The port of ``web.receive`` cannot be opened on this machine."""
+
+    address: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.address} cannot be opened to receive requests: {self.reason}. Stop the program that has the port,"
+            " or give another port= or host=; a port below 1024 needs rights of the system."
+        )
+
+
+class PollFailed(JobError):
+    """An endpoint has not answered for as long as the job waits for it."""
+
+    url: str
+    patience: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"polling {self.url} has failed for {self.patience}: {self.reason}. Resume the job when the server answers,"
+            " or raise patience=."
+        )
+
+
+class PollRefused(JobError):
+    """An endpoint refuses requests, and would refuse them again."""
+
+    url: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"polling {self.url} cannot go on: {self.reason}. {self.advice}"
+
+
+class AnswerMalformed(JobError):
+    """The answer of an endpoint is not what the source expects."""
+
+    url: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the answer of {self.url} {self.reason}. Correct records=, cursor= and identity= of web.poll, or give a"
+            " function as cursor=."
+        )
+
+
+class PolledMalformed(RecordError):
+    """A record of an answer or a message cannot be decoded."""
+
+    address: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        return f"a record of {self.address}: {self.reason}."
+
+
+class RequestMalformed(RecordError):
+    """The body of a request cannot be decoded."""
+
+    address: str
+    request_id: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.set_aside_text()}{ERRORS_ADVICE}"
+
+    def set_aside_text(self) -> str:
+        """See ``RecordError``."""
+        which = f"the request {self.request_id}" if self.request_id else "a request without an id"
+        return f"{which} to {self.address}: {self.reason}."

@@ -1,0 +1,170 @@
+"""Bucket of S3 or GCS, through ``obstore``: what sources and sinks of files need. Every error is an ``OSError``.
+
+A write and a copy are atomic: no reader sees a part of an object. A read names the version that it expects.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable
+from typing import IO, Any, Final, NamedTuple, TypeVar
+
+from clonos.io.store.cloud_files import DEBUG_TEXT, CloudLocation, object_store
+from clonos.io.store.object_files import StoreUnsupported
+
+SCHEMES: Final = ("s3", "gs", "gcs")
+UPLOAD_PIECE_BYTES: Final = 16 << 20
+"""Size of the pieces of a large upload. A store takes 10,000 pieces at most, so an object has at most 160 GB."""
+UPLOADS_AT_ONCE: Final = 4
+LISTED_AT_ONCE: Final = 1_000
+SERVER_TEXT_CHARACTERS: Final = 500
+METADATA_ADDRESSES: Final = ("169.254.169.254", "metadata.google.internal")
+"""Where the libraries ask for the credentials of a machine in a cloud when the environment has none."""
+
+Result = TypeVar("Result")
+
+
+class ObjectReplaced(OSError):
+    """An object is not the version that the reader has opened."""
+
+
+class ObjectStatus(NamedTuple):
+    """Size and version of an object. ``modified_ns`` is its time; ``e_tag`` names its content, "" if unknown."""
+
+    size_bytes: int
+    modified_ns: int
+    e_tag: str
+
+
+class Bucket:
+    """Objects of a bucket by their whole keys."""
+
+    def __init__(self, location: CloudLocation) -> None:
+        self._store = object_store(location, "")
+
+    def status(self, key: str) -> ObjectStatus:
+        """Returns the status of an object. Raises: FileNotFoundError: there is none."""
+        import obstore
+
+        return _status(self._try(lambda: obstore.head(self._store, key)))
+
+    def read(self, key: str, begin: int, end: int, e_tag: str = "") -> bytes:
+        """Returns the bytes from ``begin`` to ``end`` of the version ``e_tag``.
+
+        Raises: ObjectReplaced: the object has another version. FileNotFoundError: there is none.
+        """
+        import obstore
+
+        options: Any = {"range": (begin, end)}
+        if e_tag:
+            options["if_match"] = e_tag
+        return self._try(lambda: bytes(obstore.get(self._store, key, options=options).bytes()))
+
+    def content(self, key: str) -> bytes:
+        """Returns all bytes of an object. Raises: FileNotFoundError: there is none."""
+        import obstore
+
+        return self._try(lambda: bytes(obstore.get(self._store, key).bytes()))
+
+    def names_in(self, folder: str) -> tuple[list[str], list[str]]:
+        """Returns the names of the objects directly in a folder, and those of its folders, both sorted."""
+        import obstore
+
+        found = self._try(lambda: obstore.list_with_delimiter(self._store, f"{folder}/" if folder else None))
+        names = sorted(each["path"].rpartition("/")[2] for each in found["objects"])
+        return names, sorted(prefix.strip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+
+    def keys_below(self, folder: str) -> list[str]:
+        """Returns the keys of all objects below a folder, sorted."""
+        import obstore
+
+        prefix = f"{folder}/" if folder else None
+        found = self._try(lambda: obstore.list(self._store, prefix, chunk_size=LISTED_AT_ONCE).collect())
+        return sorted(each["path"] for each in found)
+
+    def upload(self, key: str, file: IO[bytes]) -> None:
+        """Writes an object from an open file, from its present position on."""
+        import obstore
+
+        options: Any = {"chunk_size": UPLOAD_PIECE_BYTES, "max_concurrency": UPLOADS_AT_ONCE}
+        self._try(lambda: obstore.put(self._store, key, file, **options))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Creates an object unless it exists; of several callers one gets True.
+
+        The library may repeat a request whose answer was lost. Therefore False means only that the object exists.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            self._try(lambda: obstore.put(self._store, key, data, mode="create", use_multipart=False))
+        except OSError as error:
+            if isinstance(error.__cause__, AlreadyExistsError | PreconditionError):
+                return False
+            raise
+        return True
+
+    def copy(self, key: str, target: str) -> None:
+        """Copies an object within the store. Raises: FileNotFoundError: there is none."""
+        import obstore
+
+        self._try(lambda: obstore.copy(self._store, key, target))
+
+    def delete(self, key: str) -> None:
+        """Removes an object, if it exists."""
+        import obstore
+
+        try:
+            self._try(lambda: obstore.delete(self._store, key))
+        except FileNotFoundError:
+            return
+
+    def _try(self, call: Callable[[], Result]) -> Result:
+        from obstore.exceptions import BaseError
+
+        try:
+            return call()
+        except (BaseError, OSError, ValueError) as error:
+            raise _os_error(error) from error
+
+
+def _os_error(error: Exception) -> OSError:
+    from obstore.exceptions import PermissionDeniedError, PreconditionError, UnauthenticatedError
+
+    text = " ".join(str(error).partition(DEBUG_TEXT)[0].split())[:SERVER_TEXT_CHARACTERS]
+    if "NoSuchBucket" in text:
+        return OSError(errno.ENOENT, f"there is no such bucket: {text}")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "it does not exist")
+    if isinstance(error, PreconditionError):
+        return ObjectReplaced(errno.ESTALE, "it has been replaced")
+    if any(address in text for address in METADATA_ADDRESSES):
+        advice = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS"
+        return PermissionError(errno.EACCES, f"there are no credentials for it in the environment: {advice}")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "InvalidAccessKeyId" in text:
+        advice = "check the credentials in the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return PermissionError(errno.EACCES, f"the store refuses access ({advice}): {text}")
+    return OSError(errno.EIO, text)
+
+
+def _status(found: Any) -> ObjectStatus:
+    modified_ns = int(found["last_modified"].timestamp() * 1_000_000) * 1_000
+    return ObjectStatus(found["size"], modified_ns, found["e_tag"] or "")
+
+
+def bucket_of(url: str) -> Bucket:
+    """Returns the bucket that a URL ``scheme://bucket?options`` names.
+
+    Raises: StoreUnsupported: the scheme is not of an object store, or an option is unknown.
+    """
+    if url.partition("://")[0] not in SCHEMES:
+        raise StoreUnsupported(url, "it is not the URL of an object store")
+    return _bucket(CloudLocation.parse(url), os.getpid())
+
+
+@functools.lru_cache(maxsize=16)
+def _bucket(location: CloudLocation, process: int) -> Bucket:
+    return Bucket(location)

@@ -1,0 +1,218 @@
+/* Functions over rows, which are Python objects: rows by receiver, functions with state per key. cells.c encodes rows.
+ *
+ * A key or a function of the user may run Python code, which may change any list: so sizes are read anew after each call. */
+
+#include "native.h"
+
+/* --- rows by receiver */
+
+/* split_rows(keys, rows, first, targets, parts): appends rows[i] to parts[targets[keys[i]]], from `first` on.
+ * Returns the index of the first key that has no target, or the number of rows. */
+static PyObject *split_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *keys, *rows, *targets, *parts;
+    Py_ssize_t index;
+    if (!PyArg_ParseTuple(args, "O!O!nO!O!", &PyList_Type, &keys, &PyList_Type, &rows, &index, &PyDict_Type, &targets,
+                          &PyList_Type, &parts))
+        return NULL;
+    if (PyList_GET_SIZE(keys) != PyList_GET_SIZE(rows) || index < 0)
+        return PyErr_Format(PyExc_ValueError, "%zd keys of %zd rows, from %zd on", PyList_GET_SIZE(keys),
+                            PyList_GET_SIZE(rows), index);
+    for (; index < PyList_GET_SIZE(keys) && index < PyList_GET_SIZE(rows); index++) {
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, index));
+        PyObject *target = PyDict_GetItemWithError(targets, key);
+        Py_ssize_t place = target == NULL ? -1 : PyLong_AsSsize_t(target);
+        Py_DECREF(key); /* which may end the target */
+        if (place == -1 && PyErr_Occurred()) return NULL;
+        if (target == NULL) break;
+        if (place < 0 || place >= PyList_GET_SIZE(parts) || !PyList_CheckExact(PyList_GET_ITEM(parts, place)))
+            return PyErr_Format(PyExc_IndexError, "receiver %zd was given, and there are %zd", place,
+                                PyList_GET_SIZE(parts));
+        if (index < PyList_GET_SIZE(rows) && PyList_Append(PyList_GET_ITEM(parts, place), PyList_GET_ITEM(rows, index)) < 0)
+            return NULL;
+    }
+    return PyLong_FromSsize_t(index);
+}
+
+/* Moves rows out of lists, which get None in their places: no row is touched, so that none is fetched from memory. */
+static int move_rows(PyObject *pieces, PyObject *rows)
+{
+    Py_ssize_t moved = 0;
+    for (Py_ssize_t piece = 0; piece < PyList_GET_SIZE(pieces); piece++) {
+        PyObject *source;
+        Py_ssize_t first, count;
+        if (!PyTuple_CheckExact(PyList_GET_ITEM(pieces, piece))) {
+            PyErr_SetString(PyExc_TypeError, "a piece is a tuple");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(pieces, piece), "O!nn", &PyList_Type, &source, &first, &count)) return -1;
+        if (source == rows || first < 0 || count < 0 || first > PyList_GET_SIZE(source) - count ||
+            count > PyList_GET_SIZE(rows) - moved) {
+            PyErr_Format(PyExc_IndexError, "%zd rows from %zd on, of a list of %zd", count, first, PyList_GET_SIZE(source));
+            return -1;
+        }
+        for (Py_ssize_t index = first; index < first + count; index++) {
+            PyList_SET_ITEM(rows, moved++, PyList_GET_ITEM(source, index));
+            PyList_SET_ITEM(source, index, Py_NewRef(Py_None));
+        }
+    }
+    if (moved == PyList_GET_SIZE(rows)) return 0;
+    PyErr_Format(PyExc_ValueError, "%zd rows for a list of %zd", moved, PyList_GET_SIZE(rows));
+    return -1;
+}
+
+/* take_rows(pieces, count): returns a list of `count` rows, which are moved out of pieces (list, first, number of rows). */
+static PyObject *take_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *pieces;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &pieces, &count)) return NULL;
+    if (count < 0) return PyErr_Format(PyExc_ValueError, "%zd rows", count);
+    PyObject *rows = PyList_New(count);
+    if (rows == NULL || move_rows(pieces, rows) == 0) return rows;
+    Py_DECREF(rows);
+    return NULL;
+}
+
+/* --- functions with state per key */
+
+/* Types of clonos.core.values.copying.IMMUTABLE that are frequent; the caller looks at values of others. */
+static int is_plain(PyObject *value)
+{
+    return value == Py_None || PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) ||
+           PyBool_Check(value) || PyBytes_CheckExact(value);
+}
+
+static int is_immutable(PyObject *value)
+{
+    if (!PyTuple_CheckExact(value)) return is_plain(value);
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(value); index++)
+        if (!is_plain(PyTuple_GET_ITEM(value, index))) return 0;
+    return 1;
+}
+
+static int is_pair(PyObject *object) { return PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 2; }
+
+/* Looks up the state of a pair, and fetches its first cells. Returns 1, 0 if it is no pair or its key does not represent
+ * itself in state, or -1 with an exception. */
+static int fetch_state(PyObject *pair, PyObject *entries)
+{
+    if (!is_pair(pair)) return 0;
+    PyObject *key = PyTuple_GET_ITEM(pair, 0);
+    if (!PyLong_CheckExact(key) && !PyUnicode_CheckExact(key) && !PyBytes_CheckExact(key)) return 0;
+    PyObject *state = PyDict_GetItemWithError(entries, key);
+    if (state == NULL && PyErr_Occurred()) return -1;
+    if (state != NULL && PyTuple_CheckExact(state))
+        for (Py_ssize_t cell = 0; cell < PyTuple_GET_SIZE(state) && cell < 4; cell++)
+            FETCH(PyTuple_GET_ITEM(state, cell));
+    return 1;
+}
+
+/* Looks up all keys before the first call, so that their misses of the processor's cache overlap. A key of the table may
+ * be of the user's type, whose comparison may drop the rows. Returns what fetch_state returns. */
+static int fetch_states(PyObject *rows, PyObject *entries)
+{
+    int found = 1;
+    for (Py_ssize_t index = 0; found > 0 && index < PyList_GET_SIZE(rows); index++) {
+        PyObject *pair = Py_NewRef(PyList_GET_ITEM(rows, index));
+        found = fetch_state(pair, entries);
+        Py_DECREF(pair);
+    }
+    return found;
+}
+
+/* Notes that the states of rows were changed. Returns 0, or -1 with an exception. */
+static int note_changes(PyObject *rows, Py_ssize_t *first, Py_ssize_t end, PyObject *changed)
+{
+    for (; *first < end && *first < PyList_GET_SIZE(rows); ++*first) {
+        PyObject *pair = Py_NewRef(PyList_GET_ITEM(rows, *first));
+        int failed = is_pair(pair) && PyDict_SetItem(changed, PyTuple_GET_ITEM(pair, 0), Py_None) < 0;
+        Py_DECREF(pair);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+typedef struct {
+    PyObject *entries, *changed, *results, *remove, *pair_of, *result_beside;
+} Fold;
+
+/* Keeps the state and appends the result that a function has returned. Returns 0, or -1 with an exception. */
+static int keep(const Fold *fold, PyObject *key, PyObject *found)
+{
+    PyObject *state = PyTuple_GET_ITEM(found, 0), *result = Py_NewRef(PyTuple_GET_ITEM(found, 1));
+    int failed;
+    if (state == Py_None) {
+        PyObject *removed = PyObject_CallOneArg(fold->remove, key);
+        failed = removed == NULL;
+        Py_XDECREF(removed);
+    } else {
+        failed = PyDict_SetItem(fold->entries, key, state) < 0;
+    }
+    if (!failed && !is_immutable(state)) {
+        Py_SETREF(result, PyObject_CallFunctionObjArgs(fold->result_beside, state, result, NULL));
+        failed = result == NULL;
+    }
+    failed = failed || PyList_Append(fold->results, result) < 0;
+    Py_XDECREF(result);
+    return failed ? -1 : 0;
+}
+
+/* Calls the function for one pair and returns (state, result), or NULL with an exception. */
+static PyObject *call(const Fold *fold, PyObject *function, PyObject *pair)
+{
+    PyObject *state = PyDict_GetItemWithError(fold->entries, PyTuple_GET_ITEM(pair, 0));
+    if (state == NULL && PyErr_Occurred()) return NULL;
+    state = Py_NewRef(state == NULL ? Py_None : state);
+    /* The place in front is for the callee, who may put an argument there. */
+    PyObject *arguments[] = {NULL, PyTuple_GET_ITEM(pair, 0), state, PyTuple_GET_ITEM(pair, 1)};
+    PyObject *found = PyObject_Vectorcall(function, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    Py_DECREF(state);
+    if (found == NULL || is_pair(found)) return found;
+    Py_SETREF(found, PyObject_CallOneArg(fold->pair_of, found)); /* raises as an assignment to two names does */
+    if (found == NULL || is_pair(found)) return found;
+    Py_DECREF(found);
+    PyErr_SetString(PyExc_TypeError, "a result and its state are a pair");
+    return NULL;
+}
+
+/* fold_rows(records, rows, function, entries, changed, results, remove, pair_of, result_beside): calls
+ * function(key, state, value) for each pair (key, value) of `rows`, whose iterator is `records`, keeps the state and
+ * appends the result. Returns False, and does nothing, if not all keys represent themselves. */
+static PyObject *fold_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *records, *rows, *function, *pair;
+    Fold fold;
+    if (!PyArg_ParseTuple(args, "OO!OO!O!O!OOO", &records, &PyList_Type, &rows, &function, &PyDict_Type, &fold.entries,
+                          &PyDict_Type, &fold.changed, &PyList_Type, &fold.results, &fold.remove, &fold.pair_of,
+                          &fold.result_beside))
+        return NULL;
+    int failed = fetch_states(rows, fold.entries);
+    if (failed <= 0) return failed < 0 ? NULL : Py_NewRef(Py_False);
+    failed = 0;
+    Py_ssize_t noted = 0, count = 0;
+    while (!failed && (pair = PyIter_Next(records)) != NULL) {
+        PyObject *found = is_pair(pair) ? call(&fold, function, pair) : PyErr_Format(PyExc_ValueError, "no pair");
+        failed = found == NULL;
+        /* A deletion has its place between changes. */
+        if (!failed && PyTuple_GET_ITEM(found, 0) == Py_None) {
+            failed = note_changes(rows, &noted, count, fold.changed) < 0;
+            noted = count + 1;
+        }
+        failed = failed || keep(&fold, PyTuple_GET_ITEM(pair, 0), found) < 0;
+        count += !failed;
+        Py_XDECREF(found);
+        Py_DECREF(pair);
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (note_changes(rows, &noted, count, fold.changed) == 0) PyErr_Restore(type, value, traceback);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_True);
+}
+
+PyMethodDef rows_methods[] = {
+    {"split_rows", split_rows, METH_VARARGS, "Appends each row to the list of the receiver of its key."},
+    {"take_rows", take_rows, METH_VARARGS, "Moves rows out of pieces of lists into a new list."},
+    {"fold_rows", fold_rows, METH_VARARGS, "Calls a function with the state of the key of each row."},
+    {NULL, NULL, 0, NULL},
+};

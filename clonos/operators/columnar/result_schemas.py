@@ -1,0 +1,65 @@
+"""Columns of the results of windows and aggregates, as far as they follow from those of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import pyarrow
+
+from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, column_aggregates
+from clonos.operators.columnar.logs.value_log import ValueLog
+from clonos.operators.columnar.row_forms import END, START, TIME
+from clonos.operators.columnar.running.stored_keys import are_keys
+from clonos.operators.columnar.window_columns import INSTANT
+from clonos.operators.steps.running_aggregates import name_before
+
+
+def schema_of_windows(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any) -> Any | None:
+    """Returns the columns of the results of windows over records of a schema; None if they are rows."""
+    found = _fields(aggregation, keys, schema, has_logs=True)
+    if found is None:
+        return None
+    times = [pyarrow.field(name, INSTANT) for name in (START, END, TIME)]
+    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]])
+
+
+def schema_of_totals(
+    aggregation: Aggregation[Any, Any],
+    keys: Sequence[str],
+    names: Sequence[str],
+    schema: Any,
+    *,
+    has_before: bool = False,
+) -> Any | None:
+    """Returns the same for aggregates of keys. ``names`` has the time of records last, if results have it.
+
+    ``has_before``: results have those that they replace.
+    """
+    found = _fields(aggregation, keys, schema, has_logs=False)
+    if found is None:
+        return None
+    if has_before:
+        found += [field.with_name(name_before(field.name)) for field in found[len(keys) :]]
+    times = [schema.field(name).remove_metadata() for name in names[len(found) :]]
+    return pyarrow.schema([*found[: len(keys)], *times, *found[len(keys) :]])
+
+
+def _fields(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool) -> Any | None:
+    """Returns the columns of the key and of the aggregates."""
+    aggregates = column_aggregates(aggregation, schema, has_logs=has_logs)
+    if aggregates is None or not are_keys(schema, keys):
+        return None
+    fields = [schema.field(name) for name in keys]
+    if any(pyarrow.types.is_dictionary(field.type) for field in fields):
+        return None
+    named = [*((field.name, field.type) for field in fields), *((each.name, _type_of(each)) for each in aggregates)]
+    return [pyarrow.field(name, type_) for name, type_ in named]
+
+
+def _type_of(aggregate: ColumnAggregate) -> Any:
+    state: dict[str, Any] = {name: numpy.zeros(0, dtype) for name, dtype in aggregate.dtypes().items()}
+    state |= {name: ValueLog() for name in aggregate.logs}
+    return aggregate.results(state, numpy.arange(0)).type

@@ -1,0 +1,142 @@
+"""Rows of the state of a step, as a checkpoint of a job has it: read from its store without the code of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy
+import pyarrow
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.json_text import json_text
+from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
+from clonos.core.checkpoint.snapshot import restore_from
+from clonos.core.values.keys import key_of
+from clonos.io.store.object_files import ObjectMissing
+from clonos.io.store.store import CheckpointStore
+from clonos.operators.state.column_slots import IntegerKeys, SlotColumns
+from clonos.operators.state.column_spec import VALID_SUFFIX
+from clonos.operators.state.keyed_state import StateImage
+from clonos.operators.state.row_store import RowStore
+
+CONNECTOR = "frames.state"
+
+
+class TaskState(NamedTuple):
+    """Task of a checkpoint: its name, and the objects from which its state is restored."""
+
+    task: str
+    objects: tuple[str, ...]
+
+
+class StateRow(NamedTuple):
+    """Entry of the state of a task; key and value are JSON."""
+
+    task: str
+    state: str
+    key: str
+    value: str
+
+
+def tasks_with_state(url: str, step: str, checkpoint: int | None) -> list[TaskState]:
+    """Returns the tasks of a step in a checkpoint; by default in the last one.
+
+    Raises: NothingToResume: the store has no job, or no such checkpoint. InvalidConnector: the job has no such step
+    with state. MetadataMalformed.
+    """
+    store = CheckpointStore(url)
+    store.find_job()
+    metadata = decode_metadata(store.checkpoint_metadata(checkpoint), f"the chain of {store.url}")
+    vertices = () if metadata.plan is None else metadata.plan.vertices
+    names = [each.name for vertex in vertices for each in vertex.steps]
+    if step not in names:
+        known = ", ".join(names) or "no steps with state"
+        raise InvalidConnector(
+            CONNECTOR, f"checkpoint {metadata.checkpoint} has no state of {step!r}", f"It has {known}."
+        )
+    found, first = [], 0
+    for vertex in vertices:
+        if any(each.name == step for each in vertex.steps):
+            entries = metadata.tasks[first : first + vertex.parallelism]
+            found += [TaskState(f"{vertex.name}/{number}", entry.objects) for number, entry in enumerate(entries)]
+        first += vertex.parallelism
+    return [each for each in found if each.objects]
+
+
+def rows_of_state(url: str, step: str, task: TaskState) -> Iterator[StateRow]:
+    """Yields the state that a task has for a step: its tables by key, then rows without a key.
+
+    Raises: InvalidConnector: the checkpoint has been removed since. RowNotWritable: a value has no JSON form.
+    SnapshotMalformed, StateMalformed, ValueMalformed: the state cannot be decoded here.
+    """
+    store = CheckpointStore(url)
+    image = StateImage()
+    try:
+        restore_from([(name, store.read_object(name)) for name in task.objects], image)
+    except ObjectMissing as error:
+        problem = f"the job has removed {error.name} of this checkpoint from {url} since"
+        raise InvalidConnector(CONNECTOR, problem, "Read the last checkpoint, or keep the rows with cache().") from None
+    for name, entries in image.tables.items():
+        if (state := _state_of(name, step)) is not None:
+            for key, value in entries.items():
+                yield StateRow(task.task, state, json_text(key_of(key)), json_text(value))
+    for name, columns in image.columns.items():
+        if (state := _state_of(name, step)) is not None:
+            for key, value in _rows_of_columns(columns):
+                yield StateRow(task.task, state, json_text(key), json_text(value))
+    for name, rows in image.stores.items():
+        if (state := _state_of(name, step)) is not None:
+            for row in _rows_of_store(rows):
+                yield StateRow(task.task, state, "null", json_text(row))
+
+
+def _state_of(table: str, step: str) -> str | None:
+    """Returns the name of a state within its step; None for a table of another step."""
+    return table.removeprefix(f"{step}/") if table.startswith(f"{step}/") else None
+
+
+def _rows_of_columns(table: SlotColumns) -> Iterator[tuple[Any, dict[str, Any]]]:
+    live = table.live()
+    columns = {name: _plain(array[live]) for name, array in table.columns.items()}
+    masks = {
+        name.removesuffix(VALID_SUFFIX): columns.pop(name) for name in list(columns) if name.endswith(VALID_SUFFIX)
+    }
+    for index, key in enumerate(_keys(table, live)):
+        values = {name: column[index] for name, column in columns.items()}
+        yield key, {name: value if masks.get(name, {index: True})[index] else None for name, value in values.items()}
+
+
+def _keys(table: SlotColumns, live: Any) -> list[Any]:
+    """Returns the keys of slots: a value, or a list where the key has several columns."""
+    if not len(live):
+        return []
+    if isinstance(table.keys, IntegerKeys):
+        keys = pyarrow.array(table.keys.array[live], mask=live == table.keys.null_slot)
+        values: list[Any] = _as_type(keys, table.schema.keys[0]).to_pylist()
+        return values
+    batch = table.keys.take(live)
+    columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+    return columns[0] if len(columns) == 1 else [list(key) for key in zip(*columns, strict=True)]
+
+
+def _as_type(keys: Any, name: str) -> Any:
+    """Returns integers as the dates or times that they are, in UTC."""
+    base, _, _ = name.partition(", tz=")
+    try:
+        kind = pyarrow.type_for_alias(base if base.endswith("]") or "[" not in base else f"{base}]")
+        width = keys.cast(pyarrow.int32()) if kind.bit_width == 32 else keys
+        return width.cast(kind)
+    except (pyarrow.ArrowException, ValueError):
+        return keys
+
+
+def _plain(array: Any) -> list[Any]:
+    """Returns values of a column as Python has them; fixed bytes as bytes."""
+    return [each.tobytes() for each in array] if array.dtype.kind == "V" else numpy.asarray(array).tolist()
+
+
+def _rows_of_store(store: RowStore) -> Iterator[dict[str, Any]]:
+    for chunk in store.chunks:
+        batch = chunk.batch if chunk.live is None else chunk.batch.filter(pyarrow.array(chunk.live))
+        yield from batch.to_pylist()

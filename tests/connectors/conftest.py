@@ -1,0 +1,118 @@
+"""Servers that the tests of connectors share: each is started once, at its first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.nats import NatsServer
+from tests.connectors.servers.postgres import PostgresServer
+from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.harnesses.s3_server import CREDENTIALS, S3Server
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One broker."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def broker(shared_kafka: KafkaServer) -> KafkaServer:
+    """The broker, which runs: a test may have killed it."""
+    shared_kafka.ensure_started()
+    return shared_kafka
+
+
+@pytest.fixture(scope="session")
+def shared_postgres() -> Iterator[PostgresServer]:
+    """One server."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def postgres(shared_postgres: PostgresServer) -> PostgresServer:
+    """The server, which runs, with an empty schema: a test may have killed it."""
+    shared_postgres.ensure_started()
+    shared_postgres.run("DROP SCHEMA public CASCADE")
+    shared_postgres.run("CREATE SCHEMA public")
+    return shared_postgres
+
+
+@pytest.fixture
+def replicated(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """The server; replication slots and publications of the test are dropped at its end."""
+    yield postgres
+    postgres.ensure_started()
+    with postgres.connect() as connection:
+        connection.execute("SET statement_timeout = '20s'")
+        connection.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+        while connection.execute("SELECT count(*) FROM pg_replication_slots WHERE active").fetchone() != (0,):
+            connection.execute("SELECT pg_sleep(0.01)")
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        for (name,) in connection.execute("SELECT pubname FROM pg_publication").fetchall():
+            connection.execute(f'DROP PUBLICATION "{name}"')
+
+
+@pytest.fixture(scope="session")
+def shared_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    """One broker."""
+    server = RabbitServer(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def rabbit(shared_rabbit: RabbitServer) -> RabbitServer:
+    """The broker, which runs: a test may have killed it."""
+    shared_rabbit.ensure_started()
+    return shared_rabbit
+
+
+@pytest.fixture(scope="session")
+def shared_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One server."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def nats_server(shared_nats: NatsServer) -> NatsServer:
+    """The server, which runs: a test may have killed it."""
+    shared_nats.ensure_started()
+    return shared_nats
+
+
+@pytest.fixture(scope="session")
+def shared_s3() -> Iterator[S3Server]:
+    """One server for all tests."""
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(shared_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, with its credentials in the environment."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return shared_s3

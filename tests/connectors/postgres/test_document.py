@@ -1,0 +1,40 @@
+"""The job of docs/connectors/postgres.md and the recipe for PostgreSQL, run as a reader would run them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clonos.connectors import postgres as pg
+from tests.connectors.servers.postgres import PASSWORD, PostgresServer
+from tests.processes.harness.running_program import run_program
+from tests.tidy.source import ROOT
+
+pytestmark = pytest.mark.connectors
+
+
+def test_the_totals_of_the_document_follow_the_orders(tmp_path: Path, replicated: PostgresServer) -> None:
+    text = (ROOT / "docs" / "connectors" / "postgres.md").read_text("utf-8")
+    found = re.search(r"^```python totals\.py\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    (tmp_path / "totals.py").write_text(found[1].replace("127.0.0.1:5432", f"127.0.0.1:{replicated.port}"), "utf-8")
+    replicated.run("CREATE TABLE orders (id int PRIMARY KEY, item text)")
+    pg.changes(replicated.full_url, "orders", slot="totals").splits(1)  # so that the rows come behind the slot
+    replicated.run("INSERT INTO orders VALUES (1, 'tea'), (2, 'jam'), (3, 'tea'), (4, 'tea'), (5, 'jam')")
+    command = ("-m", "clonos.cli", "run", "totals.py", "--slots", "process")
+    run_program(tmp_path, *command, PGPASSWORD=PASSWORD)
+    assert replicated.psql("SELECT item, orders FROM totals ORDER BY item") == [("jam", "2"), ("tea", "3")]
+
+
+def test_the_stock_recipe_follows_the_movements(tmp_path: Path, replicated: PostgresServer) -> None:
+    replicated.run("CREATE TABLE movements (id serial PRIMARY KEY, item text, pieces int)")
+    pg.changes(replicated.full_url, "movements", slot="stock").splits(1)
+    replicated.run("INSERT INTO movements (item, pieces) VALUES ('tea', 5), ('jam', 2), ('tea', -1)")
+    recipe = str(ROOT / "examples" / "postgres_stock.py")
+    job = Path(recipe).read_text("utf-8").replace('checkpoint_every="1s"', 'checkpoint_every="1s", limit=3')
+    (tmp_path / "stock.py").write_text(job, "utf-8")  # ends, where the recipe would go on
+    command = ("-m", "clonos.cli", "run", "stock.py", "--slots", "process")
+    run_program(tmp_path, *command, DATABASE_URL=replicated.full_url)
+    assert replicated.psql("SELECT item, pieces FROM stock ORDER BY item") == [("jam", "2"), ("tea", "4")]

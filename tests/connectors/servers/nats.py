@@ -1,0 +1,111 @@
+"""A NATS server with JetStream on loopback: Debian's package, one process, its data in a folder of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.connectors.servers.fetch import BrokerMissing, install
+from tests.connectors.servers.server_process import ServerProcess
+
+NAME = "NATS"
+USER, PASSWORD, READER = "shop", "p4ss-of-the-streams", "reader"
+CONFIGURATION = """host: 127.0.0.1
+port: {port}
+jetstream {{ store_dir: "{folder}/data" }}
+max_payload: 1MB
+authorization {{
+  users: [
+    {{ user: {user}, password: "{password}" }}
+    {{ user: {reader}, password: "{password}", permissions: {{ publish: ["$JS.API.>"], subscribe: ">" }} }}
+  ]
+}}
+"""
+
+
+def program() -> str | None:
+    """The server's program."""
+    return shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
+
+
+def is_there() -> bool:
+    """Whether a server is installed."""
+    return program() is not None
+
+
+def fetch() -> None:
+    """Installs Debian's package; its service is not started."""
+    install("nats-server", "The tests of connectors start NATS", RUNLEVEL="1")
+
+
+class NatsServer(ServerProcess):
+    """A server with one account. It keeps its port and its data over a kill."""
+
+    name = NAME
+
+    def __init__(self, folder: Path) -> None:
+        found = program()
+        if found is None:
+            raise BrokerMissing(NAME)
+        self._program, self.folder = found, folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        text = CONFIGURATION.format(port=self.port, folder=folder, user=USER, password=PASSWORD, reader=READER)
+        (folder / "nats.conf").write_text(text, "utf-8")
+
+    @property
+    def place(self) -> str:
+        """Host and port, as in a URL."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """URL with the user and without a password."""
+        return f"nats://{USER}@{self.place}"
+
+    @property
+    def full_url(self) -> str:
+        """URL with the user and the password."""
+        return f"nats://{USER}:{PASSWORD}@{self.place}"
+
+    def answers(self) -> bool:
+        """Whether JetStream answers."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
+            return bool(self.ask(lambda jetstream: jetstream.account_info()))
+        return False
+
+    def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
+        """The answer to a client of its own, which has nothing in common with the library."""
+        import nats
+
+        async def asked() -> Any:
+            connection = await nats.connect(self.full_url, allow_reconnect=False)
+            try:
+                return await request(connection.jetstream())
+            finally:
+                await connection.close()
+
+        return asyncio.run(asked())
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "server.log").open("ab") as log:
+            command = [self._program, "-c", "nats.conf"]
+            return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def serve(folder: Path) -> None:
+    """Runs a server for a user's own trial, until it is interrupted."""
+    server = NatsServer(folder)
+    try:
+        server.start()
+        print(f"NATS listens on {server.full_url}. Its data is in {folder}. Ctrl-C ends it.", flush=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    finally:
+        server.kill()

@@ -1,0 +1,72 @@
+"""Runs with a token for a server, or for those who send to the job, write it nowhere."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from clonos.connectors import files
+from tests.connectors.secret_runs import WRONG, run_with_secret
+from tests.unit.connectors.web.receiving_server import receiver
+from tests.unit.connectors.web.sending import LIMIT_S, PATH, free_port, send
+
+pytestmark = pytest.mark.connectors
+
+TOKEN = "t0ken-of-the-shop-6205"
+POST = """
+rows = job.source(files.lines("{given}"))
+rows.sink(web.post("{url}", headers={{"Authorization": PASSWORD}}))
+"""
+RECEIVE = """
+rows = job.source(web.receive({port}, "{path}", token=PASSWORD, decode=codecs.json()))
+rows.sink(files.jsonl("out"))
+"""
+
+
+@pytest.mark.parametrize("status", [204, 401])
+def test_a_run_that_posts_with_a_token_writes_it_nowhere(tmp_path: Path, status: int) -> None:
+    (tmp_path / "words.txt").write_text("to\nbe\n", "utf-8")
+    with receiver() as server:
+        server.answers.extend([(status, {})] * 2)
+        run = run_with_secret(tmp_path, POST.format(given=tmp_path / "words.txt", url=server.url), TOKEN)
+    assert (run.code == 0) is (status == 204), run.shown
+    assert {one.headers["authorization"] for one in server.received} == {TOKEN}
+    assert status == 204 or "401" in run.shown
+    assert server.url in run.shown
+
+
+@pytest.mark.parametrize("body", [b'"tea"', b"{"])
+def test_a_run_that_receives_with_a_token_writes_it_nowhere(tmp_path: Path, body: bytes) -> None:
+    port = free_port()
+
+    def deliver(process: Popen[str]) -> None:
+        assert _status(process, port, body, WRONG) == 401
+        status = _status(process, port, body, TOKEN)
+        if body != b"{":  # which ends the job, perhaps before the answer
+            assert status == 200
+            process.send_signal(signal.SIGTERM)
+
+    run = run_with_secret(tmp_path, RECEIVE.format(port=port, path=PATH), TOKEN, deliver)
+    assert (run.code == 0) is (body != b"{"), run.shown
+    assert list(files.read_committed(tmp_path / "run" / "out")) == (["tea"] if body != b"{" else [])
+    assert WRONG.encode() not in run.shown.encode() + run.written
+
+
+def _status(process: Popen[str], port: int, body: bytes, token: str) -> int:
+    """Status of the answer to an event, which is sent again until there is one; 0 if the job has ended."""
+    headers = {"Idempotency-Key": "e1", "Authorization": f"Bearer {token}"}
+    for _ in range(int(LIMIT_S / 0.02)):
+        with suppress(OSError, HTTPException):
+            status = send(port, body, headers).status
+            if status != 503:
+                return status
+        if process.poll() is not None:
+            return 0
+        threading.Event().wait(0.02)
+    raise AssertionError("the job has not opened its port")

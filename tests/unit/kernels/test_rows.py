@@ -1,0 +1,301 @@
+"""Kernels over rows: the same bytes, parts, states and errors as without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clonos.core.values import Column, decode_rows, encode_rows, rows_of
+from clonos.core.values.elements import take_rows
+from clonos.core.values.keys import Router, split_rows
+from clonos.kernels import choice
+from clonos.operators.state.keyed_state import Table
+from clonos.operators.steps.keyed import _beside, _pair_of
+
+EDGES = [edge + step for edge in (0, 32, 128, 1 << 8, 1 << 16, 1 << 32, 1 << 63, 1 << 64) for step in (-1, 0, 1)]
+
+cells = st.one_of(
+    st.sampled_from([*EDGES, *(-edge for edge in EDGES)]),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(st.characters(codec="utf-8"), max_size=40),
+    st.just("\ud800"),
+    st.none(),
+    st.booleans(),
+    st.binary(max_size=3),
+)
+columns = st.one_of(*(st.lists(each, max_size=20) for each in (st.integers(), st.floats(), st.text(), cells)))
+
+
+@pytest.fixture(autouse=True)
+def native() -> Any:
+    """The extension."""
+    if choice.native is None:
+        pytest.skip("the native kernels were not built, or CLONOS_KERNELS is numpy")
+    return choice.native
+
+
+def with_and_without(call: Callable[[], Any]) -> tuple[Any, Any]:
+    """Returns what a call gives on the kernels, and without them: a result, or the text of an error."""
+    found = []
+    for native in (choice.native, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(choice, "native", native)
+            try:
+                found.append(call())
+            except Exception as error:  # noqa: BLE001  compared
+                found.append(f"{type(error).__name__}: {error}")
+    return found[0], found[1]
+
+
+@given(columns, st.lists(columns, max_size=4), st.booleans())
+def test_rows_have_the_same_bytes(first: list[Any], others: list[list[Any]], is_nested: bool) -> None:
+    rows: list[Any] = list(zip(first, *others, strict=False)) if others else first
+    if is_nested:
+        rows = list(zip(rows, rows, strict=True))
+    on_kernels, without = with_and_without(lambda: encode_rows(rows))
+    assert on_kernels == without
+    if isinstance(on_kernels, bytes):
+        assert repr(decode_rows(on_kernels)) == repr(rows)
+
+
+small = st.one_of(st.integers(0, 255), st.sampled_from([0x90, 0x91, 0xC0, 0xCB, 0xCF, 0xD3, 0xD9, 0xDB, 0xDC, 0xDD]))
+leaves = st.builds(Column, st.sampled_from([0, 1, 2, 3, 6]), data=st.lists(small, max_size=12).map(bytes))
+
+
+@given(st.recursive(leaves, lambda parts: st.builds(Column, st.just(7), parts=st.lists(parts, max_size=3).map(tuple))))
+def test_wrong_columns_give_the_same_rows_or_the_same_error(column: Column) -> None:
+    on_kernels, without = with_and_without(lambda: rows_of(column))
+    assert repr(on_kernels) == repr(without)
+
+
+def test_decoded_rows_are_not_shared() -> None:
+    data = encode_rows([((1, "a"), 2.5), ((300, "b"), 1.5)])
+    first, second = decode_rows(data), decode_rows(data)
+    assert first == second == [((1, "a"), 2.5), ((300, "b"), 1.5)]
+    assert first is not second
+
+
+@pytest.mark.parametrize("given", [(7,), 7, (7, ()), (7, []), (2, "text"), (9, b""), ("a", b""), (7, ((2, b""),) * 99)])
+def test_a_specification_of_another_form_is_refused(native: Any, given: Any) -> None:
+    try:
+        assert native.unpack_rows(given) is None
+    except TypeError:
+        assert given == ("a", b"")
+
+
+@pytest.mark.parametrize("count", [15, 16, 65_535, 65_536])
+@pytest.mark.parametrize("cell", [7, -1, 1.5, "a", "é", "a" * 31, "a" * 32, "a" * 255, "a" * 256])
+def test_long_columns_have_the_same_bytes(cell: object, count: int) -> None:
+    on_kernels, without = with_and_without(lambda: encode_rows([cell] * count))
+    assert on_kernels == without
+
+
+def test_texts_beyond_two_bytes_of_length_have_the_same_bytes() -> None:
+    on_kernels, without = with_and_without(lambda: encode_rows(["a" * 65_535, "é" * 65_536, "b"]))
+    assert on_kernels == without
+
+
+def test_tuples_of_different_lengths_have_the_same_bytes() -> None:
+    kinds: list[list[Any]]
+    kinds = [[(1, 2), (3,)], [(1, 2), [3, 4]], [()], [(1,), 2], [(1, "a"), ("b", 2)], [(None, 1), (None, 2)]]
+    for rows in kinds:
+        on_kernels, without = with_and_without(partial(encode_rows, rows))
+        assert on_kernels == without
+
+
+@given(st.lists(st.one_of(st.integers(-5, 5), st.booleans(), st.sampled_from("abc")), max_size=60), st.integers(1, 4))
+def test_rows_go_to_the_same_receivers(keys: list[Any], width: int) -> None:
+    rows = [(key, index) for index, key in enumerate(keys)]
+    on_kernels, without = with_and_without(lambda: Router(width, 128, 3).split(keys, rows))
+    assert on_kernels == without
+    timed, without_kernels = with_and_without(lambda: Router(width, 128, 3).split_timed(keys, rows, range(len(rows))))
+    assert timed == without_kernels == (on_kernels, [[index for _, index in part] for part in on_kernels])
+
+
+@pytest.mark.parametrize("targets", [{"a": 2}, {"a": -1}, {"a": 1 << 70}])
+def test_a_receiver_that_does_not_exist_is_refused(native: Any, targets: dict[str, int]) -> None:
+    with pytest.raises((IndexError, OverflowError)):
+        native.split_rows(["a"], [1], 0, targets, [[], []])
+
+
+def test_numbers_of_keys_and_rows_are_compared(native: Any) -> None:
+    for keys, rows, first in ((["a"], [], 0), ([], [1], 0), (["a"], [1], -1)):
+        with pytest.raises(ValueError, match="keys of"):
+            native.split_rows(keys, rows, first, {"a": 0}, [[]])
+
+
+class Shrinking:
+    """Key that empties the lists while it is looked up."""
+
+    def __init__(self, *lists: list[Any]) -> None:
+        self._lists = lists
+
+    def __hash__(self) -> int:
+        for each in self._lists:
+            each.clear()
+        return 1
+
+
+def test_lists_may_change_while_a_key_is_looked_up(native: Any) -> None:
+    keys: list[Any] = []
+    rows = [1, 2]
+    keys += [Shrinking(keys, rows), "a"]
+    assert native.split_rows(keys, rows, 0, {"a": 0}, [[]]) == 0
+    assert split_rows(["a"], [1], 0, {"a": 0}, [[]]) == 1
+
+
+class Dropping:
+    """Key with the hash of a text, which drops the rows when it is compared with it."""
+
+    def __init__(self, text: str, rows: list[Any], *, is_equal: bool) -> None:
+        self._text, self._rows, self._is_equal = text, rows, is_equal
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        self._rows.clear()
+        return self._is_equal and other == self._text
+
+
+def made(text: str) -> str:
+    """Returns an equal text, with no other reference to it."""
+    return "".join(list(text))
+
+
+@pytest.mark.parametrize("is_state", [True, False])
+def test_rows_may_be_dropped_while_their_keys_are_compared(native: Any, is_state: bool) -> None:
+    rows: list[Any] = []
+    stored: dict[Any, Any] = {Dropping("key of a row", rows, is_equal=is_equal): 7 for is_equal in (False, True)}
+    rows.append((made("key of a row"), 1))
+    entries, changed = (stored, {}) if is_state else ({}, stored)
+    results: list[Any] = []
+    records = iter([("other key", 5)])
+    assert native.fold_rows(
+        records, rows, lambda _key, _state, value: (value, value), entries, changed, results, *[None] * 3
+    )
+    assert (rows, results, entries["other key"]) == ([], [5], 5)
+
+
+class Ending:
+    """Key that empties the table of receivers when it ends."""
+
+    def __init__(self, targets: dict[Any, int], keys: list[Any]) -> None:
+        self._targets, self._keys = targets, keys
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self._keys.clear()
+        return True
+
+    def __del__(self) -> None:
+        self._targets.clear()
+
+
+def test_a_receiver_may_be_dropped_with_its_key(native: Any) -> None:
+    targets: dict[Any, int] = {1: int("1" + "0" * 9)}
+    keys: list[Any] = []
+    keys.append(Ending(targets, keys))
+    with pytest.raises(IndexError, match="receiver 1000000000 was given"):
+        native.split_rows(keys, ["row"], 0, targets, [[]])
+
+
+def by_hand(records: Iterator[Any], function: Any, table: Table, results: list[Any]) -> None:
+    """Does what the kernel does."""
+    for key, value in records:
+        state, result = function(key, table.entries.get(key), value)
+        if state is None:
+            table.delete(key)
+        else:
+            table.set(key, state)
+        results.append(_beside(state, result))
+
+
+def folded(rows: list[Any], function: Any, native: Any, before: dict[Any, Any]) -> tuple[Any, ...]:
+    """Returns results, table and the rows that were not taken, with a kernel or without one."""
+    table, error = Table(dict(before)), ""
+    results: list[Any] = []
+    records: Any = iter(rows)
+    try:
+        if native is None:
+            by_hand(records, function, table, results)
+        else:
+            places = table.entries, table.changed, results
+            assert native.fold_rows(records, rows, function, *places, table.delete, _pair_of, _beside)
+    except Exception as raised:  # noqa: BLE001  compared
+        error = f"{type(raised).__name__}: {raised}"
+    tables = list(table.entries.items()), list(table.changed), list(table.deleted)
+    return results, *tables, records.__length_hint__(), error
+
+
+def listed(key: Any, state: Any, value: Any) -> Any:
+    """Keeps a list, a number or nothing; some values are errors."""
+    if value == "raise":
+        raise RuntimeError(key)
+    if value == "none":
+        return None, state
+    if value == "one":
+        return (1,)
+    if value == "list":
+        return [state, value]
+    if value == "number":
+        return 1
+    new_state = [*(state if isinstance(state, list) else []), value] if value % 2 else (state, value)
+    return new_state, new_state
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=5))
+def test_rows_are_moved_out_of_pieces(cuts: list[tuple[int, int]]) -> None:
+    rows = [object() for _ in range(10)]
+    lists = [list(rows) for _ in cuts]
+    pieces = [(each, first, count) for each, (first, count) in zip(lists, cuts, strict=True)]
+    assert take_rows(pieces) == [row for first, count in cuts for row in rows[first : first + count]]
+    for each, (first, count) in zip(lists, cuts, strict=True):
+        assert each == [*rows[:first], *[None] * count, *rows[first + count :]]
+
+
+@pytest.mark.parametrize(
+    "piece", [([1], 0, 2), ([1], 2, 0), ([1], -1, 1), ([1], 0, -1), ([1], 1 << 62, 1 << 62), 5, ()]
+)
+def test_rows_beyond_a_piece_are_refused(native: Any, piece: Any) -> None:
+    for count in (0, 1, 2):
+        with pytest.raises((IndexError, TypeError)):
+            native.take_rows([piece], count)
+    for count in (1, 3):
+        with pytest.raises((IndexError, ValueError)):
+            native.take_rows([([1, 2], 0, 2)], count)
+    with pytest.raises(ValueError, match="-1 rows"):
+        native.take_rows([], -1)
+
+
+values = st.one_of(st.integers(0, 9), st.just("none"), st.sampled_from(["raise", "one", "list", "number"]))
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.integers(0, 4), st.sampled_from("ab"), st.just(b"a")), values), max_size=30),
+    st.dictionaries(st.integers(0, 4), st.integers(0, 9), max_size=3),
+)
+def test_a_function_with_state_does_the_same(rows: list[Any], before: dict[Any, Any]) -> None:
+    on_kernel = folded(rows, listed, choice.native, before)
+    assert on_kernel == folded(rows, listed, None, before)
+    new_state = dict(on_kernel[1])
+    for result in on_kernel[0]:
+        assert not any(result is state for state in new_state.values() if isinstance(state, list))
+
+
+@pytest.mark.parametrize("rows", [[(1, 2), (True, 1)], [(1, 2), (("a",), 1)], [(1, 2, 3)], [[1, 2]], [1]])
+def test_rows_whose_keys_do_not_represent_themselves_are_left_alone(native: Any, rows: list[Any]) -> None:
+    table = Table({})
+    results: list[Any] = []
+    records = iter(rows)
+    places = table.entries, table.changed, results
+    assert not native.fold_rows(records, rows, listed, *places, table.delete, _pair_of, _beside)
+    assert (results, table.entries, list(records)) == ([], {}, rows)
