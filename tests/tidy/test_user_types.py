@@ -154,7 +154,14 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
                 (folder / f"{DOCUMENT}{name}_{line}.py").write_text(block[2], "utf-8")
     # pyarrow has no types: a user with strict settings has this section, whose messages are not ours.
     (folder / "mypy.ini").write_text("[mypy]\n[mypy-pyarrow.*]\nignore_missing_imports = true\n", "utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=mypy.ini", f"--cache-dir={ROOT}/.mypy_cache/users"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=mypy.ini",
+        f"--cache-dir={ROOT}/.mypy_cache/users",
+    ]
     done = subprocess.run(
         [*command, *sorted(file.name for file in folder.glob("*.py"))],
         cwd=folder,
