@@ -3,10 +3,10 @@
 An answer has the orders and the cursor behind them. The cursor is journalled with the orders: a task that takes over
 asks behind it, so that no order is lost or counted twice. The job runs until it is stopped.
 
-    ORDERS_URL=http://localhost:8090/orders clonos run examples/http_poll.py --slots process
+    clonos run examples/http_poll.py --slots process
 
-Answers look like {"orders": [{"shop": "bern", "amount": 3}], "next": "17"}; the next request ends with ?cursor=17. With
-a token: token=secrets.env("ORDERS_TOKEN").
+ORDERS_URL names the endpoint. Its answers look like {"orders": [{"shop": "bern", "amount": 3}], "next": "17"}; the next
+request ends with ?cursor=17. An endpoint that asks for a token: web.poll(..., token=secrets.env("ORDERS_TOKEN")).
 """
 
 from __future__ import annotations
