@@ -56,17 +56,29 @@ class Page(NamedTuple):
 PageFunction = Callable[[Reply], tuple[Sequence[Any], str | None]]
 
 
-def page_of(reply: Reply, records: str | None, cursor: str | PageFunction | None) -> Page:
+class Paging(msgspec.Struct, frozen=True):
+    """Options of ``web.poll`` that say where an answer has its records and the cursor of the next request."""
+
+    records: str | None
+    cursor: str | PageFunction | None
+    parameter: str | None
+    start: str | None
+    is_bounded: bool
+    identity: str | None
+
+
+def page_of(reply: Reply, paging: Paging) -> Page:
     """Returns the records and the next cursor of an answer.
 
     Raises: AnswerMalformed: they are not where they should be.
     """
+    cursor = paging.cursor
     if callable(cursor):
         found, following = cursor(reply)
         return Page([each if type(each) is bytes else msgspec.json.encode(each) for each in found], following)
     if not reply.body:
         return Page([], next_link(reply) if cursor == NEXT_LINK else None)
-    elements = _list_at(reply, records)
+    elements = _list_at(reply, paging.records)
     if cursor is None:
         return Page(elements, None)
     return Page(elements, next_link(reply) if cursor == NEXT_LINK else _text_at(reply, cursor))

@@ -11,10 +11,16 @@ import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.secrets import Secret, revealed
-from clonos.connectors.web.paging import Page, PageFunction, identity_at, malformed, page_of, reply_of, url_behind
+from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_behind
 from clonos.connectors.web.web_errors import PollFailed, PollRefused
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
-from clonos.io.http.http_errors import HttpBodyTooLarge, HttpError, HttpRedirectRefused, HttpRequestInvalid
+from clonos.io.http.http_errors import (
+    HttpBodyTooLarge,
+    HttpError,
+    HttpRedirectRefused,
+    HttpRequestInvalid,
+    redacted_url,
+)
 from clonos.io.system import wall_clock
 from clonos.operators.event_time.durations import NANOSECONDS, duration_text
 
@@ -32,7 +38,7 @@ _ADVICE: Final = {
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where the endpoint is to continue. ``is_last``: the answer before it was the last one."""
+    """Cursor of the next request. ``is_last``: the answer before it was the last one."""
 
     cursor: str | None = None
     is_last: bool = False
@@ -42,20 +48,18 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Endpoint and how it is asked; see ``web.poll``."""
 
     url: str
-    shown_url: str
-    every_ns: int
-    records: str | None
-    cursor: str | PageFunction | None
-    parameter: str | None
-    start: str | None
-    is_bounded: bool
-    identity: str | None
     headers: Mapping[str, str | Secret]
     token: str | Secret | None
-    body_bytes_max: int
-    timeout_s: float
+    paging: Paging
+    every_ns: int
     patience_ns: int
+    limits: HttpLimits
     ca: str | None
+
+    @property
+    def shown_url(self) -> str:
+        """URL without secrets."""
+        return redacted_url(self.url)
 
     def request_headers(self) -> tuple[tuple[str, str], ...]:
         """Returns the headers of a request.
@@ -83,19 +87,11 @@ class PollFeed:
         sleep: Callable[[float], None] = wall_clock.sleep_s,
     ) -> None:
         self._endpoint, self._journalled = endpoint, journalled
-        self._position = position if position != Position() else Position(endpoint.start)
+        self._position = position if position != Position() else Position(endpoint.paging.start)
         self._monotonic, self._sleep = monotonic, sleep
         self._due_ns = monotonic()
         self._failing_ns: int | None = None  # since when
         self._pause_ns = PAUSE_NS_FIRST
-        self._limits = HttpLimits(
-            timeout_s=endpoint.timeout_s,
-            connect_timeout_s=min(10.0, endpoint.timeout_s),
-            retries_max=0,
-            redirects_max=3,
-            body_bytes_max=endpoint.body_bytes_max,
-            is_repeatable=True,
-        )
         try:
             self._client = HttpClient(ca=endpoint.ca)
         except OSError as error:
@@ -109,7 +105,7 @@ class PollFeed:
 
         Raises: PollFailed, PollRefused, AnswerMalformed, SecretMissing.
         """
-        if self._position.is_last and self._endpoint.is_bounded:
+        if self._position.is_last and self._endpoint.paging.is_bounded:
             return None
         left_ns = self._due_ns - self._monotonic()
         if left_ns > 0:
@@ -132,10 +128,10 @@ class PollFeed:
         Raises: PollFailed: there has been none for too long. PollRefused.
         """
         endpoint = self._endpoint
-        url = url_behind(endpoint.url, self._position.cursor, endpoint.parameter)
+        url = url_behind(endpoint.url, self._position.cursor, endpoint.paging.parameter)
         asked_ns = 0
         try:
-            reply = self._client.send(HttpRequest("GET", url, endpoint.request_headers()), self._limits)
+            reply = self._client.send(HttpRequest("GET", url, endpoint.request_headers()), endpoint.limits)
         except (HttpBodyTooLarge, HttpRedirectRefused, HttpRequestInvalid) as error:
             advice = "Ask for smaller pages, or raise body_bytes_max=."
             if not isinstance(error, HttpBodyTooLarge):
@@ -172,9 +168,9 @@ class PollFeed:
         """Returns the journalled records of an answer, and takes over its cursor."""
         endpoint, before = self._endpoint, self._position
         reply = reply_of(found)
-        page = Page([], None) if reply.status == 304 else page_of(reply, endpoint.records, endpoint.cursor)
+        page = Page([], None) if reply.status == 304 else page_of(reply, endpoint.paging)
         has_moved = page.cursor is not None and page.cursor != before.cursor
-        if page.records and endpoint.cursor is not None and not (has_moved or self._may_repeat(page)):
+        if page.records and endpoint.paging.cursor is not None and not (has_moved or self._may_repeat(page)):
             state = "the same cursor as before" if page.cursor else "no cursor"
             reason = f'has records, but {state}: they would come again. Give identity= or until="end"'
             raise malformed(reply, reason)
@@ -185,10 +181,10 @@ class PollFeed:
 
     def _may_repeat(self, page: Page) -> bool:
         """Returns whether repeated records of an answer do no harm."""
-        return self._endpoint.identity is not None or (self._endpoint.is_bounded and page.cursor is None)
+        return self._endpoint.paging.identity is not None or (self._endpoint.paging.is_bounded and page.cursor is None)
 
     def _journal(self, records: list[bytes]) -> bytes:
-        path, url, last = self._endpoint.identity, self._endpoint.shown_url, len(records) - 1
+        path, url, last = self._endpoint.paging.identity, self._endpoint.shown_url, len(records) - 1
         journalled: list[Any] = [
             self._journalled(
                 data, None if path is None else identity_at(data, path, url), self._position if index == last else None

@@ -17,11 +17,11 @@ from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
 from clonos.connectors.secrets import Secret, check_text
-from clonos.connectors.web.paging import NEXT_LINK, PageFunction
+from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
 from clonos.connectors.web.poll_feed import Endpoint, PollFeed, Position
 from clonos.connectors.web.web_errors import PolledMalformed
-from clonos.io.http.http_client import HttpRequest
-from clonos.io.http.http_errors import HttpRequestInvalid, redacted_url
+from clonos.io.http.http_client import HttpLimits, HttpRequest
+from clonos.io.http.http_errors import HttpRequestInvalid
 from clonos.io.http.http_requests import first_hop
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
@@ -148,43 +148,48 @@ def poll(
         patience: how long an endpoint may fail, with 429, 5xx or no answer, before the job does.
         ca: file with the certificates of the authorities to trust, in place of those of the system.
 
-    Raises:
-        InvalidConnector: an option cannot work.
-
-    Example::
-
-        job.source(web.poll("https://shop/orders", records="orders", cursor="next", token=secrets.env("SHOP_TOKEN")))
+    Raises: InvalidConnector: an option cannot work.
     """
+    _check_numbers(remember, body_bytes_max)
+    paging = Paging(records, cursor, None if cursor == NEXT_LINK else parameter, start, until is not None, identity)
+    _check_paging(paging, until)
+    endpoint = Endpoint(
+        url=url,
+        headers=_checked_headers(url, headers, token),
+        token=token,
+        paging=paging,
+        every_ns=duration_ns(every),
+        patience_ns=duration_ns(patience),
+        limits=_limits(duration_ns(timeout) / NANOSECONDS["s"], body_bytes_max),
+        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+    )
+    return PollSource(endpoint, decode) if identity is None else IdentifiedPollSource(endpoint, decode, remember)
+
+
+def _checked_headers(url: str, headers: Mapping[str, str | Secret] | None, token: Any) -> dict[str, str | Secret]:
+    """Returns the headers. Raises: InvalidConnector: they or the URL cannot work."""
     given = dict(headers or {})
     if token is not None:
         check_text(CONNECTOR, "token", token)
         if any(name.lower() == "authorization" for name in given):
             raise InvalidConnector(CONNECTOR, "headers= and token= both give Authorization", "Leave one of them out.")
-    _check_numbers(remember, body_bytes_max)
-    _check_cursor(records, cursor, identity, until)
     check_text(CONNECTOR, "url", url)
     try:
         first_hop(HttpRequest("GET", url, tuple((name, "x") for name in given)))
     except HttpRequestInvalid as error:
         raise InvalidConnector(CONNECTOR, str(error).rstrip("."), "Correct it.") from None
-    endpoint = Endpoint(
-        url=url,
-        shown_url=redacted_url(url),
-        every_ns=duration_ns(every),
-        records=records,
-        cursor=cursor,
-        parameter=None if cursor == NEXT_LINK else parameter,
-        start=start,
-        is_bounded=until is not None,
-        identity=identity,
-        headers=given,
-        token=token,
+    return given
+
+
+def _limits(timeout_s: float, body_bytes_max: int) -> HttpLimits:
+    return HttpLimits(
+        timeout_s=timeout_s,
+        connect_timeout_s=min(10.0, timeout_s),
+        retries_max=0,
+        redirects_max=3,
         body_bytes_max=body_bytes_max,
-        timeout_s=duration_ns(timeout) / NANOSECONDS["s"],
-        patience_ns=duration_ns(patience),
-        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+        is_repeatable=True,
     )
-    return PollSource(endpoint, decode) if identity is None else IdentifiedPollSource(endpoint, decode, remember)
 
 
 def _check_numbers(remember: int, body_bytes_max: int) -> None:
@@ -196,18 +201,19 @@ def _check_numbers(remember: int, body_bytes_max: int) -> None:
         raise InvalidConnector(CONNECTOR, problem, f"Give a number from 1 to {BODY_BYTES_LIMIT}.")
 
 
-def _check_cursor(records: str | None, cursor: Any, identity: str | None, until: str | None) -> None:
+def _check_paging(paging: Paging, until: str | None) -> None:
     """Raises: InvalidConnector: these options cannot work."""
+    cursor: Any = paging.cursor
     if until not in (None, "end"):
         raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "end" or None.')
-    for option, path in (("records", records), ("identity", identity)):
+    for option, path in (("records", paging.records), ("identity", paging.identity)):
         if path is not None and (type(path) is not str or not all(path.split("."))):
             advice = 'Give the name of a field, or names with dots between them, such as "data.items".'
             raise InvalidConnector(CONNECTOR, f"{option} is {path!r:.80}", advice)
     if cursor is not None and not callable(cursor) and (type(cursor) is not str or not all(cursor.split("."))):
         advice = 'Give the name of a field, such as "meta.next", web.NEXT_LINK or a function.'
         raise InvalidConnector(CONNECTOR, f"cursor is {cursor!r:.80}", advice)
-    if callable(cursor) and records is not None:
+    if callable(cursor) and paging.records is not None:
         raise InvalidConnector(
             CONNECTOR, "records= and a function as cursor= exclude each other", "Leave out records=."
         )

@@ -13,7 +13,7 @@ import pytest
 from clonos import codecs, secrets, web
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.web import poll_feed
-from clonos.connectors.web.paging import page_of
+from clonos.connectors.web.paging import Paging, page_of
 from clonos.connectors.web.poll_feed import PollFeed
 from clonos.io.system import wall_clock
 from clonos.operators.connector_contract import MalformedRecord, PushSource, Source
@@ -103,7 +103,12 @@ def test_the_link_header_names_the_next_page_and_a_bounded_source_ends_behind_th
     ],
 )
 def test_the_next_link_is_found_among_others(header: str, url: str | None) -> None:
-    assert page_of(web.Reply(200, "", {"link": header}, b"[]"), None, web.NEXT_LINK).cursor == url
+    assert (
+        page_of(
+            web.Reply(200, "", {"link": header}, b"[]"), Paging(None, web.NEXT_LINK, None, None, False, None)
+        ).cursor
+        == url
+    )
 
 
 def test_a_function_may_find_records_and_cursor(server: Pages) -> None:
