@@ -11,6 +11,7 @@ from typing import Any, Final
 import cloudpickle
 
 from clonos.connectors import collect, files, values
+from clonos.io.process.pickling import pickled
 from clonos.job import Job
 from clonos.operators.connector_contract import keyed_sink
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gated
@@ -32,7 +33,7 @@ MakeJob = Callable[[Path], Job]
 
 def pack_job(make: MakeJob, folder: Path) -> None:
     """Writes the function that makes a job into a folder."""
-    (folder / FILE).write_bytes(cloudpickle.dumps(make))
+    (folder / FILE).write_bytes(pickled(make))
 
 
 def packed_job(folder: Path) -> Job:

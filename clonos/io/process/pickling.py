@@ -16,7 +16,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
@@ -29,6 +29,9 @@ UNPICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError, ValueError,
 LIBRARY_PACKAGES: Final = ("clonos", "clonos_chaos", "clonos_services", "clonos_standby")
 MSGSPEC_CACHE: Final = "__msgspec_cache__"
 """Attribute that msgspec sets on a class that it has converted to."""
+
+NO_FILE: Final = "<dynamic-code>"
+"""What cloudpickle 3.1.3 gives as the file of pickled code, in place of the file's name."""
 
 FOLDERS_OF_INSTALLED: Final = ("site-packages", "dist-packages")
 
@@ -88,7 +91,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is unt
                 delattr(thing, MSGSPEC_CACHE)
         if thing is dataclasses.MISSING:
             return "MISSING"
+        if isinstance(thing, CodeType):
+            return _reduce_code(thing)
         return super().reducer_override(thing)
+
+
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    """Returns how code is pickled, with the name of its file: a traceback shows the user's lines by it."""
+    make, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if argument == NO_FILE else argument for argument in arguments)
 
 
 def _travels_by_value(cls: type) -> bool:

@@ -6,13 +6,14 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from clonos.core.model.errors import JobError
-from clonos.io.process.pickling import own_modules, pack
+from clonos.io.process.pickling import own_modules, pack, pickled
 
 ROOT = Path(__file__).parents[3]
 JOB = """
@@ -118,3 +119,12 @@ def test_a_dataclass_that_msgspec_has_converted_to_is_sent() -> None:
     packed = pack([rule])
     assert pickle.loads(packed) == [rule]  # noqa: S301 it was made here
     assert msgspec.convert({"name": "a"}, Rule) == rule
+
+
+def test_the_code_of_a_function_keeps_the_name_of_its_file() -> None:
+    def outer() -> Callable[[], int]:
+        return lambda: 1
+
+    travelled = pickle.loads(pickled(outer))  # noqa: S301 - our own bytes
+    assert travelled.__code__.co_filename == __file__
+    assert travelled().__code__.co_filename == __file__

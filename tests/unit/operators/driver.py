@@ -24,6 +24,7 @@ from clonos.core.values import decode_rows, encode_columns, encode_rows, encode_
 from clonos.core.values.column_keys import split_columns
 from clonos.core.values.elements import decode_elements
 from clonos.core.values.keys import Router
+from clonos.io.process.pickling import pickled
 from clonos.operators.chain import OperatorChain
 from clonos.operators.job_image import JobImage
 
@@ -166,7 +167,7 @@ class Run:
         restored: Sequence[tuple[list[bytes], bytes]] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.image: JobImage = cloudpickle.loads(cloudpickle.dumps(image))
+        self.image: JobImage = cloudpickle.loads(pickled(image))
         self.plan = self.image.plan
         self.clock = clock or Clock()
         self.written: dict[str, list[Any]] = {}
