@@ -20,6 +20,7 @@ CONNECT_TIMEOUT_S: Final = "10"
 CALL_TIMEOUT: Final = "30s"
 
 _CREATE: Final = "CREATE TABLE IF NOT EXISTS clonos_store (name text PRIMARY KEY, data bytea NOT NULL)"
+_CREATION_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('clonos_store'))"
 _READ: Final = "SELECT data FROM clonos_store WHERE name = %s"
 _EXISTS: Final = "SELECT 1 FROM clonos_store WHERE name = %s"
 _WRITE: Final = "INSERT INTO clonos_store VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET data = EXCLUDED.data"
@@ -122,18 +123,17 @@ class PostgresFiles:
                 connection.execute(f"SET statement_timeout = '{CALL_TIMEOUT}'")
                 connection.execute(_DURABLE)
                 if not self._has_table:
-                    self._create_table(psycopg, connection)
+                    self._create_table(connection)
                 cursor = connection.execute(sql, [f"{self._root}/{name}", *values])
                 found: Sequence[Any] = cursor.fetchall() if cursor.description else []
                 return found
         except psycopg.Error as error:
             raise StoreFailed(self.url, action, " ".join(str(error).split())) from None
 
-    def _create_table(self, psycopg: Any, connection: Any) -> None:
-        try:
+    def _create_table(self, connection: Any) -> None:
+        with connection.transaction():  # one after the other: PostgreSQL fails some that create a table at one moment
+            connection.execute(_CREATION_LOCK)
             connection.execute(_CREATE)
-        except psycopg.errors.UniqueViolation:
-            connection.execute(_CREATE)  # another process has created it at the same moment
         self._has_table = True
 
 

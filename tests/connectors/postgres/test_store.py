@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,20 @@ def test_rows_are_metadata_and_files_are_objects(postgres: PostgresServer, url: 
     assert [file.name for file in (tmp_path / "data").rglob("*") if file.is_file()] == ["1"]
     assert b"".join(CheckpointStore(store.objects_url).read_object("task/1")) == b"state"
     assert store.files.list("chain") == other.files.list("chain") == ["chain/00000000000000000001"]
+
+
+def test_many_processes_that_create_the_table_at_one_moment_all_succeed(postgres: PostgresServer, url: str) -> None:
+    for _ in range(10):
+        postgres.psql("DROP TABLE IF EXISTS clonos_store")
+        start = threading.Barrier(8)
+
+        def create(start: threading.Barrier = start) -> list[str]:
+            files = CheckpointStore(url).files
+            start.wait()
+            return files.list("chain")
+
+        with ThreadPoolExecutor(8) as threads:
+            assert [call.result() for call in [threads.submit(create) for _ in range(8)]] == [[]] * 8
 
 
 def test_a_server_that_does_not_answer_is_a_failure_that_may_be_repeated(postgres: PostgresServer, url: str) -> None:
