@@ -37,6 +37,9 @@ SEND_MARGIN_S: Final = 2.0
 IDLE_MS: Final = 4_000
 """Time after which an unused connection is closed, which wakes up a call that is blocked."""
 
+METADATA_MS: Final = 10_000
+"""Interval in which a connection is made anew to read metadata, so that a call blocked without any wakes up too."""
+
 Result = TypeVar("Result")
 
 
@@ -110,6 +113,7 @@ class Transactions:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 500,
                 "connections.max.idle.ms": IDLE_MS,
+                "topic.metadata.refresh.interval.ms": METADATA_MS,
                 "queue.buffering.max.messages": 1_000_000,
                 "delivery.report.only.error": True,
                 "on_delivery": self._on_delivery,

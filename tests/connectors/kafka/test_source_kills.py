@@ -97,5 +97,5 @@ def test_records_of_killed_tasks_and_of_a_killed_broker_and_of_new_partitions_co
         piping.wait(handle)
         handle.stop(drain=True)
         assert handle.wait(LIMIT_S).ending is Ending.DRAINED
-    await_blocked_calls()
+    await_blocked_calls(broker)
     assert Counter(piping.numbers()) == Counter(range(piping.written))

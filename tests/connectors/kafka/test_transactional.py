@@ -105,7 +105,7 @@ def test_kills_of_all_tasks_and_of_the_broker_and_a_resume_leave_each_row_once(
         committing.gate.end(committing.reach)
         assert isinstance(job.end(), JobDone)
         second = list(committing.collected.rows)
-    await_blocked_calls()
+    await_blocked_calls(broker)
     rows = committing.rows()
     assert rows["first"] == rows["second"]
     assert [n for n, _ in rows["first"]] == list(range(2 * committing.reach))
