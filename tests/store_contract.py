@@ -83,7 +83,7 @@ class StoreContract:
 
     def test_when_many_writers_create_one_object_one_succeeds_and_its_content_stays(self, url: str) -> None:
         won: dict[int, list[int]] = {number: [] for number in range(ROUNDS)}
-        start = threading.Barrier(WRITERS)
+        start = threading.Barrier(WRITERS, timeout=60)
 
         def create(writer: int) -> None:
             files = CheckpointStore(url).files

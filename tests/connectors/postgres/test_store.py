@@ -51,7 +51,7 @@ def test_rows_are_metadata_and_files_are_objects(postgres: PostgresServer, url: 
 def test_many_processes_that_create_the_table_at_one_moment_all_succeed(postgres: PostgresServer, url: str) -> None:
     for _ in range(10):
         postgres.psql("DROP TABLE IF EXISTS clonos_store")
-        start = threading.Barrier(8)
+        start = threading.Barrier(8, timeout=60)
 
         def create(start: threading.Barrier = start) -> list[str]:
             files = CheckpointStore(url).files
