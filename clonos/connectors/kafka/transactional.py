@@ -7,10 +7,12 @@ the checkpoint is complete, in one transaction per task. No transaction of Kafka
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import msgspec
 
@@ -28,6 +30,14 @@ from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT: Final = 1
 TRANSACTION_MS: Final = 60_000
+"""Least time after which the brokers end a transaction that the driver has left open."""
+
+TRANSACTION_MS_MAX: Final = 900_000
+"""Longest such time that brokers allow by default (``transaction.max.timeout.ms``)."""
+
+BYTES_PER_MS: Final = 500
+"""Rate at which output goes to Kafka at least."""
+
 REPEAT_S: Final = 3_600.0
 """Time after which the number of the job is committed again, with the next output."""
 
@@ -37,8 +47,22 @@ ERRORS_STEP: Final = "errors"
 class _Batch(msgspec.Struct, frozen=True, array_like=True):
     """Encoded messages, as an LZ4 frame of this content length."""
 
+    count: Count
     length_bytes: Count
     frame: bytes
+
+    def messages(self) -> list[Outgoing]:
+        """Returns the messages.
+
+        Raises: InternalError: the frame does not hold them.
+        """
+        try:
+            found = _messages_decoder.decode(decompress(self.frame, self.length_bytes))
+        except (FrameDamaged, *DECODE_ERRORS) as error:
+            raise _no_part(self.frame, str(error)) from None
+        if len(found) != self.count:
+            raise _no_part(self.frame, f"it has {len(found)} messages, not {self.count}")
+        return found
 
 
 class _Part(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +75,36 @@ class _Part(msgspec.Struct, frozen=True, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _part_decoder: Final = msgspec.msgpack.Decoder(_Part)
 _messages_decoder: Final = msgspec.msgpack.Decoder(list[Outgoing])
+
+
+class Output(Sequence[Outgoing]):
+    """Messages of one task in the order of their checkpoints. One batch at a time is decompressed."""
+
+    def __init__(self, batches: Sequence[_Batch]) -> None:
+        self._batches = batches
+        self._ends = list(accumulate(batch.count for batch in batches))
+        self._opened = -1, list[Outgoing]()
+        self.size_bytes = sum(batch.length_bytes for batch in batches)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Outgoing: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Outgoing]: ...
+
+    def __getitem__(self, index: int | slice) -> Outgoing | Sequence[Outgoing]:
+        """Returns the message at an index. Raises: IndexError. InternalError: its batch is damaged."""
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        number = bisect_right(self._ends, index)
+        if self._opened[0] != number:
+            self._opened = number, self._batches[number].messages()
+        return self._opened[1][index - self._ends[number]]  # counted from the end of the batch
 
 
 class TransactionalKafkaSink(KafkaSink):
@@ -87,13 +141,10 @@ class TransactionalKafkaSink(KafkaSink):
 
         Raises: NumberLost, MessageRefused, KafkaRefused, KafkaUnreachable.
         """
-        of_task = messages_of(parts)
+        of_task = outputs_of(parts)
         may_be_first = bool(of_task) and self._is_marked(job_id)
         for index, messages in sorted(of_task.items()):
-            if index not in self._outputs:
-                name = self._name(job_id, str(index))
-                self._outputs[index] = TaskOutput(name, self.cluster.servers), self._transactions(name)
-            output, transactions = self._outputs[index]
+            output, transactions = self._output(self._name(job_id, str(index)), index, messages.size_bytes)
             transactions.run(output.commit(checkpoint, len(messages), may_be_first), messages)
         if of_task and time.monotonic() - self._marked_s > REPEAT_S:
             self._mark(job_id)
@@ -107,8 +158,19 @@ class TransactionalKafkaSink(KafkaSink):
     def _name(self, job_id: str, what: str) -> str:
         return f"clonos-{job_id}-{self._step}/{what}/committed"
 
-    def _transactions(self, name: str) -> Transactions:
-        return Transactions(self.cluster, self.topic, name, transaction_ms=TRANSACTION_MS)
+    def _output(self, name: str, index: int, size_bytes: int) -> tuple[TaskOutput, Transactions]:
+        """Returns the session of a task, a new one if transactions of the present one end too early for this output."""
+        needed_ms = transaction_ms(size_bytes)
+        found = self._outputs.get(index)
+        if found is None or found[1].transaction_ms < needed_ms:
+            if found is not None:
+                found[1].close()
+            found = TaskOutput(name, self.cluster.servers), self._transactions(name, needed_ms)
+            self._outputs[index] = found
+        return found
+
+    def _transactions(self, name: str, transaction_ms: int = TRANSACTION_MS) -> Transactions:
+        return Transactions(self.cluster, self.topic, name, transaction_ms=transaction_ms)
 
     def _mark(self, job_id: str) -> None:
         name = self._name(job_id, "start")
@@ -152,7 +214,7 @@ class TransactionalKafkaWriter:
             return
         messages = [self._form.outgoing(row, index, []) for index, row in enumerate(rows)]
         content = _encoder.encode(messages)
-        batch = _Batch(len(content), compress(content))
+        batch = _Batch(len(messages), len(content), compress(content))
         self._batches.append(batch)
         self._size_bytes += len(batch.frame)
         if self._size_bytes > self._part_bytes_max:
@@ -174,19 +236,20 @@ class TransactionalKafkaWriter:
         self._batches.clear()
 
 
-def messages_of(parts: Iterable[bytes]) -> dict[int, list[Outgoing]]:
+def transaction_ms(size_bytes: int) -> int:
+    """Returns the time that brokers give a transaction with output of a size."""
+    return min(TRANSACTION_MS_MAX, TRANSACTION_MS + size_bytes // BYTES_PER_MS)
+
+
+def outputs_of(parts: Iterable[bytes]) -> dict[int, Output]:
     """Returns the messages of prepared parts, by the index of their task and in the order of their checkpoints.
 
     Raises: InternalError: a part is none of this sink.
     """
-    found: defaultdict[int, list[Outgoing]] = defaultdict(list)
+    found: defaultdict[int, list[_Batch]] = defaultdict(list)
     for part in sorted(map(_decode, parts), key=attrgetter("checkpoint")):
-        for batch in part.batches:
-            try:
-                found[part.index] += _messages_decoder.decode(decompress(batch.frame, batch.length_bytes))
-            except (FrameDamaged, *DECODE_ERRORS) as error:
-                raise _no_part(batch.frame, str(error)) from None
-    return found
+        found[part.index] += part.batches
+    return {index: Output(batches) for index, batches in found.items()}
 
 
 def _decode(part: bytes) -> _Part:

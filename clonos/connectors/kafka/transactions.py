@@ -58,7 +58,7 @@ class Transactions:
 
     def __init__(self, cluster: Cluster, topic: str, name: str, *, transaction_ms: int = TRANSACTION_MS) -> None:
         self.name = name
-        self._transaction_ms = transaction_ms
+        self.transaction_ms = transaction_ms
         self._cluster, self._topic = cluster, topic
         self._producer: Client | None = None
         self._consumer: Client | None = None
@@ -106,7 +106,7 @@ class Transactions:
             "Producer",
             {
                 "transactional.id": self.name,
-                "transaction.timeout.ms": self._transaction_ms,
+                "transaction.timeout.ms": self.transaction_ms,
                 "linger.ms": 0,
                 "partitioner": "murmur2_random",  # as the clients in Java
                 "retry.backoff.ms": RETRY_MS,
@@ -215,7 +215,7 @@ class Transactions:
     def _end_transaction(self) -> None:
         """Commits; calls again while the library asks for it, within the time of a transaction."""
         assert self._producer is not None, "a session begins first"
-        deadline = time.monotonic() + 1.5 * self._transaction_ms / 1_000
+        deadline = time.monotonic() + 1.5 * self.transaction_ms / 1_000
         while True:
             try:
                 self._producer.raw.commit_transaction(2.0)

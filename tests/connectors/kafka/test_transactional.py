@@ -143,6 +143,17 @@ def test_a_repeated_commit_writes_nothing_in_the_same_driver_and_in_a_later_one(
     assert values == [b"a", b"b", None, b"c", b"d"]
 
 
+def test_output_that_needs_a_longer_transaction_goes_out_in_a_new_session(broker: KafkaServer) -> None:
+    topic = broker.create_topic("larger")
+    sink = sink_of(broker, topic)
+    sink.prepare_output(topic, resume=False, overwrite=False)
+    large = ["x" * 700_000] * 40
+    for checkpoint, rows in enumerate((["a"], large, ["b"]), 1):
+        sink.commit(topic, checkpoint, [part(sink, checkpoint, rows)])
+    sink.close_output()
+    assert [message.value() for message in committed(broker, topic)] == [b"a", *[row.encode() for row in large], b"b"]
+
+
 def test_numbers_that_have_expired_stop_a_resumed_job_before_it_writes_rows_again(broker: KafkaServer) -> None:
     topic = broker.create_topic("expired-numbers")
     sink, resumed = sink_of(broker, topic), sink_of(broker, topic)

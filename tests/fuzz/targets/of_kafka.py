@@ -9,7 +9,7 @@ from clonos.connectors.connector_errors import SplitMalformed
 from clonos.connectors.kafka.kafka_errors import GroupForeign
 from clonos.connectors.kafka.numbering import Stamp, committed_of
 from clonos.connectors.kafka.partitions import Partition
-from clonos.connectors.kafka.transactional import TransactionalKafkaSink, messages_of
+from clonos.connectors.kafka.transactional import TransactionalKafkaSink, outputs_of
 from clonos.core.model.errors import InternalError
 from clonos.operators.connector_contract import WriterContext
 from tests.fuzz.target import Target, of_bytes, of_json, of_msgpack
@@ -46,4 +46,9 @@ def _parts() -> Target:
     for rows in ([1, "a", None], [{"b": 2}], ["x" * 500]):
         writer.write(rows)
         made.append(writer.prepare(len(made) + 1) or b"")
-    return Target("parts for Kafka", of_msgpack(made), lambda data: messages_of([data]), (InternalError,))
+    return Target(
+        "parts for Kafka",
+        of_msgpack(made),
+        lambda data: [list(output) for output in outputs_of([data]).values()],
+        (InternalError,),
+    )
