@@ -2,8 +2,8 @@
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
-complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed (not Parquet or Arrow). A
-file must not change as long as the job may replay it.
+complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz``, ``.zst`` or ``.lz4`` are decompressed (not Parquet and not
+Arrow). A file must not change as long as the job may replay it.
 
 Every path may be a URL of an object store, ``s3://bucket/key`` or ``gs://bucket/key``.
 
@@ -59,6 +59,10 @@ def lines(
     line_bytes_max: int = ...,
     watch: Duration | None = ...,
     ordered: bool | None = ...,
+    single: bool = ...,
+    compression: str | None = ...,
+    part_rows: int | None = ...,
+    part_bytes: int | None = ...,
 ) -> LineFiles[str]: ...
 
 
@@ -86,14 +90,18 @@ def lines(
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
     ordered: bool | None = None,
+    single: bool = False,
+    compression: str | None = None,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
 ) -> LineFiles[Any]:
-    """Source of the lines of text files, as str without the line ends ``\\n`` and ``\\r\\n``.
+    """Lines of text: a source of str without the ends ``\\n`` and ``\\r\\n``, or a sink that writes each str as a line.
 
     Args:
-        path: a file, folder or pattern, or a list of these.
-        encoding: encoding of the text, in which the byte 10 must be a line end; ``"utf-8-sig"`` drops a byte order
-            mark.
-        errors: treatment of undecodable bytes, as for ``bytes.decode``.
+        path: for a source a file, folder or pattern, or a list of these; for a sink a folder.
+        encoding: encoding of the text, also of a sink, in which the byte 10 must be a line end; ``"utf-8-sig"`` drops a
+            byte order mark.
+        errors: treatment of undecodable bytes, as for ``bytes.decode``; of a sink, as for ``str.encode``.
         with_position: True for records (path, offset_bytes, text), which identify the line; the offset is that of the
             first byte of the line, after decompression.
         block_bytes: size of the blocks into which plain files are split, at least 1; by default 64 KiB to 8 MiB. A
@@ -103,6 +111,11 @@ def lines(
             stopped.
         ordered: True reads each file as one split, in its order; False reads it in blocks, in parallel. By default a
             file is one split if a step that follows depends on the order of records.
+        single: for a sink, True writes one file of this path when all sources have ended.
+        compression: for a sink, "gzip", "bz2", "xz", "zstd" or "lz4". A single file has that of its suffix, as
+            ``out.txt.gz``.
+        part_rows: for a sink, the rows behind which a part file ends and the next one begins.
+        part_bytes: for a sink, the same in bytes. By default a task writes one part file per checkpoint.
 
     Raises:
         InvalidConnector: an option cannot work.
@@ -122,6 +135,10 @@ def lines(
         line_bytes_max=line_bytes_max,
         discovery_interval_ns=_discovery_interval_ns(watch),
         ordered=ordered,
+        single=single,
+        compression=compression,
+        part_rows=part_rows,
+        part_bytes=part_bytes,
     )
 
 
@@ -138,6 +155,9 @@ def jsonl(
     partition_by: str | Sequence[str] | None = ...,
     partitioned: bool | ArrowSchema | None = ...,
     ordered: bool | None = ...,
+    compression: str | None = ...,
+    part_rows: int | None = ...,
+    part_bytes: int | None = ...,
 ) -> JsonFiles[Any]: ...
 
 
@@ -179,12 +199,15 @@ def jsonl(
     partition_by: str | Sequence[str] | None = None,
     partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
+    compression: str | None = None,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
 ) -> JsonFiles[Any]:
     """JSON lines: a source of the value of each line, or a sink that writes each row as a line into a folder.
 
     ``clonos.connectors.json_text`` lists how values without a JSON type are written. ``block_bytes``,
-    ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``. With ``single`` the sink writes
-    one file of this path when all sources have ended.
+    ``line_bytes_max``, ``watch`` and ``ordered`` are for sources, ``single``, ``compression``, ``part_rows`` and
+    ``part_bytes`` for sinks: see ``files.lines``.
 
     ``schema`` and ``columns`` are for sources. A dataclass, NamedTuple, msgspec.Struct or TypedDict as ``schema`` makes
     each line an object of it, so that a type checker finds a wrong field. A ``pyarrow.Schema``, or ``columns``, makes
@@ -208,6 +231,9 @@ def jsonl(
         partition_by=partition_by,
         partitioned=partitioned,
         ordered=ordered,
+        compression=compression,
+        part_rows=part_rows,
+        part_bytes=part_bytes,
         schema=schema,
         columns=columns,
     )
@@ -221,6 +247,8 @@ def csv(
     delimiter: str = ",",
     header: bool = True,
     newlines_in_values: bool = False,
+    null_values: Sequence[str] = ("",),
+    encoding: str = "utf-8",
     block_bytes: int | None = None,
     line_bytes_max: int = LINE_BYTES_MAX,
     watch: Duration | None = None,
@@ -228,18 +256,23 @@ def csv(
     partition_by: str | Sequence[str] | None = None,
     partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
+    compression: str | None = None,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
 ) -> CsvFiles:
     """Comma-separated values: a source of ``pyarrow.RecordBatch``, or a sink that writes rows with a header.
 
     A source has the columns of the header, or those named in ``columns`` or in ``schema``, a ``pyarrow.Schema``.
     Without ``schema`` the types are those of the first lines. Without a header (``header=False``) the cells of a line
     are the columns of ``schema`` or ``columns`` in their order. A quoted cell may hold line ends with
-    ``newlines_in_values``, which reads each file in one piece. ``block_bytes``, ``line_bytes_max``, ``watch`` and
-    ``ordered`` are for sources: see ``files.lines``.
+    ``newlines_in_values``, which reads each file in one piece. ``null_values`` are the cells that are null, for example
+    ``["", "NA"]``; by default an empty cell is null, but not in a column of text. ``encoding`` is that of the files.
+    ``block_bytes``, ``line_bytes_max``, ``watch`` and ``ordered`` are for sources: see ``files.lines``.
 
     As a sink, rows are dicts or have named fields; tuples need ``columns``. Without ``columns`` the first row of each
-    part file defines the columns. A field without a column is an error; a column without a field is left empty. With
-    ``single`` the sink writes one file of this path when all sources have ended.
+    part file defines the columns. A field without a column is an error; a column without a field is left empty. Without
+    a header (``header=False``) a sink needs ``columns``. ``single``, ``compression``, ``part_rows`` and ``part_bytes``
+    are those of ``files.lines``.
 
     Raises:
         InvalidConnector: an option cannot work.
@@ -251,6 +284,8 @@ def csv(
         delimiter=delimiter,
         header=header,
         newlines_in_values=newlines_in_values,
+        null_values=null_values,
+        encoding=encoding,
         block_bytes=block_bytes,
         line_bytes_max=line_bytes_max,
         discovery_interval_ns=_discovery_interval_ns(watch),
@@ -258,6 +293,9 @@ def csv(
         partition_by=partition_by,
         partitioned=partitioned,
         ordered=ordered,
+        compression=compression,
+        part_rows=part_rows,
+        part_bytes=part_bytes,
     )
 
 
@@ -271,6 +309,9 @@ def parquet(
     partition_by: str | Sequence[str] | None = None,
     partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
+    compression: str | None = None,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
 ) -> ParquetFiles:
     """Parquet: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
@@ -281,6 +322,10 @@ def parquet(
         watch: for a source, how often to look for new files: see ``files.lines``.
         single: for a sink, True writes one file of this path when all sources have ended.
         ordered: for a source, True reads each file as one split, False each row group: see ``files.lines``.
+        compression: for a sink, that of the columns within a file: "snappy" (default), "zstd", "gzip", "lz4", "brotli"
+            or "none".
+        part_rows: for a sink, as for ``files.lines``.
+        part_bytes: for a sink, the same. It counts complete row groups.
 
     Raises:
         InvalidConnector: an option cannot work.
@@ -296,6 +341,9 @@ def parquet(
         partition_by=partition_by,
         partitioned=partitioned,
         ordered=ordered,
+        compression=compression,
+        part_rows=part_rows,
+        part_bytes=part_bytes,
     )
 
 
@@ -309,10 +357,14 @@ def arrow(
     partition_by: str | Sequence[str] | None = None,
     partitioned: bool | ArrowSchema | None = None,
     ordered: bool | None = None,
+    compression: str | None = None,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
 ) -> ArrowFiles:
     """Arrow IPC files, which are Feather files too: a source of ``pyarrow.RecordBatch``, or a sink into a folder.
 
     The arguments are those of ``files.parquet``; with ``ordered`` False a source reads each record batch as one split.
+    ``compression`` is "zstd", "lz4" or by default none.
 
     Raises:
         InvalidConnector: an option cannot work.
@@ -328,6 +380,9 @@ def arrow(
         partition_by=partition_by,
         partitioned=partitioned,
         ordered=ordered,
+        compression=compression,
+        part_rows=part_rows,
+        part_bytes=part_bytes,
     )
 
 

@@ -28,6 +28,8 @@ KIND = "Arrow IPC"
 class ArrowFiles(BatchFiles):
     """Arrow IPC: as a source, files by path, folder or pattern, and ``columns``; as a sink, a folder and ``schema``."""
 
+    codecs = ("zstd", "lz4", "none")
+
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
 
@@ -54,7 +56,7 @@ class ArrowFiles(BatchFiles):
         Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         self._check_sink()
-        return ArrowFormat(self.in_files(self.schema))
+        return ArrowFormat(self.in_files(self.schema), self.codec)
 
 
 class ArrowFile:
@@ -133,12 +135,13 @@ class ArrowFormat:
 
     suffix = "arrow"
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, codec: str | None = None) -> None:
         self.schema = schema
+        self.codec = codec
 
     def start(self, file: OutputFile) -> ArrowRows:
         """Begins a part file."""
-        return ArrowRows(file, self.schema)
+        return ArrowRows(file, self.schema, codec=self.codec)
 
     def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
@@ -150,7 +153,7 @@ class ArrowFormat:
             with _parts_of(path) as part:
                 schemas.append(part.schema)
         schema = self.schema or unified(schemas)
-        joined = ArrowRows(file, schema)
+        joined = ArrowRows(file, schema, codec=self.codec)
         for path in paths:
             with _parts_of(path) as part:
                 for number in range(part.count):
@@ -173,7 +176,8 @@ class ArrowRows(ParquetRows):
         super()._write(table.combine_chunks())
 
     def _new_writer(self, sink: Any, schema: Any) -> Any:
-        return pyarrow.ipc.new_file(sink, schema)
+        codec = None if self._codec == "none" else self._codec
+        return pyarrow.ipc.new_file(sink, schema, options=pyarrow.ipc.IpcWriteOptions(compression=codec))
 
 
 def _decoded(batch: Any) -> Any:

@@ -48,6 +48,8 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     """Base of files of record batches: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     is_columnar = True
+    codecs: tuple[str, ...]
+    """Names of the codecs that the format has for its columns."""
 
     def __init__(
         self,
@@ -61,8 +63,13 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
         ordered: bool | None = None,
         partition_by: str | Sequence[str] | None = None,
         partitioned: Any = None,
+        **parts: Any,
     ) -> None:
-        super().__init__(connector, paths, single=single, partition_by=partition_by)
+        self.codec: str | None = parts.pop("compression", None)
+        if self.codec is not None and self.codec not in self.codecs:
+            advice = f"Give one of {', '.join(self.codecs)}; it compresses columns within a file."
+            raise InvalidConnector(connector, f"compression is {self.codec!r}", advice)
+        super().__init__(connector, paths, single=single, partition_by=partition_by, **parts)
         self.folder_columns = FolderColumns(connector, partitioned)
         if not paths:
             raise InvalidConnector(connector, "no path is given", "Name at least one file, folder or pattern.")

@@ -37,6 +37,8 @@ class CsvLines:
         delimiter: str = ",",
         has_header: bool = True,
         newlines_in_values: bool = False,
+        null_values: Sequence[str] = ("",),
+        encoding: str = "utf-8",
     ) -> None:
         self.has_header = has_header
         self._given_names = tuple(schema.names if schema is not None else columns or ())
@@ -46,6 +48,8 @@ class CsvLines:
         self.schema = None if schema is None else selected(self, schema, columns)
         self._delimiter = delimiter
         self._newlines_in_values = newlines_in_values
+        self._null_values = list(null_values)
+        self.encoding = encoding
         self._ignores = schema is not None or columns is not None
 
     def lines(self, data: bytes) -> Lines:
@@ -85,10 +89,12 @@ class CsvLines:
         if not self.has_header:
             return self._given_names
         try:
-            text = header.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+            text = header.removeprefix(BYTE_ORDER_MARK).decode(self.encoding).rstrip("\r\n")
             names = next(csv.reader([text], delimiter=self._delimiter, strict=True), [])
         except (UnicodeDecodeError, csv.Error) as error:
-            raise InputMalformed(path, 0, f"its header is not CSV in utf-8: {error}", "Correct the file.") from None
+            raise InputMalformed(
+                path, 0, f"its header is not CSV in {self.encoding}: {error}", "Correct the file."
+            ) from None
         if repeated := [name for name in names if names.count(name) > 1]:
             raise InputMalformed(path, 0, f"its header has the column {repeated[0]!r} twice", "Correct the file.")
         wanted = [] if schema is None else schema.names
@@ -122,7 +128,9 @@ class CsvLines:
     def _read(self, data: Any, names: tuple[str, ...], schema: Any = None) -> Any:
         return pyarrow.csv.read_csv(
             pyarrow.BufferReader(data),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=list(names)),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=data.size + 1, column_names=list(names), encoding=self.encoding
+            ),
             pyarrow.csv.ParseOptions(
                 delimiter=self._delimiter,
                 newlines_in_values=self._newlines_in_values,
@@ -130,7 +138,7 @@ class CsvLines:
             pyarrow.csv.ConvertOptions(
                 column_types=schema,
                 include_columns=None if schema is None else schema.names,
-                null_values=[""],
-                strings_can_be_null=False,
+                null_values=self._null_values,
+                strings_can_be_null=self._null_values != [""],
             ),
         )

@@ -24,6 +24,7 @@ class JsonLines:
     """Format of JSON lines. ``schema``: the given types; ``columns``: the fields to read, None for all."""
 
     connector = CONNECTOR
+    encoding = "utf-8"
     has_header = False
 
     def __init__(self, schema: Any, columns: Sequence[str] | None) -> None:

@@ -69,6 +69,7 @@ class LineFormat(Protocol):
     """Format of lines that become columns; it travels to the slots."""
 
     connector: str
+    encoding: str
     schema: Any
     """Given schema; None if it is inferred."""
     columns: list[str] | None
@@ -198,9 +199,9 @@ class ColumnLineReader(LineBlocks):
         start, end = int(self._lines.starts[index]), int(self._lines.ends[index])
         line, offset = self._data[start:end].removesuffix(b"\r"), self._begin + start
         try:
-            text = line.decode()
+            text = line.decode(self._format.encoding)
         except UnicodeDecodeError as wrong:
-            problem = f"{line[wrong.start : wrong.end]!r} is not utf-8: {wrong.reason}"
+            problem = f"{line[wrong.start : wrong.end]!r} is not {self._format.encoding}: {wrong.reason}"
             return MalformedRecord(line, self._error(offset + wrong.start, problem, "Correct the file."))
         shown, problem = repr(text[:SHOWN_CHARACTERS]), self._format.problem(text)
         if problem:

@@ -33,6 +33,8 @@ KIND = "Parquet"
 class ParquetFiles(BatchFiles):
     """Parquet: as a source, files by path, folder or pattern, and ``columns``; as a sink, one folder and ``schema``."""
 
+    codecs = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
     def __init__(self, paths: Sequence[str], **options: Any) -> None:
         super().__init__(CONNECTOR, paths, **options)
         self.bounds: tuple[Bound, ...] = ()
@@ -67,7 +69,7 @@ class ParquetFiles(BatchFiles):
         Raises: InvalidConnector: ``columns`` is given, which is for sources.
         """
         self._check_sink()
-        return ParquetFormat(self.in_files(self.schema))
+        return ParquetFormat(self.in_files(self.schema), self.codec)
 
 
 class ParquetReader(BatchReader):
@@ -115,12 +117,13 @@ class ParquetFormat:
 
     suffix = "parquet"
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, codec: str | None = None) -> None:
         self.schema = schema
+        self.codec = codec
 
     def start(self, file: OutputFile) -> ParquetRows:
         """Begins a part file."""
-        return ParquetRows(file, self.schema)
+        return ParquetRows(file, self.schema, codec=self.codec)
 
     def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file, whose columns have the types that hold those of all parts.
@@ -134,7 +137,7 @@ class ParquetFormat:
                 with output_errors(path, "read"), open_file(path) as part:
                     schemas.append(part.schema_arrow)
             schema = self.schema or unified(schemas)
-            joined = ParquetRows(file, schema)
+            joined = ParquetRows(file, schema, codec=self.codec)
             for path in paths:
                 with output_errors(path, "read"):
                     for batch in read_batches(path):

@@ -20,6 +20,7 @@ from clonos.connectors.row_fields import columns_of, fields_of
 
 CONNECTOR = "files.parquet"
 GROUP_ROWS = 65_536
+DEFAULT_CODEC = "snappy"
 REMEDY = "give its type with schema=, or other values with select(...) or map(...) in front of the sink"
 
 
@@ -28,7 +29,10 @@ class ParquetRows:
 
     connector = CONNECTOR
 
-    def __init__(self, file: OutputFile, schema: Any, *, group_rows: int = GROUP_ROWS) -> None:
+    def __init__(
+        self, file: OutputFile, schema: Any, *, group_rows: int = GROUP_ROWS, codec: str | None = None
+    ) -> None:
+        self._codec = codec
         self._group_rows = group_rows
         self._sequential = _Sequential(file)
         self._schema = schema
@@ -155,7 +159,7 @@ class ParquetRows:
         self._writer.write_table(table)
 
     def _new_writer(self, sink: Any, schema: Any) -> Any:
-        return pyarrow.parquet.ParquetWriter(sink, schema)
+        return pyarrow.parquet.ParquetWriter(sink, schema, compression=self._codec or DEFAULT_CODEC)
 
 
 def unified(schemas: Sequence[Any]) -> Any:

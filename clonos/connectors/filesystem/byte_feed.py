@@ -13,12 +13,13 @@ import zlib
 from typing import Any
 
 from clonos.connectors.connector_errors import InputMalformed, InputUnreadable
-from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged, is_compressed
+from clonos.connectors.filesystem.file_splits import FileSplit, check_unchanged, is_compressed, uncommitted_name
 from clonos.connectors.filesystem.input_files import object_replaced, open_input, status_of
-from clonos.connectors.object_stores.urls import name_of
 from clonos.io.store.bucket import ObjectReplaced
 
 SKIP_BYTES = 1 << 20
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError)
+"""Errors of decompressors, beside an ``OSError`` without a number."""
 
 
 class ByteReader:
@@ -34,7 +35,7 @@ class ByteReader:
             raise InputUnreadable(split.path, error.strerror or str(error)) from error
         try:
             check_unchanged(split, status_of(self._file))
-            self._stream = _decompressor(split.path, self._file) if is_compressed(split.path) else self._file
+            self._stream = decompressed(split.path, self._file) if is_compressed(split.path) else self._file
             self._skip_to(offset_bytes)
         except BaseException:
             self.close()
@@ -48,7 +49,7 @@ class ByteReader:
         """
         try:
             piece: bytes = self._stream.read(size_bytes)
-        except (EOFError, zlib.error, lzma.LZMAError) as error:
+        except DAMAGED as error:
             raise self._malformed(error) from error
         except ObjectReplaced as error:
             raise object_replaced(self.split.path) from error
@@ -82,8 +83,9 @@ class ByteReader:
         )
 
 
-def _decompressor(path: str, file: Any) -> Any:
-    path = name_of(path)
+def decompressed(path: str, file: Any) -> Any:
+    """Returns the decompressor of an open file, by the suffix of its path."""
+    path = uncommitted_name(path)
     if path.endswith(".gz"):
         return gzip.GzipFile(fileobj=file, mode="rb")
     if path.endswith(".bz2"):
@@ -92,10 +94,11 @@ def _decompressor(path: str, file: Any) -> Any:
         return lzma.LZMAFile(file)
     import pyarrow  # Arrow takes long to load
 
-    return _Zstandard(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd"))
+    kind = "lz4" if path.endswith(".lz4") else "zstd"
+    return _ArrowDecompressor(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), kind))
 
 
-class _Zstandard:
+class _ArrowDecompressor:
     """Decompressor of Arrow.
 
     Its own ``read`` leaks the buffer that it was to fill when it raises, so this one avoids it.

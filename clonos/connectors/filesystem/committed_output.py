@@ -12,11 +12,13 @@ import xxhash
 
 from clonos.connectors.connector_errors import InputMissing, OutputCorrupt
 from clonos.connectors.filesystem.file_sinks import absolute, paths_of
+from clonos.connectors.filesystem.file_splits import format_suffix
 from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PREPARED
+from clonos.connectors.filesystem.output_parts import Layout
+from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import parse_json
-from clonos.connectors.object_stores.urls import checked_url, is_url, name_of
+from clonos.connectors.object_stores.urls import checked_url, is_url
 from clonos.connectors.partitions.folder_names import partition_values
 
 Path = str | os.PathLike[str]
@@ -27,7 +29,7 @@ class CommittedPart(NamedTuple):
     """Committed part file of an output.
 
     ``checkpoint`` committed it. ``xxh3`` is the checksum of the file in hexadecimal. ``partition`` has the columns that
-    its folders name.
+    its folders name, ``layout`` what a reader of text must know.
     """
 
     path: str
@@ -37,6 +39,7 @@ class CommittedPart(NamedTuple):
     size_bytes: int
     xxh3: str
     partition: dict[str, str | None] = {}  # noqa: RUF012  nobody changes it
+    layout: Layout = Layout()
 
 
 def committed(path: Path) -> list[CommittedPart]:
@@ -57,13 +60,14 @@ def committed(path: Path) -> list[CommittedPart]:
             part.size_bytes,
             part.xxh3,
             partition_values(part.place),
+            part.layout,
         )
         for manifest, part, found in OutputFolder(_existing(path)).committed_files()
     ]
 
 
 def read_committed(path: Path) -> Iterator[Any]:
-    """Yields the committed rows of an output: JSON values, dicts of str from CSV, or dicts from Parquet and Arrow.
+    """Yields the committed rows of an output: values of JSON, dicts (of str from CSV), or lines of text.
 
     Rows of a partitioned output have the columns of their folders as str, or None.
 
@@ -74,7 +78,7 @@ def read_committed(path: Path) -> Iterator[Any]:
     for part in committed(path):
         _check(part)
         rows = 0
-        found = _rows_of(part.path)
+        found = _rows_of(part.path, part.layout)
         while True:
             try:
                 row = next(found)
@@ -122,8 +126,8 @@ def _check(part: CommittedPart) -> None:
         raise OutputCorrupt(part.path, f"xxh3 {part.xxh3}", f"xxh3 {checksum.hexdigest()}")
 
 
-def _rows_of(path: str) -> Iterator[Any]:
-    kind = os.path.splitext(name_of(path).removesuffix(PREPARED))[1]
+def _rows_of(path: str, layout: Layout) -> Iterator[Any]:
+    kind = format_suffix(path)
     if kind == ".parquet":
         from clonos.connectors.columns.parquet_batches import (  # Arrow takes long to load
             FormatUnreadable,
@@ -140,8 +144,11 @@ def _rows_of(path: str) -> Iterator[Any]:
 
         yield from read_rows(path)
     elif kind == ".csv":
-        with io.TextIOWrapper(open_buffered(path), "utf-8", newline="") as text:
-            yield from csv.DictReader(text)
+        with io.TextIOWrapper(open_part(path), "utf-8", newline="") as text:
+            yield from csv.DictReader(text, layout.columns or None, delimiter=layout.delimiter)
+    elif kind == ".txt":
+        with io.TextIOWrapper(open_part(path), layout.encoding, newline="\n") as text:
+            yield from (line.removesuffix("\n") for line in text)
     else:
-        with open_buffered(path) as lines_of_json:
+        with open_part(path) as lines_of_json:
             yield from map(parse_json, lines_of_json)

@@ -17,10 +17,16 @@ from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt, 
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, check_split, new_files
-from clonos.connectors.filesystem.input_files import open_buffered
-from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, check_line_options, ordered_of
+from clonos.connectors.filesystem.line_files import (
+    LINE_BYTES_MAX,
+    check_encoding,
+    check_line_options,
+    encoding_of_text,
+    ordered_of,
+)
 from clonos.connectors.filesystem.output_files import OutputFile
-from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.connectors.filesystem.output_parts import Layout, RowsFormat
+from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import scalar_text
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.row_fields import columns_of, fields_of
@@ -52,6 +58,8 @@ class CsvFiles(OrderedFiles, FileSink):
         delimiter: str = ",",
         header: bool = True,
         newlines_in_values: bool = False,
+        null_values: Sequence[str] = ("",),
+        encoding: str = "utf-8",
         block_bytes: int | None = None,
         line_bytes_max: int = LINE_BYTES_MAX,
         discovery_interval_ns: int = 0,
@@ -59,8 +67,9 @@ class CsvFiles(OrderedFiles, FileSink):
         ordered: bool | None = None,
         partition_by: str | Sequence[str] | None = None,
         partitioned: Any = None,
+        **parts: Any,
     ) -> None:
-        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by)
+        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by, **parts)
         self.folder_columns = FolderColumns(CONNECTOR, partitioned)
         if columns is not None and (not columns or isinstance(columns, str) or len(set(columns)) < len(columns)):
             raise InvalidConnector(CONNECTOR, f"columns is {columns!r}", "Give a list of distinct names.")
@@ -72,10 +81,14 @@ class CsvFiles(OrderedFiles, FileSink):
                 "newlines_in_values=True reads whole files, not blocks",
                 "Leave out block_bytes= or ordered=.",
             )
+        if isinstance(null_values, str) or not all(isinstance(text, str) for text in null_values):
+            raise InvalidConnector(CONNECTOR, f"null_values is {null_values!r}", "Give a list of texts.")
+        check_encoding(encoding, CONNECTOR)
         check_line_options(CONNECTOR, paths, block_bytes, ordered)
         self.columns = None if columns is None else tuple(columns)
         self.schema = schema
         self.delimiter, self.header, self.newlines_in_values = delimiter, header, newlines_in_values
+        self.null_values, self.encoding = tuple(null_values), encoding_of_text(encoding)
         self.block_bytes = block_bytes
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
@@ -117,13 +130,16 @@ class CsvFiles(OrderedFiles, FileSink):
 
         Raises: InvalidConnector: an option is for sources.
         """
-        if self.schema is not None or self.delimiter != "," or not self.header or self.newlines_in_values:
+        is_for_source = self.null_values != ("",) or self.encoding != "utf-8" or self.newlines_in_values
+        if self.schema is not None or is_for_source:
             raise InvalidConnector(
                 CONNECTOR,
-                "schema=, delimiter=, header= and newlines_in_values= are for a source",
+                "schema=, newlines_in_values=, null_values= and encoding= are for a source",
                 "Leave them out for a sink.",
             )
-        return CsvFormat(self.in_files(self.columns))
+        if not self.header and self.columns is None:
+            raise InvalidConnector(CONNECTOR, "header=False leaves the cells without names", "Give columns=.")
+        return CsvFormat(self.in_files(self.columns), self.delimiter, self.header)
 
     def row_names(self) -> tuple[str, ...] | None:
         """Returns ``columns``."""
@@ -147,6 +163,8 @@ class CsvFiles(OrderedFiles, FileSink):
             delimiter=self.delimiter,
             has_header=self.header,
             newlines_in_values=self.newlines_in_values,
+            null_values=self.null_values,
+            encoding=self.encoding,
         )
 
 
@@ -155,33 +173,37 @@ class CsvFormat:
 
     suffix = "csv"
 
-    def __init__(self, columns: tuple[str, ...] | None) -> None:
+    def __init__(self, columns: tuple[str, ...] | None, delimiter: str = ",", has_header: bool = True) -> None:
         self.columns = columns
+        self.delimiter = delimiter
+        self.has_header = has_header
 
     def start(self, file: OutputFile) -> CsvRows:
         """Begins a part file."""
-        return CsvRows(file, self.columns)
+        return CsvRows(file, self.columns, self.delimiter, self.has_header)
 
     def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the rows of part files into one file with one header, which has the columns of all parts.
 
         Raises: OutputCorrupt: a part is not CSV.
         """
-        columns = list(self.columns or dict.fromkeys(name for path in paths for name in next(_rows(path), ())))
-        header = _text([columns])
+        columns = list(
+            self.columns or dict.fromkeys(name for path in paths for name in next(_rows(path, self.delimiter), ()))
+        )
+        header = _text([columns], self.delimiter) if self.has_header else b""
         if paths:
             file.write(header)
         for path in paths:
-            with output_errors(path, "read"), open_buffered(path) as part:
-                if part.read(len(header)) == header:
+            with output_errors(path, "read"), open_part(path) as part:
+                if not header or part.read(len(header)) == header:
                     while piece := part.read(COPY_BYTES):
                         file.write(piece)
                     continue
-            rows = _rows(path)
+            rows = _rows(path, self.delimiter)
             own = next(rows, [])
             while some := list(islice(rows, WRITE_ROWS)):
                 named = [dict(zip(own, row, strict=False)) for row in some]
-                file.write(_text([[row.get(column, "") for column in columns] for row in named]))
+                file.write(_text([[row.get(column, "") for column in columns] for row in named], self.delimiter))
 
 
 class CsvRows:
@@ -189,10 +211,14 @@ class CsvRows:
 
     gathered_rows = 0
 
-    def __init__(self, file: OutputFile, columns: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, file: OutputFile, columns: tuple[str, ...] | None, delimiter: str = ",", has_header: bool = True
+    ) -> None:
         self._file = file
         self._columns = columns
-        self._has_header = False
+        self._delimiter = delimiter
+        self._has_header = not has_header  # or needs none
+        self.layout = Layout(delimiter, () if has_header else columns or ())
 
     def rows(self, rows: list[Any]) -> None:
         """Appends rows.
@@ -201,7 +227,7 @@ class CsvRows:
         """
         columns = self._columns = self._columns or columns_of(rows[0], CONNECTOR)
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
         if not self._has_header:
             writer.writerow(columns)
         writer.writerows(_cells(fields_of(row, columns, CONNECTOR, index)) for index, row in enumerate(rows))
@@ -219,13 +245,13 @@ class CsvRows:
         from clonos.connectors.columns.text_columns import csv_text_of  # Arrow takes long to load
 
         columns = self._columns or tuple(batch.schema.names)
-        text = csv_text_of(batch, columns)
+        text = csv_text_of(batch, columns) if self._delimiter == "," else None
         if text is None:
             self.rows(batch.to_pylist())
             return
         self._columns = columns
         if not self._has_header:
-            self._file.write(_text([columns]))
+            self._file.write(_text([columns], self._delimiter))
         self._file.write(text)
         self._has_header = True
 
@@ -239,20 +265,20 @@ class CsvRows:
         """Does nothing: the file is the only resource."""
 
 
-def _rows(path: str) -> Iterator[list[str]]:
-    with output_errors(path, "read"), io.TextIOWrapper(open_buffered(path), "utf-8", newline="") as text:
+def _rows(path: str, delimiter: str) -> Iterator[list[str]]:
+    with output_errors(path, "read"), io.TextIOWrapper(open_part(path), "utf-8", newline="") as text:
         before = csv.field_size_limit(FIELD_CHARACTERS_MAX)  # a sink writes fields of any length
         try:
-            yield from csv.reader(text)
+            yield from csv.reader(text, delimiter=delimiter)
         except (csv.Error, ValueError) as error:
             raise OutputCorrupt(path, "CSV", str(error)) from None
         finally:
             csv.field_size_limit(before)
 
 
-def _text(rows: Iterable[Sequence[str]]) -> bytes:
+def _text(rows: Iterable[Sequence[str]], delimiter: str) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
 
 

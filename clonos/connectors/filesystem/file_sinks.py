@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.filesystem.file_splits import format_suffix
 from clonos.connectors.filesystem.output_folder import OutputFolder
-from clonos.connectors.filesystem.output_parts import PartsWriter, RowsFormat, decode_parts
-from clonos.connectors.object_stores.urls import WILDCARDS, checked_url, is_url, local_path, name_of, split_url
+from clonos.connectors.filesystem.output_parts import PartsWriter, Rolling, RowsFormat, decode_parts
+from clonos.connectors.formats.compressed_parts import CompressedFormat, compression_of
+from clonos.connectors.object_stores.urls import WILDCARDS, checked_url, is_url, local_path, split_url
 from clonos.connectors.partitions.folder_names import partition_columns
 from clonos.connectors.secrets import masked
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("clonos.run")
 
-FILE_SUFFIXES = (".arrow", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
+FILE_SUFFIXES = (".arrow", ".avro", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 
 
 class FileSink:
@@ -35,6 +37,9 @@ class FileSink:
         *,
         single: bool = False,
         partition_by: str | Sequence[str] | None = None,
+        compression: str | None = None,
+        part_rows: int | None = None,
+        part_bytes: int | None = None,
     ) -> None:
         self.connector = connector
         self.paths = tuple(paths)
@@ -44,6 +49,9 @@ class FileSink:
             self.routes_refused = False  # because rows of other folders are written when one is refused
             if single:
                 raise InvalidConnector(connector, "single=True writes one file", "Leave out partition_by=.")
+        self.compression = compression
+        self.rolling = Rolling(part_rows, part_bytes)
+        self._check_rolling()
         self._has_advised = False
         self.flush_refused = "single=True shows its rows once, when the job has ended" if single else ""
         # Absolute, because slots may have another working folder.
@@ -58,6 +66,15 @@ class FileSink:
         Raises: InvalidConnector: an option is for reading only.
         """
         raise NotImplementedError
+
+    def parts_format(self) -> RowsFormat:
+        """Returns the format of the part files with their compression; raises what ``rows_format`` raises.
+
+        Raises: InvalidConnector: the compression is unknown, or does not fit the name of a single file.
+        """
+        rows_format = self.rows_format()
+        compression = compression_of(self.connector, self.compression, self._folder if self.is_single_file else "")
+        return rows_format if compression is None else CompressedFormat(rows_format, compression)
 
     def folder(self) -> str:
         """Returns the absolute path of the output.
@@ -90,9 +107,9 @@ class FileSink:
         Raises: OutputInUse, UnexpectedOutput, NotOutputOwner: another job or other files occupy it. OutputFailed: the
         disk fails.
         """
-        self.rows_format()
+        self.parts_format()
         is_new = OutputFolder(self.folder()).prepare(job_id, resume, overwrite, self.is_single_file)
-        if is_new and not self.is_single_file and name_of(self._folder).endswith(FILE_SUFFIXES):
+        if is_new and not self.is_single_file and format_suffix(self._folder) in FILE_SUFFIXES:
             logger.warning(
                 "%s: %s becomes a folder of part files; with single=True it becomes a file when the job has ended",
                 self.connector,
@@ -113,6 +130,16 @@ class FileSink:
     def row_names(self) -> tuple[str, ...] | None:
         """Returns the names of the fields of rows that have no names, also of those in ``partition_by``."""
         return None
+
+    def _check_rolling(self) -> None:
+        for name, limit in zip(("part_rows", "part_bytes"), self.rolling, strict=True):
+            if limit is None:
+                continue
+            if type(limit) is not int or limit < 1:
+                raise InvalidConnector(self.connector, f"{name} is {limit!r}", "Give a whole number, at least 1.")
+            if self.is_single_file or self.partition_by:
+                other = "single=" if self.is_single_file else "partition_by="
+                raise InvalidConnector(self.connector, f"{name}= does not go with {other}", "Leave out one of them.")
 
     def in_files(self, names: Any) -> Any:
         """Returns the given columns, or a ``pyarrow.Schema``, without those that only the folders have.
@@ -136,11 +163,11 @@ class FileSink:
     def writer(self) -> PartsWriter | PartitionedWriter:
         """Creates a writer of part files."""
         if not self.partition_by:
-            return PartsWriter(self.folder(), self.rows_format())
+            return PartsWriter(self.folder(), self.parts_format(), self.rolling)
         from clonos.connectors.partitions.partitioned_writer import PartitionedWriter, Partitioning
 
         partitioning = Partitioning(self.connector, self.partition_by, self.row_names())
-        return PartitionedWriter(self.folder(), self.rows_format(), partitioning)
+        return PartitionedWriter(self.folder(), self.parts_format(), partitioning)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:
         """Makes the parts visible; a repeated call with equal parts does nothing."""
@@ -168,7 +195,7 @@ class FileSink:
         output.check_job(job_id)
         file = output.files.new_file_beside(f"{output.state}/{os.path.basename(output.path)}")
         try:
-            self.rows_format().join([path for _, _, path in output.committed_files()], file)
+            self.parts_format().join([path for _, _, path in output.committed_files()], file)
             file.publish(output.path)
         finally:
             file.discard()

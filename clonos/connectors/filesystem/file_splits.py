@@ -23,7 +23,9 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 
 SPLIT_FORMAT = 1
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+PREPARED = ".prepared"
+"""Suffix of part files that are not committed: no pattern of data files, such as ``*.parquet``, matches it."""
 BLOCK_BYTES_MAX = 8 << 20
 BLOCK_BYTES_MIN = 64 << 10
 BLOCKS_PER_TASK = 4
@@ -85,7 +87,20 @@ def check_split(connector: str, patterns: Sequence[str], data: bytes) -> None:
 
 def is_compressed(path: str) -> bool:
     """Returns whether a file is decompressed, judged by its suffix."""
-    return name_of(path).endswith(COMPRESSED_SUFFIXES)
+    return uncommitted_name(path).endswith(COMPRESSED_SUFFIXES)
+
+
+def uncommitted_name(path: str) -> str:
+    """Returns a path, or a URL without its options, without the suffix of prepared part files."""
+    return name_of(path).removesuffix(PREPARED)
+
+
+def format_suffix(path: str) -> str:
+    """Returns the suffix of the format of a file, such as ``.csv``, without that of its compression."""
+    name = uncommitted_name(path)
+    if name.endswith(COMPRESSED_SUFFIXES):
+        name = os.path.splitext(name)[0]
+    return os.path.splitext(name)[1]
 
 
 def check_unchanged(split: FileSplit, status: FileStatus) -> None:

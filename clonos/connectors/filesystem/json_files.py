@@ -9,10 +9,10 @@ from clonos.connectors.connector_errors import InputMalformed, InvalidConnector
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
-from clonos.connectors.filesystem.input_files import open_buffered
 from clonos.connectors.filesystem.line_files import LineReader, check_line_options, ordered_of
 from clonos.connectors.filesystem.output_files import OutputFile
 from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.connectors.formats.part_content import open_part
 from clonos.connectors.json_text import json_lines, parse_json, parse_json_lines
 from clonos.connectors.partitions.folder_columns import FolderColumns
 from clonos.connectors.typed_records import LineDecoder, Unfit, check_schema
@@ -50,8 +50,9 @@ class JsonFiles(OrderedFiles, FileSink, Generic[AnyValue]):
         columns: bool | Sequence[str] | None = None,
         partition_by: str | Sequence[str] | None = None,
         partitioned: Any = None,
+        **parts: Any,
     ) -> None:
-        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by)
+        super().__init__(CONNECTOR, paths, single=single, partition_by=partition_by, **parts)
         self.folder_columns = FolderColumns(CONNECTOR, partitioned)
         self._line_format = _line_format(schema, columns)
         self.gives_columns = self._line_format is not None
@@ -208,7 +209,7 @@ class JsonFormat:
     def join(self, paths: Sequence[str], file: OutputFile) -> None:
         """Writes the lines of part files into one file."""
         for path in paths:
-            with output_errors(path, "read"), open_buffered(path) as part:
+            with output_errors(path, "read"), open_part(path) as part:
                 while piece := part.read(COPY_BYTES):
                     file.write(piece)
 

@@ -1,4 +1,4 @@
-"""Text files read by line: the source ``files.lines`` and the reader of ``files.jsonl``.
+"""Text files by line: the source and sink ``files.lines``, and the reader of ``files.jsonl``.
 
 Only ``\\n`` and ``\\r\\n`` end a line. A line belongs to the block in which it begins, even if it ends in the next one.
 A mark is the offset of the first byte of a line.
@@ -13,10 +13,12 @@ from typing import Any, Generic, TypeVar
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.filesystem.file_patterns import find_files
+from clonos.connectors.filesystem.file_sinks import FileSink
 from clonos.connectors.filesystem.file_splits import OrderedFiles, block_splits, check_split, new_files
 from clonos.connectors.filesystem.line_blocks import MARK_BYTES, READ_BYTES, LineBlocks
 from clonos.connectors.filesystem.output_folder import readable_files
-from clonos.connectors.secrets import masked
+from clonos.connectors.filesystem.output_parts import RowsFormat
+from clonos.connectors.formats.text_lines import CONNECTOR, TextFormat
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed, SplitReader
 
 LINE_BYTES_MAX = 64 << 20
@@ -26,10 +28,11 @@ AnyLine = TypeVar("AnyLine")
 """Record type: str, or (path, offset_bytes, text)."""
 
 
-class LineFiles(OrderedFiles, Generic[AnyLine]):
-    """Source of the lines of text files."""
+class LineFiles(OrderedFiles, FileSink, Generic[AnyLine]):
+    """Lines of text: as a source, files by path, folder or pattern; as a sink, one folder."""
 
     routes_malformed = True
+    routes_refused = True
 
     def __init__(
         self,
@@ -42,10 +45,12 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         line_bytes_max: int,
         discovery_interval_ns: int = 0,
         ordered: bool | None = None,
+        **parts: Any,
     ) -> None:
-        check_line_options("files.lines", patterns, block_bytes, ordered)
+        super().__init__(CONNECTOR, patterns, **parts)
+        check_line_options(CONNECTOR, patterns, block_bytes, ordered)
         check_encoding(encoding)
-        self.patterns = tuple(patterns)
+        self.patterns = self.paths
         self.encoding = encoding
         self.errors = errors
         self.with_position = with_position
@@ -53,9 +58,6 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
         self.line_bytes_max = line_bytes_max
         self.discovery_interval_ns = discovery_interval_ns
         self.ordered = ordered_of(ordered, block_bytes)
-
-    def __repr__(self) -> str:
-        return f"files.lines({', '.join(repr(masked(path)) for path in self.patterns)})"
 
     def splits(self, parallelism: int) -> list[bytes]:
         """Returns blocks of the files that exist now, or whole files."""
@@ -76,6 +78,15 @@ class LineFiles(OrderedFiles, Generic[AnyLine]):
     def reader(self) -> SplitReader[AnyLine]:
         """Creates a reader."""
         return LineReader(self.encoding, self.errors, self.line_bytes_max, self.with_position)
+
+    def rows_format(self) -> RowsFormat:
+        """Returns the format of text.
+
+        Raises: InvalidConnector: ``with_position`` is given, which is for sources.
+        """
+        if self.with_position:
+            raise InvalidConnector(CONNECTOR, "with_position= is for a source", "Leave it out for a sink.")
+        return TextFormat(encoding_of_text(self.encoding), self.errors)
 
 
 def ordered_of(ordered: bool | None, block_bytes: int | None) -> bool | None:
@@ -98,7 +109,7 @@ def check_line_options(
         raise InvalidConnector(connector, f"block_bytes is {block_bytes}", "Give at least 1, or leave it out.")
 
 
-def check_encoding(encoding: str) -> None:
+def check_encoding(encoding: str, connector: str = CONNECTOR) -> None:
     """Checks that Python knows the encoding and that the byte 10 always ends a line in it.
 
     Raises: InvalidConnector: one of these is false.
@@ -106,10 +117,10 @@ def check_encoding(encoding: str) -> None:
     try:
         is_usable = encoding_of_text(encoding) != encoding or "a\nb".encode(encoding) == b"a\nb"
     except (LookupError, UnicodeError):
-        raise InvalidConnector("files.lines", f"the encoding {encoding!r} is unknown", "Correct its name.") from None
+        raise InvalidConnector(connector, f"the encoding {encoding!r} is unknown", "Correct its name.") from None
     if not is_usable:
         raise InvalidConnector(
-            "files.lines",
+            connector,
             f"the byte 10 does not always end a line in {encoding!r}",
             "Convert the files, for example with: iconv -t UTF-8.",
         )

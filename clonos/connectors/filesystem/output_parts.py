@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
-from clonos.connectors.connector_errors import OutputCorrupt
+from clonos.connectors.connector_errors import InvalidConnector, OutputCorrupt
 from clonos.connectors.filesystem.durable_files import WRITING
+from clonos.connectors.filesystem.file_splits import PREPARED as PREPARED
 from clonos.connectors.filesystem.output_files import OutputFile, OutputFiles, files_of
 from clonos.connectors.filesystem.output_files import state_folder as state_folder
 from clonos.core.model.errors import InternalError
@@ -20,18 +21,26 @@ OUTPUT_FORMAT = 1
 PARTS = "parts"
 MANIFESTS = "manifests"
 OWNER = "owner"
-PREPARED = ".prepared"
-"""Suffix of part files that are not committed: no pattern of data files, such as ``*.parquet``, matches it."""
-PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3,4}\.[a-z]+")
+PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3,4}(\.[a-z0-9]+){1,2}")
 """The fourth number counts the part files of a task and a checkpoint, if it may write several."""
 MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.manifest")
 VERTEX_CHARACTERS_MAX = 80
+FULL_PARTS_MAX = 500
+"""Complete part files of a task that may wait for the barrier; each is an open file."""
 
 
 PartName = Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{PART_NAME.pattern}\Z")]
 """File name of a committed part, without any folder. It begins with a letter, because readers skip ``_`` and ``.``."""
 FolderName = Annotated[str, msgspec.Meta(pattern=r"^([^/=\x00]+=[^/\x00]+(/[^/=\x00]+=[^/\x00]+)*)?\Z")]
 """Folders ``column=value`` within the output, or ""."""
+
+
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Form of a text file, which its readers must know. ``columns`` are those of CSV without a header."""
+
+    delimiter: str = ","
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +62,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     xxh3: str
     advice: str = ""
     folder: FolderName = ""
+    layout: Layout = Layout()
 
     @property
     def place(self) -> str:
@@ -180,6 +190,12 @@ class OpenPart:
         self._file = files.new_file(f"{parts_folder}/{name}{WRITING}")
         self.rows_file = rows_format.start(self._file)
         self.rows = 0
+        self._is_complete = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns how many bytes are in the file. Some rows may be in memory still."""
+        return self._file.size_bytes
 
     def write(self, rows: list[Any]) -> None:
         """Appends rows."""
@@ -191,9 +207,15 @@ class OpenPart:
         self.rows_file.columns(batch)
         self.rows += batch.num_rows
 
+    def complete(self) -> None:
+        """Writes what ends the file. No row may follow."""
+        self.rows_file.finish()
+        self._is_complete = True
+
     def publish(self, context: WriterContext, checkpoint: int, folder: str = "", number: str = "") -> Part:
         """Completes the file under the name of a prepared part. ``number`` is its end."""
-        self.rows_file.finish()
+        if not self._is_complete:
+            self.complete()
         name = part_name(context, checkpoint, f"{number}.{self._suffix}")
         xxh3 = self._file.publish(f"{self._parts_folder}/{name}{PREPARED}")
         return Part(
@@ -208,23 +230,45 @@ class OpenPart:
             xxh3=xxh3,
             advice=getattr(self.rows_file, "advice", ""),
             folder=folder,
+            layout=getattr(self.rows_file, "layout", Layout()),
         )
 
     def discard(self) -> None:
         """Removes the file unless it is published."""
-        self.rows_file.abandon()
+        if not self._is_complete:
+            self.rows_file.abandon()
         self._file.discard()
 
 
-class PartsWriter:
-    """Transactional writer of every file sink: one part file per checkpoint with output."""
+class Rolling(NamedTuple):
+    """Rows and bytes behind which a part file ends and the next one begins; None for no limit."""
 
-    def __init__(self, folder: str, rows_format: RowsFormat) -> None:
+    part_rows: int | None = None
+    part_bytes: int | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.part_rows is not None or self.part_bytes is not None
+
+    def is_full(self, part: OpenPart) -> bool:
+        """Returns whether a part file has reached a limit."""
+        return (self.part_rows is not None and part.rows >= self.part_rows) or (
+            self.part_bytes is not None and part.size_bytes >= self.part_bytes
+        )
+
+
+class PartsWriter:
+    """Transactional writer of every file sink: a part file per checkpoint with output, or several of limited size."""
+
+    def __init__(self, folder: str, rows_format: RowsFormat, rolling: Rolling | None = None) -> None:
         self._files, path = files_of(folder)
         self._folder = f"{self._files.state_folder(path)}/{PARTS}"
         self._format = rows_format
         self._context: WriterContext | None = None
+        self._rolling = rolling or Rolling()
         self._part: OpenPart | None = None
+        self._full: list[OpenPart] = []
 
     def open(self, context: WriterContext) -> None:
         """Takes the names of the task."""
@@ -237,6 +281,7 @@ class PartsWriter:
         """
         if rows:
             self._begun().write(rows)
+            self._roll()
 
     def write_columns(self, batch: Any) -> None:
         """Appends a ``pyarrow.RecordBatch`` to the current part file.
@@ -245,24 +290,44 @@ class PartsWriter:
         """
         if batch.num_rows:
             self._begun().write_columns(batch)
+            self._roll()
 
     def prepare(self, checkpoint: int) -> bytes | None:
-        """Publishes the current part file and describes it; later rows go into a new one. Returns None without rows."""
-        if self._part is None:
+        """Publishes the part files and describes them; later rows go into new ones. Returns None without rows."""
+        open_parts = [*self._full, *([] if self._part is None else [self._part])]
+        if not open_parts:
             return None
         assert self._context is not None, "a writer is opened before it writes"
-        part = self._part.publish(self._context, checkpoint)
-        self._part = None
-        return msgspec.json.encode(part)
+        if not self._rolling.is_set:
+            prepared: Part | list[Part] = open_parts[0].publish(self._context, checkpoint)
+        else:
+            prepared = [
+                part.publish(self._context, checkpoint, number=f"-{number:03}")
+                for number, part in enumerate(open_parts)
+            ]
+        self._part, self._full = None, []
+        return msgspec.json.encode(prepared)
 
     def close(self) -> None:
         """Discards the current part file, which no checkpoint will commit."""
-        if self._part is not None:
-            self._part.discard()
+        for part in (*self._full, *(() if self._part is None else (self._part,))):
+            part.discard()
+        self._part, self._full = None, []
+
+    def _roll(self) -> None:
+        """Completes the current part file if it is full. It becomes visible with the others."""
+        if self._part is None or not self._rolling.is_full(self._part):
+            return
+        self._part.complete()
+        self._full.append(self._part)
         self._part = None
+        if len(self._full) >= FULL_PARTS_MAX:
+            problem = f"part_rows= or part_bytes= gives a task more than {FULL_PARTS_MAX} files between two checkpoints"
+            raise InvalidConnector(self._folder, problem, "Give a larger limit, or checkpoint more often.")
 
     def _begun(self) -> OpenPart:
         if self._part is None:
             assert self._context is not None, "a writer is opened before it writes"
-            self._part = OpenPart(self._files, self._folder, writer_name(self._context), self._format)
+            end = f"-{len(self._full):03}" if self._rolling.is_set else ""
+            self._part = OpenPart(self._files, self._folder, f"{writer_name(self._context)}{end}", self._format)
         return self._part

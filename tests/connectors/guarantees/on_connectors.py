@@ -72,6 +72,16 @@ def test_files_have_each_row_once(places: Path, expect: Any, kind: str) -> None:
     expect(f"`files.{kind}`", check_sink(lambda place: make(places / place), read, worlds=WORLDS))
 
 
+def test_compressed_files_of_limited_size_have_each_row_once(places: Path, expect: Any) -> None:
+    def read(place: str) -> list[Any]:
+        return list(files.read_committed(places / place))
+
+    def make(place: str) -> Any:
+        return files.jsonl(places / place, compression="zstd", part_rows=10)
+
+    expect("`files.jsonl`, compressed, by `part_rows`", check_sink(make, read, worlds=WORLDS))
+
+
 def test_partitioned_files_have_each_row_once(places: Path, expect: Any) -> None:
     def read(place: str) -> list[Any]:
         return [{"n": row["n"], "draw": int(row["draw"])} for row in files.read_committed(places / place)]

@@ -390,7 +390,6 @@ def test_reading_a_missing_output_is_an_error(tmp_path: Path) -> None:
 
 
 def test_every_file_sink_meets_the_sink_protocol() -> None:
-    sinks: list[TransactionalSink] = [files.jsonl("a"), files.csv("a"), files.parquet("a")]
+    sinks: list[TransactionalSink] = [files.lines("a"), files.jsonl("a"), files.csv("a"), files.parquet("a")]
     assert all(isinstance(sink, TransactionalSink) for sink in sinks)
     assert not any(isinstance(sink, ImmediateSink) for sink in sinks)
-    assert not isinstance(files.lines("a"), TransactionalSink)

@@ -1,0 +1,1 @@
+"""Further formats of files: text, compressed part files, whole files, and Avro."""
