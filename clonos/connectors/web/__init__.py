@@ -1,4 +1,7 @@
-"""HTTP: ``web.post`` sends rows, ``web.receive`` takes requests that others send, ``web.poll`` asks for records."""
+"""HTTP: ``web.post`` sends rows, ``web.receive`` takes requests that others send, ``web.poll`` asks for records.
+
+``web.websocket`` receives messages.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ from clonos.connectors.web.web_errors import (
     PollRefused,
     PortUnavailable,
     RequestMalformed,
+    WebSocketFailed,
+    WebSocketRefused,
 )
 from clonos.connectors.web.webhook_source import receive
+from clonos.connectors.web.websocket_source import websocket
 
 __all__ = [
     "post",
     "receive",
     "poll",
+    "websocket",
     "NEXT_LINK",
     "Request",
     "Reply",
@@ -27,6 +34,8 @@ __all__ = [
     "RequestMalformed",
     "PollFailed",
     "PollRefused",
+    "WebSocketFailed",
+    "WebSocketRefused",
     "AnswerMalformed",
     "PolledMalformed",
 ]

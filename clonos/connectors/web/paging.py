@@ -89,13 +89,19 @@ def identity_at(record: bytes, path: str, url: str) -> bytes:
 
     Raises: AnswerMalformed: the record has no such field.
     """
+    found = field_at(record, path)
+    if found is None:
+        raise AnswerMalformed(url, f"has a record without the field {path} of identity=: {_shown(record)}")
+    return found
+
+
+def field_at(record: bytes, path: str) -> bytes | None:
+    """Returns the JSON of a field of a record; None if it is null or not there."""
     try:
         found = _at(record, path)
     except DECODE_ERRORS:
-        found = None
-    if found is None or found == b"null":
-        raise AnswerMalformed(url, f"has a record without the field {path} of identity=: {_shown(record)}")
-    return found
+        return None
+    return None if found == b"null" else found
 
 
 def next_link(reply: Reply) -> str | None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import Secret, revealed
+from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_behind
 from clonos.connectors.web.web_errors import PollFailed, PollRefused
+from clonos.connectors.web.web_options import revealed_headers
 from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest
 from clonos.io.http.http_errors import (
     HttpBodyTooLarge,
@@ -66,10 +67,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
         Raises: SecretMissing.
         """
-        found = {"Accept": "application/json", **{name: revealed(value) for name, value in self.headers.items()}}
-        if self.token is not None:
-            found["Authorization"] = f"Bearer {revealed(self.token)}"
-        return tuple(found.items())
+        return tuple({"Accept": "application/json", **revealed_headers(self.headers, self.token)}.items())
 
 
 Journalled = Callable[[bytes, bytes | None, Position | None], bytes]

@@ -16,13 +16,12 @@ import msgspec
 from clonos.connectors.codecs import Codec, for_decoding, json
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
-from clonos.connectors.secrets import Secret, check_text
+from clonos.connectors.secrets import Secret
 from clonos.connectors.web.paging import NEXT_LINK, PageFunction, Paging
 from clonos.connectors.web.poll_feed import Endpoint, PollFeed, Position
 from clonos.connectors.web.web_errors import PolledMalformed
-from clonos.io.http.http_client import HttpLimits, HttpRequest
-from clonos.io.http.http_errors import HttpRequestInvalid
-from clonos.io.http.http_requests import first_hop
+from clonos.connectors.web.web_options import check_number, checked_headers, is_path
+from clonos.io.http.http_client import HttpLimits
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
 from clonos.operators.row_errors import RecordError
@@ -150,12 +149,13 @@ def poll(
 
     Raises: InvalidConnector: an option cannot work.
     """
-    _check_numbers(remember, body_bytes_max)
+    check_number(CONNECTOR, "remember", remember, None, "identities")
+    check_number(CONNECTOR, "body_bytes_max", body_bytes_max, BODY_BYTES_LIMIT, "bytes")
     paging = Paging(records, cursor, None if cursor == NEXT_LINK else parameter, start, until is not None, identity)
     _check_paging(paging, until)
     endpoint = Endpoint(
         url=url,
-        headers=_checked_headers(url, headers, token),
+        headers=checked_headers(CONNECTOR, url, headers, token),
         token=token,
         paging=paging,
         every_ns=duration_ns(every),
@@ -164,21 +164,6 @@ def poll(
         ca=None if ca is None else os.path.abspath(os.fspath(ca)),
     )
     return PollSource(endpoint, decode) if identity is None else IdentifiedPollSource(endpoint, decode, remember)
-
-
-def _checked_headers(url: str, headers: Mapping[str, str | Secret] | None, token: Any) -> dict[str, str | Secret]:
-    """Returns the headers. Raises: InvalidConnector: they or the URL cannot work."""
-    given = dict(headers or {})
-    if token is not None:
-        check_text(CONNECTOR, "token", token)
-        if any(name.lower() == "authorization" for name in given):
-            raise InvalidConnector(CONNECTOR, "headers= and token= both give Authorization", "Leave one of them out.")
-    check_text(CONNECTOR, "url", url)
-    try:
-        first_hop(HttpRequest("GET", url, tuple((name, "x") for name in given)))
-    except HttpRequestInvalid as error:
-        raise InvalidConnector(CONNECTOR, str(error).rstrip("."), "Correct it.") from None
-    return given
 
 
 def _limits(timeout_s: float, body_bytes_max: int) -> HttpLimits:
@@ -192,25 +177,16 @@ def _limits(timeout_s: float, body_bytes_max: int) -> HttpLimits:
     )
 
 
-def _check_numbers(remember: int, body_bytes_max: int) -> None:
-    """Raises: InvalidConnector: they are out of range."""
-    if type(remember) is not int or remember < 1:
-        raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
-    if type(body_bytes_max) is not int or not 0 < body_bytes_max <= BODY_BYTES_LIMIT:
-        problem = f"body_bytes_max is {body_bytes_max!r:.80}"
-        raise InvalidConnector(CONNECTOR, problem, f"Give a number from 1 to {BODY_BYTES_LIMIT}.")
-
-
 def _check_paging(paging: Paging, until: str | None) -> None:
     """Raises: InvalidConnector: these options cannot work."""
     cursor: Any = paging.cursor
     if until not in (None, "end"):
         raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "end" or None.')
     for option, path in (("records", paging.records), ("identity", paging.identity)):
-        if path is not None and (type(path) is not str or not all(path.split("."))):
+        if path is not None and not is_path(path):
             advice = 'Give the name of a field, or names with dots between them, such as "data.items".'
             raise InvalidConnector(CONNECTOR, f"{option} is {path!r:.80}", advice)
-    if cursor is not None and not callable(cursor) and (type(cursor) is not str or not all(cursor.split("."))):
+    if cursor is not None and not callable(cursor) and not is_path(cursor):
         advice = 'Give the name of a field, such as "meta.next", web.NEXT_LINK or a function.'
         raise InvalidConnector(CONNECTOR, f"cursor is {cursor!r:.80}", advice)
     if callable(cursor) and paging.records is not None:

@@ -44,6 +44,31 @@ class PollRefused(JobError):
         return f"polling {self.url} cannot go on: {self.reason}. {self.advice}"
 
 
+class WebSocketFailed(JobError):
+    """A WebSocket has had no connection for as long as the job waits for it."""
+
+    url: str
+    patience: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} has had no connection for {self.patience}: {self.reason}. Resume the job when the server"
+            " answers, or raise patience=."
+        )
+
+
+class WebSocketRefused(JobError):
+    """The server of a WebSocket refuses connections, or sends what the job does not take."""
+
+    url: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"receiving from {self.url} cannot go on: {self.reason.rstrip('.')}. {self.advice}"
+
+
 class AnswerMalformed(JobError):
     """The answer of an endpoint is not what the source expects."""
 

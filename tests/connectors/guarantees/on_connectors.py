@@ -35,6 +35,7 @@ from tests.connectors.servers.rabbitmq import PASSWORD as RABBIT_PASSWORD
 from tests.connectors.servers.rabbitmq import USER as RABBIT_USER
 from tests.connectors.servers.rabbitmq import RabbitServer
 from tests.harnesses.s3_server import S3Server
+from tests.unit.connectors.web.feed_server import Feeds, after
 from tests.unit.connectors.web.polled_server import RestartedPages
 from tests.unit.connectors.web.receiving_server import Receiver, receiver
 from tests.unit.connectors.web.sending import PATH, deliver, free_port
@@ -310,3 +311,14 @@ def test_records_of_an_endpoint_count_once(expect: Any) -> None:
 
         outages = link.outages() | {"server killed": server.restart}
         expect("`web.poll`", check_source(make, server.add, int, outages=outages))
+
+
+def test_messages_of_a_websocket_count_once_if_the_server_continues_behind_a_cursor(expect: Any) -> None:
+    with Feeds() as server, NetworkLink(server.address) as link:
+
+        def make(place: str) -> Any:
+            return web.websocket(f"ws://{link.address}/{place}", send=after, cursor="at")
+
+        outages = link.outages() | {"server killed": server.restart, "connection cut": server.cut}
+        report = check_source(make, server.number, lambda message: int(message["n"]), outages=outages)
+        expect("`web.websocket`, behind a cursor", report)

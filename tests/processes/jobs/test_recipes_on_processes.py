@@ -20,6 +20,7 @@ import pytest
 from clonos import files
 from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_program
 from tests.tidy.source import ROOT
+from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.polled_server import pages
 
 pytestmark = pytest.mark.processes
@@ -142,3 +143,23 @@ def test_the_poll_recipe_adds_up_the_orders_of_an_endpoint(tmp_path: Path) -> No
             job.terminate()
             assert job.wait(30) == 0
     assert [row["sold"] for row in rows] == [1, 3, 6]
+
+
+def test_the_websocket_recipe_adds_up_the_trades_of_a_server(tmp_path: Path) -> None:
+    with Feeds() as server:
+        server.add([{"number": number, "paper": "abc", "quantity": number} for number in (1, 2)], "trades")
+        recipe, options = str(EXAMPLES / "websocket_trades.py"), ("--slots", "process")
+        with _started(tmp_path, "-m", "clonos.cli", "run", recipe, *options, TRADES_URL=server.url("trades")) as job:
+            server.wait_for_greetings(1)
+            server.cut()
+            server.wait_for_greetings(2)
+            server.add([{"number": 3, "paper": "abc", "quantity": 3}], "trades")
+            rows: list[Any] = []
+            while len(rows) < 3:
+                assert job.poll() is None
+                server.wait(0.05)
+                rows = list(files.read_committed(tmp_path / "out/websocket_trades"))
+            job.terminate()
+            assert job.wait(30) == 0
+    assert [row["traded"] for row in rows] == [1, 3, 6]
+    assert server.greeted[0] == {"subscribe": "trades", "after": 0}

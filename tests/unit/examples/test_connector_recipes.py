@@ -95,3 +95,16 @@ def test_the_poll_recipe_has_what_each_shop_has_sold() -> None:
         assert len(outputs["totals"]) == 21
 
     crash_test(importlib.import_module("http_poll").job, orders, range(4), check)
+
+
+def test_the_websocket_recipe_has_what_was_traded_of_each_paper() -> None:
+    trades = [{"number": number, "paper": f"p{number % 3}", "quantity": number} for number in range(21)]
+
+    def check(outputs: Outputs) -> None:
+        traded = {f"p{first}": sum(range(first, 21, 3)) for first in range(3)}
+        assert {
+            row["paper"]: row["traded"] for row in sorted(outputs["totals"], key=lambda row: row["traded"])
+        } == traded
+        assert len(outputs["totals"]) == 21
+
+    crash_test(importlib.import_module("websocket_trades").job, trades, range(4), check)

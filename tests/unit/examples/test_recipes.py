@@ -29,6 +29,7 @@ WITH_OTHER_INPUT = (
     "columns_bids",
     "webhooks",
     "http_poll",
+    "websocket_trades",
     "syslog_udp",
     "kafka_totals",
     "postgres_stock",

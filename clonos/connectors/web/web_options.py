@@ -1,0 +1,52 @@
+"""Checks of options that ``web.poll`` and ``web.websocket`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.secrets import Secret, check_text, revealed
+from clonos.io.http.http_client import HttpRequest
+from clonos.io.http.http_errors import HttpRequestInvalid
+from clonos.io.http.http_requests import first_hop
+
+Headers = Mapping[str, str | Secret]
+
+
+def checked_headers(connector: str, url: str, headers: Headers | None, token: Any) -> dict[str, str | Secret]:
+    """Returns the headers. ``url``: http or https. Raises: InvalidConnector: they or the URL cannot work."""
+    given = dict(headers or {})
+    if token is not None:
+        check_text(connector, "token", token)
+        if any(name.lower() == "authorization" for name in given):
+            raise InvalidConnector(connector, "headers= and token= both give Authorization", "Leave one of them out.")
+    check_text(connector, "url", url)
+    try:
+        first_hop(HttpRequest("GET", url, tuple((name, "x") for name in given)))
+    except HttpRequestInvalid as error:
+        raise InvalidConnector(connector, str(error).rstrip("."), "Correct it.") from None
+    return given
+
+
+def revealed_headers(headers: Headers, token: str | Secret | None) -> dict[str, str]:
+    """Returns the headers of a request.
+
+    Raises: SecretMissing.
+    """
+    found = {name: revealed(value) for name, value in headers.items()}
+    if token is not None:
+        found["Authorization"] = f"Bearer {revealed(token)}"
+    return found
+
+
+def check_number(connector: str, option: str, value: Any, largest: int | None, what: str) -> None:
+    """Raises: InvalidConnector: the value is not a number from 1 to the largest."""
+    if type(value) is not int or value < 1 or (largest is not None and value > largest):
+        advice = f"Give a number {'' if largest is None else f'from 1 to {largest} '}of {what}."
+        raise InvalidConnector(connector, f"{option} is {value!r:.80}", advice)
+
+
+def is_path(path: object) -> bool:
+    """Returns whether this is the name of a field, or names with dots between them."""
+    return type(path) is str and all(path.split("."))

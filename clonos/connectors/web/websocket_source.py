@@ -1,0 +1,209 @@
+"""``web.websocket``: the messages of a WebSocket.
+
+They cannot be read again, so this is a ``PushSource``: messages are journalled before any step sees them, the last of
+those that come at once with the cursor behind it. A task that takes over tells the server this cursor
+(``ContinuedSource``); what a server sends again is recognised by its identity (``IdentifiedSource``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from clonos.connectors.codecs import Codec, for_decoding, json
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.journal_records import cut_records, data_in, identity_in, record_of
+from clonos.connectors.secrets import Secret, check_text
+from clonos.connectors.web.web_errors import PolledMalformed
+from clonos.connectors.web.web_options import check_number, checked_headers, is_path
+from clonos.connectors.web.websocket_feed import (
+    CONNECTOR,
+    Field,
+    Greeting,
+    Position,
+    SocketEndpoint,
+    SocketLimits,
+    Subscription,
+    WebSocketFeed,
+    messages_of,
+)
+from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
+from clonos.operators.event_time.durations import Duration, duration_ns
+from clonos.operators.row_errors import RecordError
+
+REMEMBERED: Final = 10_000
+MESSAGE_BYTES: Final = 1 << 20
+MESSAGE_BYTES_LIMIT: Final = 16 << 20
+"""Largest ``message_bytes_max``, in bytes: a message travels to the keepers in one message."""
+
+
+class Received(msgspec.Struct, array_like=True):
+    """Journalled form of a message. ``position``: behind it, in the last of those that came at once."""
+
+    data: bytes
+    position: Position | None = None
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Received)
+
+
+class WebSocketSource:
+    """Description of a WebSocket (``PushSource``, ``ContinuedSource``); the slot of the reading task connects."""
+
+    routes_malformed = True
+
+    def __init__(self, endpoint: SocketEndpoint, decode: Any) -> None:
+        self.endpoint = endpoint
+        self.codec: Codec[bytes, Any] = json() if decode is None else for_decoding(CONNECTOR, decode)
+
+    def __repr__(self) -> str:
+        return f"{CONNECTOR}({self.endpoint.shown_url!r})"
+
+    def connect(self, offset_bytes: int) -> WebSocketFeed:
+        """Begins to receive, from the beginning.
+
+        Raises: ExtraMissing.
+        """
+        return self.connect_at(offset_bytes, None)
+
+    def connect_at(self, _offset_bytes: int, cursor: bytes | None) -> WebSocketFeed:
+        """Begins to receive, behind a cursor.
+
+        Raises: ExtraMissing.
+        """
+        position = Position() if cursor is None else msgspec.msgpack.decode(cursor, type=Position)
+        return WebSocketFeed(self.endpoint, position, _journalled)
+
+    def cursor(self, record: bytes) -> bytes:
+        """Returns the position behind the last of the messages that came at once."""
+        return _encoder.encode(_decoder.decode(data_in(record)).position or Position())
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Splits bytes of the journal into records."""
+        return cut_records(data)
+
+    def decode(self, records: list[bytes]) -> list[Any]:
+        """Decodes messages. What cannot be decoded is a ``MalformedRecord``."""
+        rows = [self._value(_decoder.decode(data_in(record)).data) for record in records]
+        return PartlyMalformed(rows) if any(type(row) is MalformedRecord for row in rows) else rows
+
+    def _value(self, data: bytes) -> Any:
+        try:
+            return self.codec.decode(data)
+        except RecordError as error:
+            reason = error.set_aside_text().rstrip(".")
+            return MalformedRecord(data, PolledMalformed(self.endpoint.shown_url, reason))
+
+
+class IdentifiedWebSocketSource(WebSocketSource):
+    """WebSocket whose server may send a message again (``IdentifiedSource``)."""
+
+    def __init__(self, endpoint: SocketEndpoint, decode: Any, identities_retained: int) -> None:
+        super().__init__(endpoint, decode)
+        self.identities_retained = identities_retained
+
+    def identity(self, record: bytes) -> bytes | None:
+        """Returns the digest of what tells messages apart; None for a message without it."""
+        return identity_in(record)
+
+
+def _journalled(data: bytes, identity: Any, position: Position | None) -> bytes:
+    return record_of(_encoder.encode(Received(data, position)), identity)
+
+
+def websocket(
+    url: str,
+    *,
+    send: Greeting | Sequence[Greeting] | Callable[[str | None], Any] | None = None,
+    cursor: Field | None = None,
+    parameter: str | None = None,
+    start: str | None = None,
+    identity: Field | None = None,
+    remember: int = REMEMBERED,
+    until: Literal["close"] | None = None,
+    headers: Mapping[str, str | Secret] | None = None,
+    token: str | Secret | None = None,
+    subprotocols: Sequence[str] = (),
+    decode: Any = None,
+    message_bytes_max: int = MESSAGE_BYTES,
+    ping: Duration = "20s",
+    timeout: Duration = "10s",
+    patience: Duration = "5min",
+    ca: str | os.PathLike[str] | None = None,
+) -> WebSocketSource:
+    """Source of the messages of a WebSocket. It has one task and needs ``keepers``. Needs `clonos[websocket]`.
+
+    Args:
+        url: server; ws or wss.
+        send: what to send after each connection: str, bytes, dicts for JSON, a list, or a function of the cursor.
+        cursor: what tells the server where to continue: a field of a message of JSON, such as "meta.sequence", or a
+            function of the bytes of a message that returns a text or None. None: each connection begins anew.
+        parameter: query parameter of the URL that gets the cursor.
+        start: cursor of the first connection.
+        identity: field or function of a message that tells it apart, for servers that send one again. None: each
+            message counts.
+        remember: identities that are retained to recognise repetitions.
+        until: "close": the source ends when the server closes the connection with the code 1000. None: it never ends.
+        headers: headers of the handshake; a value may be a secret.
+        token: token of the header ``Authorization: Bearer``, preferably a secret.
+        subprotocols: subprotocols in the order of preference. The server has to choose one of them.
+        decode: a codec, a type or a function of the bytes of a message; None for JSON.
+        message_bytes_max: longest message in bytes, 1 MiB by default and at most 16 MiB.
+        ping: time without a message after which a ping is sent, and the time to answer it.
+        timeout: time to connect.
+        patience: how long connections may fail before the job does.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+
+    Raises: InvalidConnector: an option cannot work.
+    """
+    subscription = Subscription(send, cursor, parameter, start, identity)
+    _check_options(subscription, until, subprotocols, remember, message_bytes_max)
+    endpoint = SocketEndpoint(
+        url=url,
+        headers=checked_headers(CONNECTOR, _as_http(url), headers, token),
+        token=token,
+        subprotocols=tuple(subprotocols),
+        subscription=subscription,
+        is_bounded=until is not None,
+        limits=SocketLimits(message_bytes_max, duration_ns(ping), duration_ns(timeout), duration_ns(patience)),
+        ca=None if ca is None else os.path.abspath(os.fspath(ca)),
+    )
+    if identity is None:
+        return WebSocketSource(endpoint, decode)
+    return IdentifiedWebSocketSource(endpoint, decode, remember)
+
+
+def _as_http(url: str) -> str:
+    """Returns the URL of the handshake. Raises: InvalidConnector: this is no URL of a WebSocket."""
+    check_text(CONNECTOR, "url", url)
+    scheme, mark, rest = url.partition("://")
+    if scheme.lower() not in ("ws", "wss") or not mark or "#" in url or "@" in rest.partition("/")[0]:
+        advice = "Give ws://host/path or wss://host/path, and credentials as token= or headers=."
+        raise InvalidConnector(CONNECTOR, "the URL is none of a WebSocket", advice)
+    return f"http{scheme.lower()[2:]}://{rest}"
+
+
+def _check_options(
+    subscription: Subscription, until: Any, subprotocols: Any, remember: Any, message_bytes_max: Any
+) -> None:
+    """Raises: InvalidConnector: they cannot work."""
+    check_number(CONNECTOR, "remember", remember, None, "identities")
+    check_number(CONNECTOR, "message_bytes_max", message_bytes_max, MESSAGE_BYTES_LIMIT, "bytes")
+    for option, field in (("cursor", subscription.cursor), ("identity", subscription.identity)):
+        if field is not None and not callable(field) and not is_path(field):
+            advice = 'Give the name of a field, names with dots between them, such as "meta.id", or a function.'
+            raise InvalidConnector(CONNECTOR, f"{option} is {field!r:.80}", advice)
+    if until not in (None, "close"):
+        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "close" or None.')
+    if isinstance(subprotocols, str):
+        raise InvalidConnector(CONNECTOR, f"subprotocols is {subprotocols!r:.80}", "Give a list of names.")
+    if callable(subscription.send):
+        return
+    messages_of(subscription.send)
+    if (subscription.cursor is not None or subscription.start is not None) and subscription.parameter is None:
+        advice = "Give parameter=, or a function as send= that gets the cursor."
+        raise InvalidConnector(CONNECTOR, "the server is never told the cursor", advice)
