@@ -85,6 +85,95 @@ def test_a_line_beyond_the_limit_is_refused(listener: socket.socket) -> None:
     feed.close()
 
 
+def test_lines_before_a_line_beyond_the_limit_are_received(listener: socket.socket) -> None:
+    server, feed = connected(listener, line_bytes_max=10, delimiter="||")
+    server.sendall(b"a||" + b"x" * 10 + b"||" + b"y" * 11 + b"||b||")
+    assert taken(feed, 15) == b"a||xxxxxxxxxx||"
+    with pytest.raises(
+        SocketLineMalformed, match=r"a line of more than 10 bytes before the delimiter b'\|\|'\. .*delim"
+    ):
+        feed.receive(WAIT_MS)
+    server.close()
+    feed.close()
+
+
+def test_a_line_of_the_limit_whose_delimiter_is_incomplete_is_not_too_long(listener: socket.socket) -> None:
+    server, feed = connected(listener, line_bytes_max=10, delimiter=b"||")
+    server.sendall(b"x" * 10 + b"|")
+    assert feed.receive(WAIT_MS) == b""
+    assert feed.receive(1) == b""
+    server.sendall(b"|")
+    assert taken(feed, 12) == b"x" * 10 + b"||"
+    server.close()
+    feed.close()
+
+
+def taken(feed: SocketFeed, count: int) -> bytes:
+    """All bytes until there are that many, or the stream ends."""
+    found = b""
+    while len(found) < count:
+        some = feed.receive(WAIT_MS)
+        if some is None:
+            break
+        found += some
+    return found
+
+
+DELIMITERS = st.sampled_from([b"\n", b"|", b"\r\n", b"\r\n\r\n", b"aa", b"aba", b"\0"])
+
+
+@given(st.lists(st.binary(max_size=12) | st.sampled_from([b"a", b"aa", b"ab", b"\r\n", b"\r"])), DELIMITERS)
+def test_lines_with_any_delimiter_are_those_of_a_split_however_they_were_sent(
+    pieces: list[bytes], delimiter: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server, feed = connected(listener, delimiter=delimiter, errors="replace", encoding="latin-1")
+        source = sockets.lines("localhost", 1, delimiter=delimiter, encoding="latin-1")
+        journal = b""
+        for piece in filter(None, pieces):
+            server.sendall(piece)
+            whole = feed.receive(WAIT_MS) or b""
+            assert b"".join(source.cut(whole)) == whole
+            journal += whole
+        server.close()
+        journal += taken(feed, 1 << 20)
+        feed.close()
+    cut = source.cut(journal)
+    assert b"".join(cut) == journal
+    lines = b"".join(pieces).decode("latin-1").split(delimiter.decode())
+    expected = lines if lines[-1] else lines[:-1]
+    if delimiter == b"\n":
+        expected = [line.removesuffix("\r") for line in expected]
+    decoded = source.decode(cut)
+    assert decoded[:-1] == expected[:-1]
+    assert not expected or expected[-1].startswith(decoded[-1])  # without an incomplete delimiter at its end
+    assert not expected or delimiter.decode().startswith(expected[-1].removeprefix(decoded[-1]))
+
+
+def test_a_delimiter_is_text_in_the_encoding_or_bytes() -> None:
+    assert sockets.lines("localhost", 1, delimiter="\u20ac").delimiter == "\u20ac".encode()
+    source = sockets.lines("localhost", 1, delimiter=b"\xff")
+    assert source.decode(source.cut(b"a\r\n\xffb\xff")) == ["a\r\n", "b"]
+    assert sockets.lines("localhost", 1, delimiter="\t", encoding="shift_jis").delimiter == b"\t"
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "encoding", "sentence"),
+    [
+        ("", "utf-8", "delimiter has 0 bytes"),
+        (b"x" * 256, "utf-8", "delimiter has 256 bytes"),
+        (b"\n\x04", "utf-8", "ends with the byte 4"),
+        ("\u20ac", "ascii", "which is no text in ascii"),
+        (None, "utf-8", "which is no text in utf-8"),
+        ("|", "shift_jis", "are parts of other characters in shift_jis"),
+    ],
+)
+def test_a_delimiter_that_cannot_end_a_line_is_refused(delimiter: Any, encoding: str, sentence: str) -> None:
+    with pytest.raises(InvalidConnector) as caught:
+        sockets.lines("localhost", 1, delimiter=delimiter, encoding=encoding)
+    assert sentence in str(caught.value)
+
+
 def test_a_connection_that_breaks_is_named(listener: socket.socket) -> None:
     server, feed = connected(listener)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close() resets the connection
