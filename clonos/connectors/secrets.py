@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -119,12 +119,26 @@ def masked(text: object) -> str:
     return str(text)
 
 
+WORD_CHARACTERS_MIN: Final = 6
+"""Characters of a word of a secret that is removed by itself, such as the token behind "Bearer"."""
+
+
 def without(text: str, values: Iterable[str]) -> str:
     """Returns a text, such as the error of a client library, in which each of these values is replaced by ``***``."""
     for value in sorted(values, key=len, reverse=True):
         if value:
             text = text.replace(value, MASK)
     return text
+
+
+def without_secrets(text: str, values: Iterable[Any]) -> str:
+    """Returns a text of a server, which may repeat what it was sent, without these secrets and their longer words.
+
+    Raises: SecretMissing.
+    """
+    texts = [revealed(value) for value in values if isinstance(value, Secret)]
+    words = [word for secret in texts for word in secret.split() if len(word) >= WORD_CHARACTERS_MIN]
+    return without(text, [*texts, *words])
 
 
 def check_text(connector: str, option: str, value: str | Secret) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from clonos.connectors.tls_context import is_of_tls, tls_advice
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
@@ -40,10 +41,8 @@ class NatsRefused(JobError):
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"NATS at {self.server} refused {self.doing}: {self.reason}. Correct the name, the credentials or the"
-            " rights; streams must exist before the job starts."
-        )
+        other = "Correct the name, the credentials or the rights; streams must exist before the job starts."
+        return f"NATS at {self.server} refused {self.doing}: {self.reason}. {tls_advice(self.reason) or other}"
 
 
 class MessagesLost(EnvironmentFault):
@@ -115,5 +114,5 @@ def refusal_of(server: str, doing: str, text: str, code: int | None) -> ClonosEr
 
 
 def is_of_rights(error: object) -> bool:
-    """Returns whether the text of an error is about credentials or rights."""
-    return any(words in str(error).lower() for words in _OF_RIGHTS)
+    """Returns whether the text of an error is about credentials, certificates or rights."""
+    return is_of_tls(error) or any(words in str(error).lower() for words in _OF_RIGHTS)

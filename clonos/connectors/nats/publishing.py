@@ -45,12 +45,12 @@ class Published(NamedTuple):
 class Publisher:
     """Connection that publishes to streams. ``stream`` None: to whichever has the subject."""
 
-    def __init__(self, server: Server, stream: str | None) -> None:
+    def __init__(self, server: Server, stream: str | None, confirm_s: float = CONFIRM_S) -> None:
         """Connects.
 
         Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
-        self._server = server
+        self._server, self._confirm_s = server, confirm_s
         self._headers = {} if stream is None else {STREAM_HEADER: stream}
         self._thread = LoopThread("nats.sink")
         try:
@@ -85,8 +85,11 @@ class Publisher:
         self._batch.begin({each.number for each in batch})
         try:
             await self._connection.answer(doing, self._send(batch))
-            if not await self._connection.answer(doing, self._batch.is_answered()):
-                failure = NatsUnreachable(self._server.place, doing, f"no confirmation in {CONFIRM_S:g} s")
+            if not await self._connection.answer(doing, self._batch.is_answered(self._confirm_s)):
+                reason = f"no stream has confirmed in {self._confirm_s:g} s"
+                if self._batch.has_foreign_answer:
+                    reason += ", but something else has answered: does a service listen to the subject?"
+                failure = NatsUnreachable(self._server.place, doing, reason)
         except EnvironmentFault as error:
             failure = error
         for each in batch:
@@ -130,19 +133,20 @@ class _Batch:
         self.inbox = inbox
         self.confirmed: set[int] = set()
         self.refused: dict[int, dict[str, Any]] = {}
+        self.has_foreign_answer = False
         self._waiting: set[int] = set()
         self._done = asyncio.Event()
 
     def begin(self, numbers: set[int]) -> None:
         """Begins a batch."""
-        self.confirmed, self.refused = set(), {}
+        self.confirmed, self.refused, self.has_foreign_answer = set(), {}, False
         self._waiting = numbers
         self._done.clear()
 
-    async def is_answered(self) -> bool:
+    async def is_answered(self, limit_s: float) -> bool:
         """Returns whether the stream has confirmed or refused each message in time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._done.wait(), CONFIRM_S)
+            await asyncio.wait_for(self._done.wait(), limit_s)
         return not self._waiting
 
     async def on_reply(self, raw: Any) -> None:
@@ -150,18 +154,34 @@ class _Batch:
         number = int(raw.subject.rpartition(".")[2])
         if number not in self._waiting:  # of an earlier batch
             return
-        self._waiting.remove(number)
         refusal: dict[str, Any] | None
         if (raw.headers or {}).get("Status") == NO_RESPONDERS:
             refusal = {"description": "no stream takes the subject"}
         else:
-            refusal = json.loads(raw.data).get("error")
+            answer = _answer_of_stream(raw.data)
+            if answer is None:
+                self.has_foreign_answer = True
+                return
+            refusal = answer.get("error")
+        self._waiting.remove(number)
         if refusal is None:
             self.confirmed.add(number)
         else:
             self.refused[number] = refusal
         if not self._waiting:
             self._done.set()
+
+
+def _answer_of_stream(data: bytes) -> dict[str, Any] | None:
+    """Returns what a stream has answered; None if it is a service that has the same subject."""
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(answer, dict):
+        return None
+    is_confirmed = isinstance(answer.get("stream"), str) and type(answer.get("seq")) is int
+    return answer if is_confirmed or isinstance(answer.get("error"), dict) else None
 
 
 def _refused(each: Outgoing, reason: str) -> MessageRefused:

@@ -47,10 +47,17 @@ class ConsumerLost(Exception):
 class Pump:
     """Messages of a split that have come and were not taken. Its ``run`` fetches them."""
 
-    def __init__(self, server: Server, split: StreamSplit, sequence: int, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(
+        self,
+        server: Server,
+        split: StreamSplit,
+        sequence: int,
+        batch_bytes: int = BATCH_BYTES,
+        down_s: float = DOWN_S,
+    ) -> None:
         """Begins at a sequence; a request asks for at most ``batch_bytes``."""
         self._server, self._split = server, split
-        self._batch_bytes = batch_bytes
+        self._batch_bytes, self._down_s = batch_bytes, down_s
         self._changed = threading.Condition()
         self._messages: deque[Message] = deque()
         self._bytes = 0
@@ -58,7 +65,7 @@ class Pump:
         self._is_caught_up = False
         self._failure: ClonosError | None = None
         self._space: asyncio.Event | None = None
-        self._answered_s = 0.0  # when the server last answered
+        self._answered_s = 0.0  # when a request for messages was last answered
 
     def take(self, messages_max: int, wait_s: float) -> tuple[list[Message], int, bool]:
         """Returns messages, the sequence behind them and all that is not for this split, and whether these were all.
@@ -103,7 +110,7 @@ class Pump:
                 if self._answered_s != before_s:
                     backoff_s = BACKOFF_FIRST_S
                     logger.warning("the source of the stream %s waits: %s", self._split.stream, error)
-                if time.monotonic() - self._answered_s > DOWN_S:
+                if time.monotonic() - self._answered_s > self._down_s:
                     return self._fail(error)
             except ClonosError as error:
                 return self._fail(error)
@@ -114,14 +121,30 @@ class Pump:
 
     async def _connected(self) -> None:
         connection = await Connection.opened(self._server)
+        backoff_s = BACKOFF_FIRST_S
         try:
             while True:
-                try:
-                    await self._consume(connection)
-                except ConsumerLost as error:
-                    logger.info("the source of the stream %s has a new consumer: %s", self._split.stream, error)
+                before_s = self._answered_s
+                lost = await self._consumed(connection)
+                logger.info("the source of the stream %s needs a new consumer: %s", self._split.stream, lost)
+                if time.monotonic() - self._answered_s > self._down_s:
+                    reason = f"each of its consumers vanishes: {lost}"
+                    raise NatsUnreachable(self._server.place, f"reading the stream {self._split.stream}", reason)
+                backoff_s = BACKOFF_FIRST_S if self._answered_s != before_s else min(BACKOFF_S_MAX, 2 * backoff_s)
+                await asyncio.sleep(backoff_s)
         finally:
             await connection.close()
+
+    async def _consumed(self, connection: Connection) -> ConsumerLost:
+        """Fetches messages by one consumer; returns what has ended it.
+
+        Raises: NatsUnreachable, NatsRefused, MessagesLost.
+        """
+        try:
+            await self._consume(connection)
+        except ConsumerLost as error:
+            return error
+        raise AssertionError("a consumer is read until something ends it")
 
     async def _consume(self, connection: Connection) -> None:
         """Fetches messages by one consumer.
@@ -137,7 +160,6 @@ class Pump:
         consumer = await connection.answer(doing, jetstream.add_consumer(split.stream, config))
         if consumer.num_pending == 0:
             self._arrived([], info.state.last_seq + 1)
-        self._answered_s = time.monotonic()
         request = _Request(connection, split.stream, consumer.name)
         await connection.answer(doing, request.subscribe())
         try:
@@ -197,6 +219,7 @@ class Pump:
             self._space.clear()
             if not self.has_space():
                 await self._space.wait()
+                self._answered_s = time.monotonic()  # nothing was asked meanwhile
 
     def _arrived(self, messages: list[Message], seen: int, is_last: bool = True) -> None:
         with self._changed:

@@ -13,6 +13,7 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.nats.nats_errors import failure_of, is_of_rights, refusal_of
 from clonos.connectors.secrets import Secret, check_text, revealed, without
 from clonos.connectors.tables.database_text import place_of
+from clonos.connectors.tls_context import TlsContext, Trust
 from clonos.core.model.errors import ClonosError, ExtraMissing
 
 CONNECT_S: Final = 10
@@ -24,16 +25,34 @@ PING_S: Final = 10
 SCHEMES: Final = ("nats://", "tls://")
 
 
+class TlsMissing(Exception):
+    """A server does not offer TLS, although the URL asks for it. Nothing secret has been sent to it."""
+
+    def __init__(self) -> None:
+        super().__init__("it does not offer TLS, which tls:// asks for")
+
+
 class Server:
     """NATS servers of one cluster. ``password`` and ``token`` replace those of the URLs."""
 
-    def __init__(self, connector: str, url: str | Secret, password: str | Secret | None, token: str | Secret | None):
-        self.connector = connector
+    def __init__(
+        self,
+        connector: str,
+        url: str | Secret,
+        password: str | Secret | None,
+        token: str | Secret | None,
+        trust: Trust | None = None,
+    ) -> None:
+        self.connector, self._trust = connector, trust or Trust(connector)
         self._url, self._password, self._token = url, password, token
         check_text(connector, "url", url)
         if isinstance(url, str) and not all(each.startswith(SCHEMES) for each in _each(url)):
             advice = "Give nats://user@host:4222, tls:// for TLS, several with commas, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of NATS", advice)
+        if isinstance(url, str):
+            if password is not None and not any("@" in each for each in _each(url)):
+                raise InvalidConnector(connector, "password= without a user", "Give nats://user@host:4222.")
+            self._trust.check_url(_is_encrypted(url), "tls://user@host:4222")
         if password is not None and token is not None:
             raise InvalidConnector(connector, "password= and token= exclude each other", "Leave one of them out.")
 
@@ -82,6 +101,10 @@ class Server:
         Raises: NatsRefused, NatsUnreachable, ExtraMissing, SecretMissing, InvalidConnector.
         """
         library, options = self.library(), self._options()
+        context, must_encrypt = self._trust.context(), _is_encrypted(revealed(self._url))
+        is_anonymous = options["password"] is None and options["token"] is None
+        if must_encrypt:
+            options = _only_encrypted(options, context)
         last: list[BaseException] = []
 
         async def failed(error: BaseException) -> None:
@@ -97,6 +120,7 @@ class Server:
             await asyncio.wait_for(
                 connection.connect(
                     **options,
+                    tls=context,
                     name=f"clonos {self.connector}",
                     allow_reconnect=False,
                     max_reconnect_attempts=1,
@@ -108,7 +132,9 @@ class Server:
                 ),
                 CONNECT_S + 2,
             )
-        except (OSError, ValueError, TimeoutError, library.errors.Error) as error:
+            if must_encrypt and is_anonymous and not context.take_encrypted():
+                raise TlsMissing
+        except (OSError, ValueError, TimeoutError, TlsMissing, library.errors.Error) as error:
             await closing(connection)
             seen = [each for each in (*last, connection.last_error, error) if each is not None and str(each)]
             refusals = [each for each in seen if is_of_rights(each)]  # the end of the connection may follow it
@@ -125,7 +151,8 @@ class Server:
         for each in _each(revealed(self._url)):
             try:
                 parts = urlsplit(each)
-                servers.append(f"{parts.scheme}://{parts.hostname}:{parts.port or 4222}")
+                host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+                servers.append(f"{parts.scheme}://{host}:{parts.port or 4222}")
             except ValueError:  # its text has parts of the URL
                 parts = None
             if parts is None or not parts.hostname:
@@ -194,6 +221,28 @@ class Connection:
     async def close(self) -> None:
         """Ends the connection, behind what was published."""
         await closing(self.raw)
+
+
+def _is_encrypted(url: str) -> bool:
+    return any(each.startswith("tls://") for each in _each(url))
+
+
+def _only_encrypted(options: dict[str, Any], context: TlsContext) -> dict[str, Any]:
+    """Returns options that give secrets to an encrypted connection only: nats-py does without TLS if a server has none.
+
+    nats-py calls them when it sends them.
+    """
+
+    def guarded(secret: str) -> Callable[[], str]:
+        def given() -> str:
+            if not context.take_encrypted():
+                raise TlsMissing
+            return secret
+
+        return given
+
+    secrets = {name: guarded(options[name]) for name in ("password", "token") if options[name] is not None}
+    return {**options, **secrets}
 
 
 def _each(url: str) -> list[str]:

@@ -21,6 +21,7 @@ from clonos.connectors.nats.stream_splits import (
     split_of,
 )
 from clonos.connectors.secrets import Secret
+from clonos.connectors.tls_context import PemFile, Trust
 from clonos.operators.event_time.durations import Duration
 from clonos.operators.event_time.stamped_records import stamp_of
 
@@ -88,6 +89,8 @@ def source(
     url: str | Secret,
     password: str | Secret | None = None,
     token: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     subjects: str | Sequence[str] | None = None,
     decode: None = None,
     start: Start = "earliest",
@@ -104,6 +107,8 @@ def source(
     url: str | Secret,
     password: str | Secret | None = None,
     token: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     subjects: str | Sequence[str] | None = None,
     decode: Callable[[bytes], T],
     start: Start = "earliest",
@@ -120,6 +125,8 @@ def source(
     url: str | Secret,
     password: str | Secret | None = None,
     token: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     subjects: str | Sequence[str] | None = None,
     decode: Any,
     start: Start = "earliest",
@@ -135,6 +142,8 @@ def source(
     url: str | Secret,
     password: str | Secret | None = None,
     token: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     subjects: str | Sequence[str] | None = None,
     decode: Any = None,
     start: Start = "earliest",
@@ -149,6 +158,8 @@ def source(
         url: nats://user@host:4222, or tls:// for TLS; several servers of a cluster with commas.
         password: password of the user, in place of that of the URL.
         token: token of the server, in place of a user.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+        certificate: file with the certificate and the key of the client, if the server asks for one.
         subjects: subjects of the stream that are read, with wildcards if need be. Each of them is a split, which
             another task may read. None: the whole stream in one split.
         decode: a codec, a type or a function of the payload. Payloads that it does not decode go to ``errors=``. None:
@@ -168,11 +179,7 @@ def source(
     """
     from clonos.api.event_time import Timestamps
 
-    if type(stream) is not str or not stream or set(stream) & INVALID_IN_NAMES:
-        advice = "Give the name of a stream: without white space, dots, * > / and \\."
-        raise InvalidConnector(CONNECTOR, f"the stream is {stream!r:.80}", advice)
-    if until not in (None, "latest"):
-        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')
+    _check(stream, until)
     if idle_after is not None and out_of_order is None:
         raise InvalidConnector(CONNECTOR, "idle_after without out_of_order", "Give out_of_order=, such as '5s', too.")
     own = None
@@ -180,10 +187,19 @@ def source(
         own = Timestamps(stamp_of, unit="ns", out_of_order=out_of_order, idle_after=idle_after)
     return NatsSource(
         stream,
-        Server(CONNECTOR, url, password, token),
+        Server(CONNECTOR, url, password, token, Trust(CONNECTOR, ca, certificate)),
         subjects=checked_subjects(subjects),
         decode=decode,
         start=checked_start(start),
         is_bounded=until is not None,
         own_timestamps=own,
     )
+
+
+def _check(stream: str, until: str | None) -> None:
+    """Raises: InvalidConnector: these options cannot work."""
+    if type(stream) is not str or not stream or set(stream) & INVALID_IN_NAMES:
+        advice = "Give the name of a stream: without white space, dots, * > / and \\."
+        raise InvalidConnector(CONNECTOR, f"the stream is {stream!r:.80}", advice)
+    if until not in (None, "latest"):
+        raise InvalidConnector(CONNECTOR, f"until is {until!r:.80}", 'Give "latest" or None.')

@@ -22,6 +22,7 @@ from clonos.connectors.nats.publishing import Outgoing, Publisher
 from clonos.connectors.nats.server import Connection, Server
 from clonos.connectors.nats.stream_splits import is_subject
 from clonos.connectors.secrets import Secret
+from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
@@ -223,6 +224,8 @@ def sink(
     url: str | Secret,
     password: str | Secret | None = None,
     token: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     stream: str | None = None,
     encode: Any = None,
     headers: RowHeaders = None,
@@ -237,6 +240,8 @@ def sink(
         url: nats://user@host:4222, or tls:// for TLS; several servers of a cluster with commas.
         password: password of the user, in place of that of the URL.
         token: token of the server, in place of a user.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+        certificate: file with the certificate and the key of the client, if the server asks for one.
         stream: the stream that must take all rows; None for whichever has the subject.
         encode: a codec, a type or a function that makes the payload. None: bytes as they are, a str in UTF-8, all else
             as JSON.
@@ -257,7 +262,7 @@ def sink(
         raise InvalidConnector(CONNECTOR, f"headers is {headers!r:.80}", "Give a dict, or a function of the row.")
     return SubjectSink(
         subject,
-        Server(CONNECTOR, url, password, token),
+        Server(CONNECTOR, url, password, token, Trust(CONNECTOR, ca, certificate)),
         stream=stream,
         encode=encode,
         headers=headers,

@@ -33,6 +33,16 @@ _REFUSED: Final = re.compile(
     r"password authentication failed|no password supplied|authentication method|no pg_hba\.conf entry"
     r'|(?:role|database) ".*" (?:does not exist|is not permitted)|permission denied for database'
 )
+_UNTRUSTED: Final = re.compile(
+    r"certificate|server does not support SSL|does not match host name|sslmode|ssl alert|private key file"
+)
+"""Errors of libpq about TLS, which no retry changes."""
+
+TLS_ADVICE: Final = "Correct sslmode, sslrootcert, sslcert or sslkey in the DSN, or the certificate of the server."
+KEEPALIVES: Final = {"keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 40_000}
+"""Options of libpq by which a connection to a machine that has vanished ends in under a minute, not in hours."""
+
+_UNKNOWN_OPTION: Final = re.compile(r'invalid (?:connection option|URI query parameter):? "(\w+)"')
 
 
 class DatabaseUnreachable(EnvironmentFault):
@@ -92,7 +102,10 @@ class Server:
             return connection
         except psycopg.OperationalError as error:
             text = without(" ".join(str(error).split()), values)
-            problem = (DatabaseRefused if _REFUSED.search(text) else DatabaseUnreachable)(self.place, text)
+            if _UNTRUSTED.search(text):
+                problem = DatabaseRefused(self.place, text, TLS_ADVICE)
+            else:
+                problem = (DatabaseRefused if _REFUSED.search(text) else DatabaseUnreachable)(self.place, text)
         raise problem
 
     def driver(self) -> Any:
@@ -113,18 +126,23 @@ class Server:
         """Returns the parameters of a connection, and those of them that nobody may see."""
         conninfo = import_module("psycopg.conninfo")
         named: dict[str, Any] = {}
-        is_parsed = True
+        is_parsed, unknown = True, None
         try:
             named = conninfo.conninfo_to_dict(revealed(self._dsn))
-        except self.driver().Error:  # its text has parts of the DSN
-            is_parsed = False
+        except self.driver().Error as error:  # its text has parts of the DSN
+            is_parsed, unknown = False, _UNKNOWN_OPTION.search(str(error))
+        if unknown is not None:
+            raise InvalidConnector(
+                self.connector, f"libpq has no option {unknown[1]!r}", "Correct its name in the dsn."
+            )
         if not is_parsed:
             advice = "Write it as a URL, with special characters of the password as %XX, or give password= apart."
             raise InvalidConnector(self.connector, "libpq cannot parse the dsn", advice)
         if self._password is not None:
             named["password"] = revealed(self._password)
         secret = [str(named[name]) for name in ("password", "sslpassword") if named.get(name)]
-        return {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "clonos", **named}, secret
+        own = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "clonos", **KEEPALIVES}
+        return {**own, **named}, secret
 
     def _prepare(self, connection: Any) -> None:
         """Sets the settings of the session."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -10,22 +11,30 @@ from urllib.parse import urlsplit
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.secrets import Secret, check_text, revealed, without
 from clonos.connectors.tables.database_text import place_of
+from clonos.connectors.tls_context import Trust
 from clonos.core.model.errors import ExtraMissing
 
 CONNECT_TIMEOUT_S: Final = 10
 HEARTBEAT_S: Final = 10
 """Interval of heartbeats. Twice this time after a machine has vanished, its queue can be read by another."""
 
+_OPTION: Final = re.compile(r"Unknown URL parameter: '(\w+)'|Invalid (\w+) value")
+
 
 class Broker:
     """RabbitMQ broker and virtual host. ``password`` replaces that of the URL."""
 
-    def __init__(self, connector: str, url: str | Secret, password: str | Secret | None) -> None:
+    def __init__(
+        self, connector: str, url: str | Secret, password: str | Secret | None, trust: Trust | None = None
+    ) -> None:
         self.connector, self._url, self._password = connector, url, password
+        self._trust = trust or Trust(connector)
         check_text(connector, "url", url)
         if isinstance(url, str) and not url.startswith(("amqp://", "amqps://")):
             advice = "Give amqp://user@host/vhost, amqps:// for TLS, and the password as a secret."
             raise InvalidConnector(connector, "url is no URL of RabbitMQ", advice)
+        if isinstance(url, str):
+            self._trust.check_url(url.startswith("amqps://"), "amqps://user@host/vhost")
 
     @property
     def place(self) -> str:
@@ -58,19 +67,24 @@ class Broker:
         """
         pika = self.library()
         url = revealed(self._url)
-        found = None
+        found, option = None, None
         try:
             parts = urlsplit(url)
             if parts.username is not None and parts.password is None:  # pika insists on one
                 url = url.replace("@", ":@", 1)
             found = pika.URLParameters(url)
-        except (ValueError, TypeError):  # its text has parts of the URL
-            pass
+        except (ValueError, TypeError) as error:  # its text has parts of the URL
+            option = _OPTION.match(str(error))
+        if option is not None:
+            problem = f"pika does not take the option {option[1] or option[2]!r} of the url"
+            raise InvalidConnector(self.connector, problem, "Correct its name or its value.")
         if found is None:
             advice = "Write special characters of the password as %XX, or give password= apart."
             raise InvalidConnector(self.connector, "pika cannot parse the url", advice)
         if self._password is not None:
             found.credentials = pika.PlainCredentials(found.credentials.username, revealed(self._password))
+        if found.ssl_options is not None and "ssl_options=" not in url:
+            found.ssl_options = pika.SSLOptions(self._trust.context())
         if found.heartbeat is None:
             found.heartbeat = HEARTBEAT_S
         found.socket_timeout, found.stack_timeout = CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S + 2

@@ -21,6 +21,7 @@ from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.publishing import Outgoing, Publisher, exchange_name
 from clonos.connectors.rabbitmq.rabbitmq_errors import BrokerUnreachable, MessageUnroutable
 from clonos.connectors.secrets import Secret
+from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from clonos.operators.event_time.durations import NANOSECONDS, Duration, duration_ns
@@ -215,6 +216,8 @@ def exchange(
     url: str | Secret,
     routing_key: RoutingKey = "",
     password: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     encode: Any = None,
     headers: RowHeaders = None,
     persistent: bool = True,
@@ -231,6 +234,8 @@ def exchange(
         url: amqp://user@host/vhost, or amqps:// for TLS.
         routing_key: the routing key of all rows, or a function of the row.
         password: password of the user, in place of that of the URL.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+        certificate: file with the certificate and the key of the client, if the broker asks for one.
         encode: a codec, a type or a function that makes the body. None: bytes as they are, a str in UTF-8, all else as
             JSON.
         headers: further headers, or a function of the row that returns them.
@@ -245,6 +250,21 @@ def exchange(
 
         stream.sink(rabbitmq.exchange("shop", url="amqp://shop@localhost", routing_key=lambda order: order["city"]))
     """
+    _check(name, routing_key, headers, {"persistent": persistent, "mandatory": mandatory})
+    return ExchangeSink(
+        name,
+        Broker(CONNECTOR, url, password, Trust(CONNECTOR, ca, certificate)),
+        routing_key=routing_key,
+        encode=encode,
+        headers=headers,
+        is_persistent=persistent,
+        is_mandatory=mandatory,
+        patience_s=duration_ns(timeout) / NANOSECONDS["s"],
+    )
+
+
+def _check(name: str, routing_key: RoutingKey, headers: RowHeaders, switches: Mapping[str, bool]) -> None:
+    """Raises: InvalidConnector: these options cannot work."""
     if type(name) is not str:
         raise InvalidConnector(CONNECTOR, f"the exchange is {name!r:.80}", "Give the name of an exchange.")
     if not isinstance(routing_key, str) and not callable(routing_key):
@@ -253,13 +273,6 @@ def exchange(
         raise InvalidConnector(CONNECTOR, "the default exchange without a routing_key", "Give the name of a queue.")
     if headers is not None and not isinstance(headers, Mapping) and not callable(headers):
         raise InvalidConnector(CONNECTOR, f"headers is {headers!r:.80}", "Give a dict, or a function of the row.")
-    return ExchangeSink(
-        name,
-        Broker(CONNECTOR, url, password),
-        routing_key=routing_key,
-        encode=encode,
-        headers=headers,
-        is_persistent=persistent,
-        is_mandatory=mandatory,
-        patience_s=duration_ns(timeout) / NANOSECONDS["s"],
-    )
+    for option, value in switches.items():
+        if type(value) is not bool:
+            raise InvalidConnector(CONNECTOR, f"{option} is {value!r:.80}", "Give True or False.")

@@ -22,6 +22,7 @@ from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.message import Message, journalled, message_in, message_of
 from clonos.connectors.rabbitmq.rabbitmq_errors import BodyMalformed
 from clonos.connectors.secrets import Secret
+from clonos.connectors.tls_context import PemFile, Trust
 from clonos.operators.connector_contract import MalformedRecord, PartlyMalformed
 from clonos.operators.row_errors import RecordError
 
@@ -216,6 +217,8 @@ def queue(
     *,
     url: str | Secret,
     password: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     decode: None = None,
     prefetch: int | None = None,
     acknowledge: Literal["journal", "checkpoint"] = "journal",
@@ -231,6 +234,8 @@ def queue(
     *,
     url: str | Secret,
     password: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     decode: Any,
     prefetch: int | None = None,
     acknowledge: Literal["journal", "checkpoint"] = "journal",
@@ -245,6 +250,8 @@ def queue(
     *,
     url: str | Secret,
     password: str | Secret | None = None,
+    ca: PemFile | None = None,
+    certificate: PemFile | None = None,
     decode: Any = None,
     prefetch: int | None = None,
     acknowledge: Literal["journal", "checkpoint"] = "journal",
@@ -258,6 +265,8 @@ def queue(
         name: the queue, which must exist.
         url: amqp://user@host/vhost, or amqps:// for TLS.
         password: password of the user, in place of that of the URL.
+        ca: file with the certificates of the authorities to trust, in place of those of the system.
+        certificate: file with the certificate and the key of the client, if the broker asks for one.
         decode: a codec, a type or a function of the body. Bodies that it does not decode go to ``errors=``. None:
             records are of the class ``Message``.
         prefetch: messages that the broker sends ahead of acknowledgements, 1 to 65535. None: 1,000, or 10,000 if they
@@ -285,7 +294,7 @@ def queue(
         raise InvalidConnector(CONNECTOR, f"remember is {remember!r:.80}", "Give a number of identities.")
     return (CheckpointedRabbitQueue if waits else RabbitQueue)(
         name,
-        Broker(CONNECTOR, url, password),
+        Broker(CONNECTOR, url, password, Trust(CONNECTOR, ca, certificate)),
         decode=decode,
         prefetch=prefetch,
         identity=identity,

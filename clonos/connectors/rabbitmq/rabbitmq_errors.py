@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from clonos.connectors.tls_context import is_of_tls, tls_advice
 from clonos.core.model.errors import ClonosError, EnvironmentFault, JobError
 from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 
@@ -37,10 +38,10 @@ class BrokerRefused(JobError):
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"RabbitMQ at {self.broker} refused {self.doing}: {self.reason}. Correct the name, the credentials or the"
-            " rights; queues and exchanges must exist before the job starts."
+        other = (
+            "Correct the name, the credentials or the rights; queues and exchanges must exist before the job starts."
         )
+        return f"RabbitMQ at {self.broker} refused {self.doing}: {self.reason}. {tls_advice(self.reason) or other}"
 
 
 class MessageUnroutable(JobError):
@@ -82,7 +83,8 @@ def failure_of(broker: str, doing: str, error: Any, clean: Callable[[str], str])
     cause = innermost(error)
     code = getattr(cause, "reply_code", 0)
     text = str(getattr(cause, "reply_text", "")) or str(cause) or type(cause).__name__
-    if type(cause).__name__ in _LOGIN or (code in REFUSED and not _PASSING.search(text)):
+    is_refused = type(cause).__name__ in _LOGIN or (code in REFUSED and not _PASSING.search(text))
+    if is_refused or is_of_tls(cause):
         return BrokerRefused(broker, doing, _sentence(clean(text)))
     return BrokerUnreachable(broker, doing, _sentence(clean(text)))
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.secrets import Secret
+from clonos.connectors.secrets import Secret, without, without_secrets
 from clonos.connectors.web.paging import Page, Paging, identity_at, malformed, page_of, reply_of, url_behind
 from clonos.connectors.web.web_errors import PollFailed, PollRefused
 from clonos.connectors.web.web_options import revealed_headers
@@ -30,6 +30,10 @@ logger = logging.getLogger("clonos.slot")
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 PAUSE_NS_FIRST: Final = 500_000_000
 PAUSE_NS_MAX: Final = 60 * NANOSECONDS["s"]
+RETRY_AFTER_NS_MAX: Final = 24 * NANOSECONDS["h"]
+"""Longest ``Retry-After`` that is obeyed, unless ``patience=`` is longer."""
+
+RETRY_AFTER_DIGITS_MAX: Final = 12
 ANSWER_CHARACTERS_MAX: Final = 200
 _ADVICE: Final = {
     401: "Correct token= or headers=, and resume the job.",
@@ -61,6 +65,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     def shown_url(self) -> str:
         """URL without secrets."""
         return redacted_url(self.url)
+
+    def clean(self, text: str) -> str:
+        """Returns a text of the server, which may repeat what it was sent, without secrets."""
+        text = without_secrets(text, (*self.headers.values(), self.token))
+        return without(text, [self.token] if isinstance(self.token, str) else [])
 
     def request_headers(self) -> tuple[tuple[str, str], ...]:
         """Returns the headers of a request.
@@ -141,8 +150,9 @@ class PollFeed:
             if 200 <= reply.status_code < 300 or reply.status_code == 304:
                 self._failing_ns, self._pause_ns = None, PAUSE_NS_FIRST
                 return reply
-            text = reply.body.decode("utf-8", "replace")[:ANSWER_CHARACTERS_MAX].strip()
-            reason = f"it answered {reply.status_code} {reply.reason}".rstrip() + (f": {text}" if text else "")
+            text = endpoint.clean(reply.body.decode("utf-8", "replace"))[:ANSWER_CHARACTERS_MAX].strip()
+            reason = endpoint.clean(f"it answered {reply.status_code} {reply.reason}".rstrip())
+            reason += f": {text}" if text else ""
             if reply.status_code not in TRANSIENT:
                 advice = _ADVICE.get(reply.status_code, "Correct the URL or the options, and resume the job.")
                 raise PollRefused(endpoint.shown_url, reason, advice)
@@ -157,6 +167,12 @@ class PollFeed:
             self._failing_ns = now_ns
             logger.warning("polling %s fails, and is tried again: %s", self._endpoint.shown_url, reason)
         pause_ns = max(asked_ns, self._pause_ns)
+        if asked_ns > PAUSE_NS_MAX:
+            text = duration_text(asked_ns)
+            if asked_ns > max(RETRY_AFTER_NS_MAX, self._endpoint.patience_ns):
+                reason = f"{reason}; its Retry-After asks for {text}"
+                raise PollFailed(self._endpoint.shown_url, duration_text(now_ns - self._failing_ns), reason)
+            logger.warning("%s asks to be left alone for %s: %s", self._endpoint.shown_url, text, reason)
         if now_ns - self._failing_ns >= max(self._endpoint.patience_ns, asked_ns):
             raise PollFailed(self._endpoint.shown_url, duration_text(self._endpoint.patience_ns), reason)
         self._due_ns = now_ns + pause_ns
@@ -196,7 +212,7 @@ def _retry_after_ns(reply: HttpReply) -> int:
     """Returns what the header ``Retry-After`` asks for, as seconds or as a date; 0 if it asks for nothing."""
     asked = dict(reply.headers).get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
-        return int(asked) * NANOSECONDS["s"]
+        return int(asked[:RETRY_AFTER_DIGITS_MAX]) * NANOSECONDS["s"]
     try:
         return max(0, int(parsedate_to_datetime(asked).timestamp() * NANOSECONDS["s"]) - wall_clock.wall_ns())
     except (ValueError, OverflowError):

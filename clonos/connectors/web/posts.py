@@ -16,7 +16,7 @@ import msgspec
 from clonos.connectors.codecs import Codec, for_encoding
 from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
 from clonos.connectors.json_text import json_lines
-from clonos.connectors.secrets import Secret, check_text, revealed
+from clonos.connectors.secrets import Secret, check_text, revealed, without_secrets
 from clonos.connectors.web.dead_letters import DeadLetters
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
@@ -152,7 +152,7 @@ class PostWriter:
         if 200 <= reply.status_code < 300:
             return
         if reply.status_code in TRANSIENT:
-            raise PostFailed(self._sink.shown_url, f"it answered {_status(reply)}{_body(reply)}")
+            raise PostFailed(self._sink.shown_url, f"it answered {self._status(reply)}{self._body(reply)}")
         if reply.status_code in REFUSED_ROWS and len(batch) > 1:  # which of them is found by sending each alone
             for row in batch:
                 self._send([row])
@@ -205,11 +205,29 @@ class PostWriter:
         elif self._letters is None:
             advice = "Correct the row in a map, or give dead_letters=FOLDER for such rows, and resume the job."
         else:
-            letter = {"key": f"{self._key}/{number}", "status": reply.status_code, "body": _text(reply), "row": row}
+            letter = {
+                "key": f"{self._key}/{number}",
+                "status": reply.status_code,
+                "body": self._text(reply),
+                "row": row,
+            }
             self._letters.add(letter)
             return
         shown = row_not_writable(CONNECTOR, 0, row, "").row
-        raise PostRefused(self._sink.shown_url, _status(reply), _text(reply), shown, advice)
+        raise PostRefused(self._sink.shown_url, self._status(reply), self._text(reply), shown, advice)
+
+    # ------------------------------------------------------------------ answers, which may repeat a secret
+
+    def _status(self, reply: HttpReply) -> str:
+        return without_secrets(f"{reply.status_code} {reply.reason}".strip(), self._sink.headers.values())
+
+    def _text(self, reply: HttpReply) -> str:
+        whole = reply.body[: 4 * BODY_CHARACTERS_MAX].decode("utf-8", "replace")
+        return without_secrets(whole, self._sink.headers.values())[:BODY_CHARACTERS_MAX].strip()
+
+    def _body(self, reply: HttpReply) -> str:
+        text = self._text(reply)
+        return f": {text}" if text else ""
 
 
 def post(
@@ -255,15 +273,3 @@ def post(
         timeout=timeout,
         dead_letters=dead_letters,
     )
-
-
-def _status(reply: HttpReply) -> str:
-    return f"{reply.status_code} {reply.reason}".strip()
-
-
-def _text(reply: HttpReply) -> str:
-    return reply.body[: 4 * BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:BODY_CHARACTERS_MAX].strip()
-
-
-def _body(reply: HttpReply) -> str:
-    return f": {_text(reply)}" if _text(reply) else ""

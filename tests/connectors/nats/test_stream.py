@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+import nats as library
 import pytest
 
 from clonos.connectors import nats
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.nats import MessagesLost, NatsRefused, PayloadMalformed
+from clonos.connectors.nats import MessagesLost, NatsRefused, NatsUnreachable, PayloadMalformed
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.pump import Pump
 from clonos.connectors.nats.stream_splits import split_of
@@ -261,3 +263,29 @@ def test_a_server_that_restarts_gives_the_rest(server: NatsServer) -> None:
         while len(records) < 200:
             records += reader.read(1_000) or []
     assert records == list(range(200))
+
+
+def test_a_reader_whose_consumers_vanish_again_and_again_fails_with_the_reason(server: NatsServer) -> None:
+    add_stream(server, "VANISHING")
+    created = "$JS.EVENT.ADVISORY.CONSUMER.CREATED.VANISHING.>"
+    source = nats.source("VANISHING", url=server.full_url)
+    [split] = source.splits(1)
+
+    async def delete_all(jetstream: Any) -> None:
+        async def delete(event: Any) -> None:
+            await jetstream.delete_consumer("VANISHING", json.loads(event.data)["consumer"])
+
+        watcher = await library.connect(server.full_url)
+        await watcher.subscribe(created, cb=delete)
+        await watcher.flush()
+        pump = Pump(source.server, split_of(split), 1, down_s=0.2)
+        thread = LoopThread("test")
+        try:
+            await asyncio.wrap_future(thread.start(pump.run()))
+        finally:
+            await asyncio.to_thread(thread.close)
+            await watcher.close()
+        with pytest.raises(NatsUnreachable, match="each of its consumers vanishes"):
+            pump.take(1, 0.0)
+
+    server.ask(delete_all)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from contextlib import closing
 from typing import Any
 
+import nats as library
 import pytest
 
 from clonos.connectors import nats
 from clonos.connectors.nats import MessageRefused, NatsRefused, NatsUnreachable
+from clonos.connectors.nats.publishing import Outgoing, Published, Publisher
 from clonos.operators.connector_contract import Registration, WriterIdentity
 from tests.connectors.nats.streams import add_stream, found
 from tests.connectors.servers.nats import PASSWORD, READER, NatsServer
@@ -150,3 +153,28 @@ def test_a_server_that_dies_is_a_fault_and_takes_the_rest_when_it_is_back(server
         assert patient.write(2, [2, 3]) == 4  # begun before the server answers
     server.wait()
     assert [body for _, _, body in found(server, "DIES")] == [b"0", b"1", b"2", b"3"]
+
+
+def test_an_answer_of_a_service_on_the_subject_confirms_no_row(server: NatsServer) -> None:
+    sink = nats.sink("served", url=server.full_url)
+
+    def publish() -> Published:
+        with closing(Publisher(sink.server, None, confirm_s=0.3)) as publisher:
+            return publisher.publish([Outgoing(7, "served", b"row", {}, "row")])
+
+    async def serve(_jetstream: Any) -> Published:
+        async def answer(message: Any) -> None:
+            for data in (b'{"ok": true}', b"thanks", b'["seq", 1]'):
+                await message.respond(data)
+
+        service = await library.connect(server.full_url)
+        await service.subscribe("served", cb=answer)
+        await service.flush()
+        try:
+            return await asyncio.to_thread(publish)
+        finally:
+            await service.close()
+
+    published: Published = server.ask(serve)
+    assert published.confirmed == set()
+    assert "no stream has confirmed in 0.3 s, but something else has answered" in str(published.failure)

@@ -1,6 +1,7 @@
 """A Kafka broker on loopback: one JVM, which is its own controller (KRaft). Its jars come from Maven Central.
 
-It has three listeners: the second asks for a name and a password, the third sends clients to a proxy before it.
+It has four listeners: the second asks for a name and a password, the third sends clients to a proxy before it, and the
+fourth has a certificate and asks for a name and a password.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.connectors.servers.certificates import Authority
 from tests.connectors.servers.fetch import BrokerMissing, cache_folder, install
 from tests.connectors.servers.server_process import START_LIMIT_S, ServerProcess
 
@@ -50,14 +52,18 @@ CONFIGURATION = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},LINKED://127.0.0.1:{linked},\
-CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},LINKED://127.0.0.1:{link}
+SASL_SSL://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},LINKED://127.0.0.1:{link},\
+SASL_SSL://127.0.0.1:{secure}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,\
-LINKED:PLAINTEXT
+LINKED:PLAINTEXT,SASL_SSL:SASL_SSL
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_plaintext.plain.sasl.jaas.config={login} required user_{user}="{password}";
+listener.name.sasl_ssl.plain.sasl.jaas.config={login} required user_{user}="{password}";
+listener.name.sasl_ssl.ssl.keystore.type=PEM
+listener.name.sasl_ssl.ssl.keystore.location={keystore}
 log.dirs={logs}
 auto.create.topics.enable=false
 log.retention.ms=-1
@@ -72,6 +78,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 """
+LISTENERS = ("plain", "sasl", "linked", "link", "secure", "controller")
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -125,10 +132,16 @@ class KafkaServer(ServerProcess):
         self.folder = folder
         archived = (f"-XX:SharedArchiveFile={_classes()}",) if _classes().exists() else ()
         self._java_options = java_options or archived
-        self._ports = dict(zip(("plain", "sasl", "linked", "link", "controller"), _free_ports(5), strict=True))
+        self._ports = dict(
+            zip(("plain", "sasl", "linked", "link", "secure", "controller"), _free_ports(6), strict=True)
+        )
+        self.authority = Authority(folder / "certificates")
+        certificate, key = self.authority.server()
+        keystore = folder / "keystore.pem"
+        keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
+        login = {"login": LOGIN, "user": USER, "password": PASSWORD}
         (folder / "server.properties").write_text(
-            CONFIGURATION.format(**self._ports, login=LOGIN, user=USER, password=PASSWORD, logs=folder / "logs"),
-            "utf-8",
+            CONFIGURATION.format(**self._ports, **login, keystore=keystore, logs=folder / "logs"), "utf-8"
         )
         self._java(
             "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", "server.properties"
@@ -143,6 +156,11 @@ class KafkaServer(ServerProcess):
     def sasl_servers(self) -> str:
         """Address of the listener that asks for `USER` and `PASSWORD` (SASL_PLAINTEXT, PLAIN)."""
         return f"127.0.0.1:{self._ports['sasl']}"
+
+    @property
+    def secure_servers(self) -> str:
+        """Address of the listener that has a certificate of ``authority`` too (SASL_SSL, PLAIN)."""
+        return f"127.0.0.1:{self._ports['secure']}"
 
     @property
     def linked(self) -> str:

@@ -6,12 +6,14 @@ import asyncio
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tests.connectors.servers.certificates import Authority
 from tests.connectors.servers.fetch import BrokerMissing, install
 from tests.connectors.servers.server_process import ServerProcess
 
@@ -45,12 +47,24 @@ def fetch() -> None:
     install("nats-server", "The tests of connectors start NATS", RUNLEVEL="1")
 
 
+TLS = """tls {{
+  cert_file: "{certificate}"
+  key_file: "{key}"
+  ca_file: "{ca}"
+  verify: {asks}
+}}
+"""
+
+
 class NatsServer(ServerProcess):
-    """A server with one account. It keeps its port and its data over a kill."""
+    """A server with one account. It keeps its port and its data over a kill.
+
+    With an ``authority`` it has a certificate, and with ``asks_client`` it takes clients with a certificate only.
+    """
 
     name = NAME
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, authority: Authority | None = None, asks_client: bool = False) -> None:
         found = program()
         if found is None:
             raise BrokerMissing(NAME)
@@ -58,6 +72,12 @@ class NatsServer(ServerProcess):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         text = CONFIGURATION.format(port=self.port, folder=folder, user=USER, password=PASSWORD, reader=READER)
+        self._scheme, self._context = "nats", cast(ssl.SSLContext | None, None)
+        if authority is not None:
+            certificate, key = authority.server()
+            text += TLS.format(certificate=certificate, key=key, ca=authority.ca, asks=str(asks_client).lower())
+            self._scheme, self._context = "tls", ssl.create_default_context(cafile=authority.ca)
+            self._context.load_cert_chain(authority.client("tests"))
         (folder / "nats.conf").write_text(text, "utf-8")
 
     @property
@@ -68,12 +88,12 @@ class NatsServer(ServerProcess):
     @property
     def url(self) -> str:
         """URL with the user and without a password."""
-        return f"nats://{USER}@{self.place}"
+        return f"{self._scheme}://{USER}@{self.place}"
 
     @property
     def full_url(self) -> str:
         """URL with the user and the password."""
-        return f"nats://{USER}:{PASSWORD}@{self.place}"
+        return f"{self._scheme}://{USER}:{PASSWORD}@{self.place}"
 
     def answers(self) -> bool:
         """Whether JetStream answers."""
@@ -86,7 +106,7 @@ class NatsServer(ServerProcess):
         import nats
 
         async def asked() -> Any:
-            connection = await nats.connect(self.full_url, allow_reconnect=False)
+            connection = await nats.connect(self.full_url, allow_reconnect=False, tls=self._context)
             try:
                 return await request(connection.jetstream())
             finally:

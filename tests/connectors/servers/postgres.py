@@ -12,7 +12,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,32 @@ class PostgresServer(ServerProcess):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
         return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
 
+    @contextmanager
+    def encrypted(self, certificate: Path, key: Path) -> Iterator[None]:
+        """The server takes connections with TLS too, with this certificate."""
+        folder = self.folder / "data"
+        for found, name in ((certificate, "server.crt"), (key, "server.key")):
+            shutil.copyfile(found, folder / name)
+            (folder / name).chmod(0o600)
+            if self._as_user:
+                os.chown(folder / name, self._as_user["user"], self._as_user["group"])
+        try:
+            self._set_encryption("on")
+            yield
+        finally:
+            self._set_encryption("off")
+
     def close(self) -> None:
         """Ends the server and removes its data."""
         self.kill()
         shutil.rmtree(self.folder)
+
+    def _set_encryption(self, state: str) -> None:
+        with self.connect() as connection:
+            connection.execute(f"ALTER SYSTEM SET ssl = {state}")
+            connection.execute("SELECT pg_reload_conf()")
+        while self.run("SHOW ssl") != [(state,)]:  # which a new session shows when the server has read it
+            pass
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]

@@ -11,10 +11,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.connectors.servers.certificates import Authority
 from tests.connectors.servers.fetch import BrokerMissing, install
 from tests.connectors.servers.server_process import ServerProcess
 
@@ -25,6 +26,12 @@ CONFIGURATION = f"""loopback_users = none
 default_user = {USER}
 default_pass = {PASSWORD}
 listeners.tcp.1 = 127.0.0.1:{{port}}
+listeners.ssl.1 = 127.0.0.1:{{secure_port}}
+ssl_options.certfile = {{certificate}}
+ssl_options.keyfile = {{key}}
+ssl_options.cacertfile = {{ca}}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
 disk_free_limit.absolute = 10MB
 log.console = true
 log.console.level = warning
@@ -58,9 +65,15 @@ class RabbitServer(ServerProcess):
         if found is None:
             raise BrokerMissing(NAME)
         self._program, self.folder = found, folder
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-            self.port, nodes_port = one.getsockname()[1], other.getsockname()[1]
-        (folder / "rabbit.conf").write_text(CONFIGURATION.format(port=self.port), "utf-8")
+        with ExitStack() as stack:
+            free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+            self.port, self.secure_port, nodes_port = (each.getsockname()[1] for each in free)
+        self.authority = Authority(folder / "certificates")
+        certificate, key = self.authority.server()
+        text = CONFIGURATION.format(
+            port=self.port, secure_port=self.secure_port, certificate=certificate, key=key, ca=self.authority.ca
+        )
+        (folder / "rabbit.conf").write_text(text, "utf-8")
         (folder / "plugins").write_text("[].\n", "utf-8")
         name = "clonos@localhost"
         self._environment = os.environ | {
@@ -96,6 +109,11 @@ class RabbitServer(ServerProcess):
     def full_url(self) -> str:
         """URL with the user and the password."""
         return f"amqp://{USER}:{PASSWORD}@{self.place}"
+
+    @property
+    def secure_url(self) -> str:
+        """URL of the port with a certificate of ``authority``."""
+        return f"amqps://{USER}:{PASSWORD}@127.0.0.1:{self.secure_port}/%2F"
 
     def answers(self) -> bool:
         """Whether the broker takes a connection."""

@@ -32,6 +32,7 @@ URL = "nats://shop:s3cret@localhost:4222"
         ({"subjects": ["orders.*", "orders.eu"]}, "the subjects 'orders.\\*' and 'orders.eu' overlap"),
         ({"idle_after": "5s"}, "idle_after without out_of_order"),
         ({"url": "http://localhost"}, "url is no URL of NATS"),
+        ({"url": "nats://localhost", "password": "a"}, "password= without a user"),
         ({"password": "a", "token": "b"}, "password= and token= exclude each other"),
     ],
 )

@@ -40,6 +40,21 @@ def test_an_exchange_needs_a_name_or_a_routing_key() -> None:
         rabbitmq.exchange("", url=URL)
 
 
+@pytest.mark.parametrize("option", ["persistent", "mandatory"])
+def test_a_switch_of_an_exchange_is_true_or_false(option: str) -> None:
+    options: dict[str, Any] = {option: "no"}
+    with pytest.raises(InvalidConnector, match=f"{option} is 'no'. Give True or False"):
+        rabbitmq.exchange("shop", url=URL, **options)
+
+
+@pytest.mark.parametrize("option", ["heartbeet=3", "heartbeat=s3cret"])
+def test_an_option_of_the_url_that_pika_does_not_take_is_named(option: str) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(InvalidConnector, match=f"pika does not take the option '{name}' of the url") as caught:
+        rabbitmq.exchange("shop", url=f"{URL}?{option}").check_start()
+    assert "s3cret" not in str(caught.value)
+
+
 def test_no_text_shows_the_password_of_a_url() -> None:
     sink = rabbitmq.exchange("shop", url=URL)
     shown = repr(rabbitmq.queue("orders", url=URL)) + repr(sink) + str(sink.describe_output())

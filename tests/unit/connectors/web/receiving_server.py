@@ -34,6 +34,7 @@ class Receiver:
     url: str = ""
     answers: deque[tuple[int, dict[str, str]]] = field(default_factory=deque)
     refused: tuple[bytes, ...] = ()
+    echoed: str = ""  # name of the request's header that a refusal repeats
     received: list[Received] = field(default_factory=list)
     _arrived: threading.Condition = field(default_factory=threading.Condition)
 
@@ -76,7 +77,7 @@ def receiver() -> Iterator[Receiver]:
             status, headers = found.answer(body)
             named = {name.lower(): value for name, value in self.headers.items()}
             found.store(Received(named["idempotency-key"], body, named, status))
-            content = b"" if status == 204 else f"status {status}".encode()
+            content = b"" if status == 204 else f"status {status}{named.get(found.echoed, '')}".encode()
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(content))}.items():
                 self.send_header(name, value)

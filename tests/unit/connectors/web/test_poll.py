@@ -179,6 +179,30 @@ def test_retry_after_and_growing_pauses_are_observed(server: Pages, headers: dic
     assert slept(server) == pytest.approx(pause_s + 1.0)
 
 
+def test_a_long_retry_after_is_obeyed_with_a_warning(server: Pages, caplog: pytest.LogCaptureFixture) -> None:
+    server.answers = deque([Answer(429, b"slow down", {"Retry-After": "3600"})])
+    assert slept(server) == pytest.approx(3600)
+    assert f"{server.url} asks to be left alone for 1h: it answered 429 Too Many Requests: slow down" in caplog.text
+
+
+@pytest.mark.parametrize("seconds", ["86401", "9" * 5000])
+def test_a_retry_after_of_more_than_a_day_ends_the_job(server: Pages, seconds: str) -> None:
+    server.answers = deque([Answer(503, b"", {"Retry-After": seconds})])
+    with pytest.raises(web.PollFailed, match="its Retry-After asks for"):
+        slept(server)
+
+
+@pytest.mark.parametrize("answer", [401, 500])
+def test_a_token_that_the_endpoint_repeats_is_not_in_the_error(
+    server: Pages, monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "t0ken-6173")
+    for token in ("t0ken-6173", secrets.env("SHOP_TOKEN")):
+        server.answers = deque([Answer(answer, b"no such token: Bearer t0ken-6173")] * 9)
+        with pytest.raises((web.PollRefused, web.PollFailed), match=r"no such token: Bearer \*\*\*"):
+            slept(server, token=token, patience="1s")
+
+
 def test_retry_after_may_be_a_date(server: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wall_clock, "wall_ns", lambda: 1_000_000_000)
     server.answers = deque([Answer(503, b"", {"Retry-After": "Thu, 01 Jan 1970 00:00:09 GMT"})])

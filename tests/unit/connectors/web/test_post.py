@@ -160,6 +160,24 @@ def test_a_secret_in_a_header_is_sent_and_shown_nowhere(server: Receiver, monkey
         assert not any(secret in text for secret in ("t0ken", "pa55", "k3y"))
 
 
+@pytest.mark.parametrize("status", [401, 422, 500])
+def test_a_secret_that_a_server_repeats_is_neither_in_an_error_nor_among_dead_letters(
+    server: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+) -> None:
+    monkeypatch.setenv("TOKEN", "Bearer t0ken-6173")
+    server.echoed = "x-token"
+    server.answers.extend([(status, {"Retry-After": "0"})] * 9)
+    sink = web.post(server.url, headers={"X-Token": secrets.env("TOKEN")}, dead_letters=str(tmp_path))
+    shown = ""
+    try:
+        writer_of(sink).write(0, ["a"])
+    except (PostFailed, PostRefused) as error:
+        shown = str(error)
+    shown += "".join(path.read_text() for path in tmp_path.iterdir())
+    assert f"status {status}***" in shown
+    assert "t0ken" not in shown
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

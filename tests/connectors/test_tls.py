@@ -1,0 +1,226 @@
+"""Connectors with TLS against servers whose certificate an authority of the test has signed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.connectors import codecs, kafka, nats, rabbitmq
+from clonos.connectors import postgres as pg
+from clonos.connectors.connector_errors import InvalidConnector
+from clonos.connectors.kafka.kafka_errors import KafkaRefused
+from clonos.connectors.nats import NatsRefused
+from clonos.connectors.postgres import DatabaseRefused
+from clonos.connectors.rabbitmq import BrokerRefused
+from clonos.operators.connector_contract import WriterIdentity
+from tests.connectors.nats.streams import add_stream, found, read_all
+from tests.connectors.servers.certificates import OTHER_ADDRESS, Authority
+from tests.connectors.servers.kafka import PASSWORD as KAFKA_PASSWORD
+from tests.connectors.servers.kafka import USER as KAFKA_USER
+from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.nats import NatsServer
+from tests.connectors.servers.postgres import PostgresServer
+from tests.connectors.servers.rabbitmq import RabbitServer
+
+pytestmark = pytest.mark.connectors
+
+IDENTITY = WriterIdentity("job-1", "out/0", 0, 1)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Authority:
+    """An authority that has signed no server."""
+    return Authority(tmp_path / "stranger", "stranger")
+
+
+def written(sink: Any, rows: list[Any]) -> None:
+    sink.check_start()
+    with closing(sink.immediate_writer()) as writer:
+        writer.register(IDENTITY, 0)
+        assert writer.write(0, rows) == len(rows)
+
+
+# ---------------------------------------------------------------------- NATS
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority of servers of this module."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def start_nats(tmp_path: Path, authority: Authority) -> Iterator[Callable[[bool], NatsServer]]:
+    """Starts a server that has a certificate, and asks for one on request."""
+    servers: list[NatsServer] = []
+
+    def start(asks_client: bool) -> NatsServer:
+        servers.append(NatsServer(tmp_path, authority, asks_client))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+def test_nats_with_tls_is_read_and_written(start_nats: Callable[[bool], NatsServer], authority: Authority) -> None:
+    server = start_nats(False)
+    add_stream(server, "TLS")
+    written(nats.sink("tls", url=server.full_url, ca=authority.ca), [1, 2])
+    source = nats.source("TLS", url=server.full_url, ca=str(authority.ca), decode=codecs.json(), until="latest")
+    (split,) = source.splits(1)
+    assert read_all(source, split) == [1, 2]
+
+
+def test_nats_whose_authority_is_unknown_is_refused(
+    start_nats: Callable[[bool], NatsServer], stranger: Authority
+) -> None:
+    server = start_nats(False)
+    for ca in (None, stranger.ca):
+        with pytest.raises(NatsRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+            nats.sink("tls", url=server.full_url, ca=ca).check_start()
+
+
+def test_nats_that_asks_for_a_certificate_gets_that_of_the_client(
+    start_nats: Callable[[bool], NatsServer], authority: Authority
+) -> None:
+    server = start_nats(True)
+    add_stream(server, "MUTUAL")
+    with pytest.raises(NatsRefused, match="certificate"):
+        nats.sink("mutual", url=server.full_url, ca=authority.ca).check_start()
+    written(nats.sink("mutual", url=server.full_url, ca=authority.ca, certificate=authority.client("ann")), [b"x"])
+    assert [body for _, _, body in found(server, "MUTUAL")] == [b"x"]
+
+
+@pytest.mark.parametrize("user", ["shop:s3cret@", "t0ken-s3cret@", ""])
+def test_nats_without_tls_gets_no_secret_if_the_url_asks_for_tls(user: str) -> None:
+    received: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def play() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(20)
+                connection.sendall(b'INFO {"server_id":"x","max_payload":1000,"auth_required":true}\r\n')
+                while data := connection.recv(1000):
+                    received.append(data)
+                    connection.sendall(b"PONG\r\n" * data.count(b"PING\r\n"))
+
+        server = threading.Thread(target=play)
+        server.start()
+        url = f"tls://{user}127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            with pytest.raises(NatsRefused, match="does not offer TLS, which tls:// asks for"):
+                nats.sink("plain", url=url).check_start()
+        finally:
+            server.join()
+    assert b"s3cret" not in b"".join(received)
+
+
+# ---------------------------------------------------------------------- RabbitMQ
+
+
+def test_rabbitmq_with_tls_is_read_and_written(rabbit: RabbitServer) -> None:
+    trust: Any = {"url": rabbit.secure_url, "ca": rabbit.authority.ca, "certificate": rabbit.authority.client("ann")}
+    with rabbit.channel() as channel:
+        channel.queue_delete("tls")
+        channel.queue_declare("tls")
+    written(rabbitmq.exchange("", routing_key="tls", **trust), ["a", "b"])
+    feed = rabbitmq.queue("tls", until="empty", **trust).connect(0)
+    with closing(feed):
+        taken = b""
+        while (data := feed.receive(100)) is not None:
+            taken += data
+    source = rabbitmq.queue("tls", **trust)
+    assert [each.body for each in source.decode(source.cut(taken))] == [b"a", b"b"]
+
+
+def test_rabbitmq_whose_authority_is_unknown_is_refused(rabbit: RabbitServer, stranger: Authority) -> None:
+    for ca in (None, stranger.ca):
+        sink = rabbitmq.exchange("", url=rabbit.secure_url, routing_key="tls", ca=ca)
+        with pytest.raises(BrokerRefused, match=r"certificate verify failed.*Correct ca=, certificate="):
+            sink.check_start()
+
+
+# ---------------------------------------------------------------------- Kafka
+
+
+def login(broker: KafkaServer, ca: Path) -> dict[str, Any]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": KAFKA_USER,
+        "sasl.password": KAFKA_PASSWORD,
+        "ssl.ca.location": str(ca),
+    }
+
+
+def test_kafka_with_sasl_and_tls_is_read_and_written(broker: KafkaServer) -> None:
+    topic = broker.create_topic("tls")
+    options = login(broker, broker.authority.ca)
+    written(kafka.sink(topic, servers=broker.secure_servers, options=options), ["a", "b"])
+    source = kafka.source(topic, servers=broker.secure_servers, options=options, until="latest")
+    (split,) = source.splits(1)
+    with closing(source.reader()) as reader:
+        reader.open(split, None)
+        assert [each.value for each in reader.read(10) or []] == [b"a", b"b"]
+
+
+def test_kafka_whose_authority_is_unknown_is_refused(broker: KafkaServer, stranger: Authority) -> None:
+    sink = kafka.sink("tls", servers=broker.secure_servers, options=login(broker, stranger.ca))
+    with pytest.raises(KafkaRefused, match="certificate verify failed"):
+        sink.check_start()
+
+
+# ---------------------------------------------------------------------- PostgreSQL
+
+
+def test_postgres_with_verify_full_checks_authority_and_name(
+    postgres: PostgresServer, authority: Authority, stranger: Authority
+) -> None:
+    def sink(ca: Path) -> Any:
+        url = f"{postgres.full_url}?sslmode=verify-full&sslrootcert={ca}"
+        return pg.table(url, "words", {"word": "text"})
+
+    with pytest.raises(DatabaseRefused, match="server does not support SSL, but SSL was required"):
+        sink(authority.ca).check_start()
+    with postgres.encrypted(*authority.server()):
+        written(sink(authority.ca), [("a",)])
+        assert postgres.run("SELECT word FROM words") == [("a",)]
+        with pytest.raises(DatabaseRefused, match=r"certificate verify failed.*sslrootcert"):
+            sink(stranger.ca).check_start()
+        with pytest.raises(DatabaseRefused, match=r"root certificate file .* does not exist"):
+            sink(authority.ca.with_name("missing.pem")).check_start()
+    with postgres.encrypted(*authority.server(OTHER_ADDRESS)), pytest.raises(DatabaseRefused, match="does not match"):
+        sink(authority.ca).check_start()
+
+
+# ---------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: nats.sink("x", url="nats://a:1", ca="ca.pem"),
+            r"ca= is given, but the url is not for TLS\.",
+        ),
+        (lambda: rabbitmq.queue("x", url="amqp://a", certificate="c.pem"), r"certificate= is given.*Give amqps://"),
+        (lambda: nats.sink("x", url="tls://a:1", ca=""), r"ca is ''\. Give the path of a file in PEM"),
+        (
+            lambda: rabbitmq.exchange("x", url="amqps://a", ca="/missing.pem").check_start(),
+            r"ca='/missing.pem' cannot be used: .*No such file.*on each machine",
+        ),
+        (lambda: nats.sink("x", url="tls://a:1", certificate=__file__).check_start(), "certificate=.*cannot be used"),
+    ],
+)
+def test_files_of_certificates_that_cannot_be_used_are_named(make: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(InvalidConnector, match=sentence):
+        make()
