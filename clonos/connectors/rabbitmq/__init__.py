@@ -12,6 +12,7 @@ from clonos.connectors.rabbitmq.rabbitmq_errors import (
     BodyMalformed,
     BrokerRefused,
     BrokerUnreachable,
+    MessageRefused,
     MessageUnroutable,
 )
 
@@ -23,4 +24,5 @@ __all__ = [
     "BrokerUnreachable",
     "BodyMalformed",
     "MessageUnroutable",
+    "MessageRefused",
 ]

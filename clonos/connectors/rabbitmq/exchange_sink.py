@@ -19,7 +19,13 @@ from clonos.connectors.json_text import json_lines
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
 from clonos.connectors.rabbitmq.publishing import Outgoing, Publisher, exchange_name
-from clonos.connectors.rabbitmq.rabbitmq_errors import BrokerUnreachable, MessageUnroutable
+from clonos.connectors.rabbitmq.rabbitmq_errors import (
+    TOO_LARGE,
+    BrokerRefused,
+    BrokerUnreachable,
+    MessageRefused,
+    MessageUnroutable,
+)
 from clonos.connectors.secrets import Secret
 from clonos.connectors.tls_context import PemFile, Trust
 from clonos.core.model.errors import EnvironmentFault
@@ -112,7 +118,7 @@ class ExchangeWriter:
         """Publishes rows until the broker has confirmed each; returns the number of the next row.
 
         Raises: BrokerUnreachable: it did not for longer than ``timeout``. BrokerRefused. MessageUnroutable: no queue
-            for a row. RowNotWritable: a row cannot be a message.
+            for a row. MessageRefused: a row is too large. RowNotWritable: a row cannot be a message.
         """
         skipped = max(0, self._next - first_number)
         numbered = enumerate(rows[skipped:], first_number + skipped)
@@ -146,7 +152,7 @@ class ExchangeWriter:
     def _publish(self, batch: list[Outgoing], first_number: int, rows: list[Any]) -> tuple[set[int], EnvironmentFault]:
         """Returns the numbers that are confirmed, and why the others are not.
 
-        Raises: MessageUnroutable: there is no queue for a row. BrokerRefused.
+        Raises: MessageUnroutable: there is no queue for a row. MessageRefused: it is too large. BrokerRefused.
         """
         sink = self._sink
         publisher = self._publisher
@@ -158,6 +164,11 @@ class ExchangeWriter:
             failure = error
             self.close()
             return (set() if publisher is None else set(publisher.confirmed)), failure
+        except BrokerRefused as error:
+            if TOO_LARGE not in error.reason:
+                raise
+            largest = max(batch, key=lambda each: len(each.body))
+            raise self._refused(rows[largest.number - first_number], error.reason) from None
         if publisher.returned:
             number, reason = min(publisher.returned.items())
             key = next(each.routing_key for each in batch if each.number == number)
@@ -166,6 +177,9 @@ class ExchangeWriter:
         reason = "it refuses messages, because a queue is full (overflow reject-publish)"
         failure = BrokerUnreachable(sink.broker.place, f"publishing to {exchange_name(sink.name)}", reason)
         return publisher.confirmed, failure
+
+    def _refused(self, row: Any, reason: str) -> MessageRefused:
+        return MessageRefused(exchange_name(self._sink.name), row_not_writable(CONNECTOR, 0, row, "").row, reason)
 
     def _outgoing(self, number: int, row: Any) -> Outgoing:
         """Returns the message of a row.

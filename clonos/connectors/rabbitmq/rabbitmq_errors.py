@@ -13,6 +13,7 @@ from clonos.operators.row_errors import ERRORS_ADVICE, RecordError
 REFUSED: Final = frozenset({402, 403, 404, 406, 530, 540})
 """Reply codes of the broker that no retry changes."""
 _PASSING: Final = re.compile(r"exclusive use|down or inaccessible|acknowledgement .*timed out|not available")
+TOO_LARGE: Final = "larger than configured max size"
 _LOGIN: Final = frozenset({"AuthenticationError", "ProbableAuthenticationError", "ProbableAccessDeniedError"})
 
 
@@ -56,6 +57,20 @@ class MessageUnroutable(JobError):
         return (
             f"{self.exchange} has no queue for the routing key {self.routing_key!r} of the row {self.row}:"
             f" {self.reason}. Bind a queue to it, or correct routing_key=, and resume the job: no row is lost."
+        )
+
+
+class MessageRefused(JobError):
+    """A broker does not take a row, because it is too large."""
+
+    exchange: str
+    row: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.exchange} does not take the row {self.row}: {self.reason}. Drop or cut such rows in a step before"
+            " the sink, or raise max_message_size of the broker, and resume the job: no row is lost."
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from clonos.connectors import rabbitmq
 from clonos.connectors.connector_errors import RowNotWritable
-from clonos.connectors.rabbitmq import BrokerRefused, BrokerUnreachable, MessageUnroutable
+from clonos.connectors.rabbitmq import BrokerRefused, BrokerUnreachable, MessageRefused, MessageUnroutable
 from clonos.connectors.rabbitmq.exchange_sink import ExchangeSink, ExchangeWriter
 from clonos.operators.connector_contract import ImmediateSink, Registration, WriterIdentity
 from tests.connectors.rabbitmq.messages import count, declare, publish, taken
@@ -111,6 +111,18 @@ def test_a_queue_that_stays_full_is_a_fault_behind_the_time_limit(rabbit: Rabbit
     ):
         writer.write(0, ROWS)
     assert count(rabbit, name) == 4
+
+
+def test_a_row_that_is_larger_than_the_broker_allows_is_named_and_the_others_arrive(rabbit: RabbitServer) -> None:
+    name = declare(rabbit, "limited")
+    with (
+        closing(registered(to_queue(rabbit, name))) as writer,
+        pytest.raises(MessageRefused, match=r"does not take the row 'xxx.*larger than configured max size"),
+    ):
+        writer.write(0, ["a", "x" * (17 << 20), "b"])
+    with closing(registered(to_queue(rabbit, name), 1)) as successor:
+        assert successor.write(1, ["b"]) == 2
+    assert count(rabbit, name) == 2
 
 
 def test_a_sink_with_a_wrong_name_or_password_is_refused_at_the_start(rabbit: RabbitServer) -> None:

@@ -33,6 +33,7 @@ ssl_options.cacertfile = {{ca}}
 ssl_options.verify = verify_peer
 ssl_options.fail_if_no_peer_cert = false
 disk_free_limit.absolute = 10MB
+max_message_size = 16777216
 log.console = true
 log.console.level = warning
 log.file = false
