@@ -126,14 +126,28 @@ class PostgresChanges:
         return DatabaseRefused(self.server.place, text, advice)
 
     def _create_publication(self, connection: Any) -> None:
-        find = "SELECT 1 FROM pg_publication WHERE pubname = %s"
-        if connection.execute(find, [self.publication]).fetchone():
+        find = "SELECT oid FROM pg_publication WHERE pubname = %s"
+        if found := connection.execute(find, [self.publication]).fetchone():
+            if self.tables:
+                self._check_publication(connection, found[0])
             return
         if not self.tables:
             advice = f"Run CREATE PUBLICATION {self.publication} FOR TABLE ..., or give table=."
             raise DatabaseRefused(self.server.place, f"there is no publication {self.publication}", advice)
         name = identifier(CONNECTOR, self.publication)
         connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {', '.join(self.tables)}")
+
+    def _check_publication(self, connection: Any, publication: int) -> None:
+        """Raises: DatabaseRefused: a publication that exists already has other tables."""
+        compare = (
+            "SELECT array(SELECT prrelid FROM pg_publication_rel WHERE prpubid = %s ORDER BY 1)"
+            " = array(SELECT DISTINCT CAST(CAST(name AS regclass) AS oid) FROM unnest(%s::text[]) AS name ORDER BY 1)"
+        )
+        if connection.execute(compare, [publication, list(self.tables)]).fetchone() != (True,):
+            name, tables = identifier(CONNECTOR, self.publication), ", ".join(self.tables)
+            advice = f"Run ALTER PUBLICATION {name} SET TABLE {tables}, or choose another slot=."
+            reason = f"the publication {self.publication} exists, but not for {tables} alone"
+            raise DatabaseRefused(self.server.place, reason, advice)
 
     def _create_slot(self, connection: Any) -> int:
         """Returns the position of the slot."""

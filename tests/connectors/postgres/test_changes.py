@@ -242,6 +242,19 @@ def test_a_refusal_of_the_server_at_the_start_is_named(orders: PostgresServer) -
     orders.run("DROP ROLE plain")
 
 
+@pytest.mark.parametrize("tables", [["items"], ["orders", "items"], ["orders"]])
+def test_a_publication_of_other_tables_is_refused_at_the_start(orders: PostgresServer, tables: list[str]) -> None:
+    orders.run("CREATE TABLE items (id int PRIMARY KEY)")
+    orders.run("CREATE PUBLICATION orders_slot FOR TABLE " + ("orders" if len(tables) > 1 else "orders, items"))
+    with pytest.raises(
+        DatabaseRefused, match=r"orders_slot exists, but not for .* alone.*ALTER PUBLICATION"
+    ) as refused:
+        pg.changes(orders.full_url, tables, slot="orders_slot").splits(1)
+    advice = str(refused.value)
+    orders.run(advice[advice.index("ALTER") : advice.index(", or choose another slot=")])
+    assert len(pg.changes(orders.full_url, [f"public.{each}" for each in tables], slot="orders_slot").splits(1)) == 1
+
+
 def test_options_and_stored_bytes_that_cannot_work_are_refused() -> None:
     url = f"postgresql://ann:{PASSWORD}@h/d"
     for options in ({"slot": "Upper"}, {"slot": "s", "table": None}, {"slot": "s", "publication": "p"}):
