@@ -232,6 +232,12 @@ class TableUnavailable(EnvironmentFault):
         )
 
 
+def part_not_writable(output: str, index: int, row: object, part: str, error: Exception) -> RowNotWritable:
+    """Creates the error for a row of which a part, such as its key, cannot be made."""
+    reason = error.set_aside_text() if isinstance(error, RecordError) else str(error) or type(error).__name__
+    return row_not_writable(output, index, row, f"its {part}: {reason.rstrip('.')}")
+
+
 def row_not_writable(output: str, index: int, row: object, reason: str) -> RowNotWritable:
     """Creates the error for a row of any type, cut to 200 characters."""
     text = repr(row)

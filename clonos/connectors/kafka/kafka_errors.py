@@ -101,9 +101,14 @@ class MessageRefused(JobError):
     reason: str
 
     def __str__(self) -> str:
+        advice = "Drop or cut such rows in a step before the sink, or raise the limit of the topic and of the sink."
+        if "partition" in self.reason.lower():
+            advice = "Correct partition= of the sink, or the number of partitions of the topic."
+        elif "timestamp" in self.reason.lower():
+            advice = "Correct timestamp= of the sink, or the limits of the topic for timestamps."
         return (
             f"the topic {self.topic} refused the row {self.row}: {self.reason}. No row of this transaction was written."
-            " Drop or cut such rows in a step before the sink, or raise the limit of the topic and of the sink."
+            f" {advice}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.kafka.transactions import Outgoing
 from clonos.core.values import register
@@ -72,7 +72,7 @@ class RowForm:
         except RowNotWritable:
             raise
         except Exception as error:
-            raise row_not_writable("kafka.sink", index, row, f"its {part}: {error}") from error
+            raise part_not_writable("kafka.sink", index, row, part, error) from error
         return Outgoing(value, key, headers, timestamp_ms, partition)
 
 

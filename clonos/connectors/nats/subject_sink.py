@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from clonos.connectors.codecs import Codec, for_encoding
-from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, part_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.nats.loop_thread import LoopThread
 from clonos.connectors.nats.nats_errors import NatsRefused
@@ -194,7 +194,7 @@ class SubjectWriter:
         except RowNotWritable:
             raise
         except Exception as error:
-            raise row_not_writable(CONNECTOR, 0, row, f"its {part}: {error}") from error
+            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
         return Outgoing(number, subject, payload, {**headers, ID_HEADER: f"{self._key}/{number}"}, row)
 
 

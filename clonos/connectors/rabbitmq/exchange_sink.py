@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from clonos.connectors.codecs import Codec, for_encoding
-from clonos.connectors.connector_errors import InvalidConnector, row_not_writable
+from clonos.connectors.connector_errors import InvalidConnector, part_not_writable, row_not_writable
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.rabbitmq.broker import Broker
 from clonos.connectors.rabbitmq.link import Link
@@ -203,7 +203,7 @@ class ExchangeWriter:
         except RowNotWritable:
             raise
         except Exception as error:
-            raise row_not_writable(CONNECTOR, 0, row, f"its {part}: {error}") from error
+            raise part_not_writable(CONNECTOR, 0, row, part, error) from error
         properties = pika.BasicProperties(
             message_id=message_id,
             headers=headers,

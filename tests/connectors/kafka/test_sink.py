@@ -209,7 +209,11 @@ def test_a_row_that_is_too_large_is_named_and_writes_nothing(broker: KafkaServer
 @pytest.mark.parametrize(
     ("options", "row", "reason"),
     [
-        ({"key": "k"}, {"v": 1}, "its key: the record has no field 'k'"),
+        (
+            {"key": "k"},
+            {"v": 1},
+            r"its key: the record has no field 'k'; it has v\. Correct the name, or give a function of the record\.$",
+        ),
         ({"encode": lambda value: value}, 7, "its value: encode has returned int, not bytes"),
         ({"timestamp": "at"}, {"at": "noon"}, "its timestamp: 'noon' is neither"),
         ({"partition": "p"}, {"p": -1}, "its partition: -1 is not the number of a partition"),
@@ -229,7 +233,7 @@ def test_a_partition_that_does_not_exist_is_refused_with_the_row(broker: KafkaSe
     writer = writer_of(broker, topic, partition=lambda row: row)
     try:
         writer.register(identity(topic), 0)
-        with pytest.raises(MessageRefused, match=r"the row b'5'.*[Uu]nknown partition"):
+        with pytest.raises(MessageRefused, match=r"the row b'5'.*[Uu]nknown partition.*Correct partition="):
             writer.write(0, [1, 5])
     finally:
         writer.close()
