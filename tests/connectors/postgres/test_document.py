@@ -1,13 +1,13 @@
-"""The job of docs/connectors/postgres.md and the recipe for PostgreSQL, run as a reader would run them."""
+"""The programs of docs/connectors/postgres.md and the recipe for PostgreSQL, run as a reader would run them."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from clonos.connectors import postgres as pg
+from tests.connectors.documents import write_programs
 from tests.connectors.servers.postgres import PASSWORD, PostgresServer
 from tests.processes.harness.running_program import run_program
 from tests.tidy.source import ROOT
@@ -16,15 +16,11 @@ pytestmark = pytest.mark.connectors
 
 
 def test_the_totals_of_the_document_follow_the_orders(tmp_path: Path, replicated: PostgresServer) -> None:
-    text = (ROOT / "docs" / "connectors" / "postgres.md").read_text("utf-8")
-    found = re.search(r"^```python totals\.py\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    (tmp_path / "totals.py").write_text(found[1].replace("127.0.0.1:5432", f"127.0.0.1:{replicated.port}"), "utf-8")
-    replicated.run("CREATE TABLE orders (id int PRIMARY KEY, item text)")
+    write_programs(tmp_path, "postgres", address=("127.0.0.1:5432", f"127.0.0.1:{replicated.port}"))
+    run_program(tmp_path, "prepare.py", PGPASSWORD=PASSWORD)
     pg.changes(replicated.full_url, "orders", slot="totals").splits(1)  # so that the rows come behind the slot
-    replicated.run("INSERT INTO orders VALUES (1, 'tea'), (2, 'jam'), (3, 'tea'), (4, 'tea'), (5, 'jam')")
-    command = ("-m", "clonos.cli", "run", "totals.py", "--slots", "process")
-    run_program(tmp_path, *command, PGPASSWORD=PASSWORD)
+    run_program(tmp_path, "order.py", PGPASSWORD=PASSWORD)
+    run_program(tmp_path, "-m", "clonos.cli", "run", "totals.py", "--slots", "process", PGPASSWORD=PASSWORD)
     assert replicated.psql("SELECT item, orders FROM totals ORDER BY item") == [("jam", "2"), ("tea", "3")]
 
 
