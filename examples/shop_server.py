@@ -1,4 +1,6 @@
-"""A small shop for `enrich.py`, `async_calls.py` and `user_profiles.py`: answers on localhost:8099 until it is stopped.
+"""A small shop for `enrich.py`, `async_calls.py`, `user_profiles.py` and `http_post.py`.
+
+It answers on localhost:8099 until it is stopped:
 
 python examples/shop_server.py
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ def test_the_totals_of_the_document_follow_the_orders(tmp_path: Path, replicated
     run_program(tmp_path, "order.py", PGPASSWORD=PASSWORD)
     run_program(tmp_path, "-m", "clonos.cli", "run", "totals.py", "--slots", "process", PGPASSWORD=PASSWORD)
     assert replicated.psql("SELECT item, orders FROM totals ORDER BY item") == [("jam", "2"), ("tea", "3")]
+    printed, _ = run_program(tmp_path, "-m", "clonos.cli", "run", "teas.py", "--slots", "process", PGPASSWORD=PASSWORD)
+    assert sorted(json.loads(line)["id"] for line in printed.splitlines()) == [1, 3, 4]
 
 
 def test_the_stock_recipe_follows_the_movements(tmp_path: Path, replicated: PostgresServer) -> None:

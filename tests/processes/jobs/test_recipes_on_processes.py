@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import socket
 import sqlite3
@@ -22,6 +23,7 @@ from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_pr
 from tests.tidy.source import ROOT
 from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.polled_server import pages
+from tests.unit.connectors.web.receiving_server import receiver
 
 pytestmark = pytest.mark.processes
 
@@ -163,3 +165,18 @@ def test_the_websocket_recipe_adds_up_the_trades_of_a_server(tmp_path: Path) -> 
             assert job.wait(30) == 0
     assert [row["traded"] for row in rows] == [1, 3, 6]
     assert server.greeted[0] == {"subscribe": "trades", "after": 0}
+
+
+def test_the_post_recipe_sends_each_large_order_and_sets_aside_what_is_refused(tmp_path: Path) -> None:
+    with receiver() as server:
+        server.refused = (b"milk",)
+        command = ("-m", "clonos.cli", "run", str(EXAMPLES / "http_post.py"), "--slots", "process")
+        run_program(tmp_path, *command, SHOP_URL=server.url)
+    sent = [one.value for one in server.accepted]
+    lines = (EXAMPLES / "data" / "orders.jsonl").read_text("utf-8").splitlines()
+    large = [order for order in map(json.loads, lines) if order["quantity"] >= 3]
+    assert sent == [order for order in large if order["product"] != "milk"]
+    [letters] = (tmp_path / "out" / "refused_orders").iterdir()
+    refused = [json.loads(line)["row"] for line in letters.read_text("utf-8").splitlines()]
+    assert refused == [order for order in large if order["product"] == "milk"]
+    assert refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -108,3 +109,15 @@ def test_the_websocket_recipe_has_what_was_traded_of_each_paper() -> None:
         assert len(outputs["totals"]) == 21
 
     crash_test(importlib.import_module("websocket_trades").job, trades, range(4), check)
+
+
+def test_the_post_recipe_sends_the_orders_of_three_or_more() -> None:
+    recipe = importlib.import_module("http_post")
+    orders = [json.loads(line) for line in recipe.ORDERS.read_text("utf-8").splitlines()]
+    large = [order["order"] for order in orders if order["quantity"] >= 3]
+    assert 0 < len(large) < len(orders)
+
+    def check(outputs: Outputs) -> None:
+        assert sorted(order["order"] for order in outputs["out"]) == large
+
+    crash_test(recipe.job, seeds=range(4), check=check)

@@ -30,6 +30,7 @@ WITH_OTHER_INPUT = (
     "webhooks",
     "http_poll",
     "websocket_trades",
+    "http_post",
     "syslog_udp",
     "kafka_totals",
     "postgres_stock",
