@@ -29,6 +29,8 @@ SESSION: Final = "; ".join(
 DURABLE: Final = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
+# A lock that somebody holds must not hold the job back without a word.
+WAIT_FOR_LOCKS: Final = "SELECT set_config('lock_timeout', '30s', false) WHERE current_setting('lock_timeout') = '0'"
 _REFUSED: Final = re.compile(
     r"password authentication failed|no password supplied|authentication method|no pg_hba\.conf entry"
     r'|(?:role|database) ".*" (?:does not exist|is not permitted)|permission denied for database'
@@ -147,7 +149,7 @@ class Server:
     def _prepare(self, connection: Any) -> None:
         """Sets the settings of the session."""
         try:
-            connection.execute(f"{SESSION}; {DURABLE}")
+            connection.execute(f"{SESSION}; {DURABLE}; {WAIT_FOR_LOCKS}")
             if not connection.autocommit:
                 connection.commit()
         except BaseException:

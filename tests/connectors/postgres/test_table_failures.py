@@ -219,6 +219,22 @@ def test_a_server_that_stands_still_delays_a_write_and_loses_nothing(postgres: P
     assert words_in(postgres) == [("a", 1), ("b", 2)]
 
 
+def test_a_lock_that_others_hold_is_named_and_loses_nothing(postgres: PostgresServer) -> None:
+    sink = pg.table(f"{postgres.full_url}?options=-c%20lock_timeout%3D50", "words", COLUMNS)
+    with registered(sink, identity(1)) as writer:
+        writer.write(0, [("a", 1)])
+        with postgres.connect() as holder, holder.transaction():
+            holder.execute("LOCK TABLE words IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(TableUnavailable, match="canceling statement due to lock timeout"):
+                writer.write(1, [("b", 2)])
+        assert writer.write(1, [("b", 2)]) == 2
+    assert words_in(postgres) == [("a", 1), ("b", 2)]
+    connection = sink_to(postgres).connect()
+    found = connection.execute("SHOW lock_timeout").fetchone()
+    connection.close()
+    assert found == ("30s",)
+
+
 def test_a_session_ends_when_its_machine_has_vanished_in_a_transaction(postgres: PostgresServer) -> None:
     connection = sink_to(postgres).connect()
     found = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
