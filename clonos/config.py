@@ -80,6 +80,7 @@ class RunOptions:
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # slots in addition to one per task
     domains: int = 0  # process slots: number of failure domains; 0: one per slot
+    allow_injection: bool = False  # let the page and the API of the job kill its tasks
     fault_points: str = ""  # for tests: host:port of the local listener of fault points
     slot_trace: str = ""  # folder where each slot writes the events that it handles; empty: none
     py_files: tuple[str, ...] = ()  # modules and archives to ship to executors

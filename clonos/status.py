@@ -1,13 +1,19 @@
-"""Status of a running job: the source of the live display, of the metrics file and of ``Handle.status()``."""
+"""Status of a running job: the source of the live display, of the page, of the metrics file and of ``Handle.status()``.
+
+``Rate`` makes rates of its counters.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from clonos.core.model.progress import TaskPhase
+
+RATE_SPAN_S: Final = 2.0
 
 
 class Phase(StrEnum):
@@ -40,6 +46,7 @@ class TaskState:
     hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
     hot_key_share: float = 0.0  # of its latest records
     late_records: Mapping[str, int] = field(default_factory=dict)  # by step, without steps that have none
+    losses_survived: int | None = None  # further losses of domains without a loss of output; None: any number
 
 
 def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:
@@ -83,11 +90,26 @@ class RecoveryState:
     incarnation: int  # of the successor; 0 until it is placed
     cause: str
     reached: Mapping[str, int]
+    replayed_records: int = 0
+    replayed_calls: int = 0  # of external systems, whose outcomes came from the log
+    executed_calls: int = 0  # by the successor until it had caught up
 
     @property
     def is_over(self) -> bool:
         """True when the task has caught up."""
         return "caught_up" in self.reached
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """One checkpoint. Times: wall clock in nanoseconds since the Unix epoch. ``completed_ns`` is None while it is
+    pending, and if it was abandoned."""
+
+    number: int
+    begun_ns: int
+    completed_ns: int | None
+    is_pending: bool
+    size_bytes: int | None = None  # None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +129,28 @@ class Status:
     alarms: tuple[str, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     fault_points: str = ""  # host:port of the listener of fault points; empty: not armed
+
+
+@dataclass(slots=True)
+class Rate:
+    """Growth of a counter of a task, which starts again with each incarnation, over the last ``RATE_SPAN_S``."""
+
+    total: int = 0
+    known: tuple[int, int] = (-1, 0)  # incarnation, value
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, incarnation: int, value: int, now_s: float) -> None:
+        """Adds a value that was read now."""
+        before = self.known[1] if self.known[0] == incarnation else value
+        self.total += max(0, value - before)
+        self.known = incarnation, value
+        self.seen.append((now_s, self.total))
+        while self.seen[0][0] < now_s - RATE_SPAN_S and len(self.seen) > 1:
+            self.seen.popleft()
+
+    def per_second(self) -> float:
+        """Returns the growth per second; 0 before the second value."""
+        if not self.seen:
+            return 0.0
+        (then_s, then), (until_s, until) = self.seen[0], self.seen[-1]
+        return (until - then) / (until_s - then_s) if until_s > then_s else 0.0

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +18,8 @@ from typing import Any, Final, Self
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
-from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, Milestone, RecoveryEvent
-from clonos.core.model.errors import InternalError, JobError
+from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, JobFailed, Milestone, RecoveryEvent
+from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
@@ -34,9 +34,10 @@ from clonos.job.run_report import (
     what_a_stop_waits_for,
 )
 from clonos.job.skew import keyed_steps
-from clonos.job.status_view import build_status, status_html
+from clonos.job.status_view import build_status, checkpoint_states, status_html
 from clonos.operators.connector_contract import finish_output
-from clonos.status import Status
+from clonos.operators.job_image import JobImage
+from clonos.status import CheckpointState, Status
 from clonos_standby.driver.driver import JobEnd, Progress
 
 logger = logging.getLogger("clonos.run")
@@ -54,6 +55,8 @@ class Handle:
 
     def __init__(self, graph: JobGraph, settings: JobSettings, session: Any = None) -> None:
         self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
+        self._listeners: list[Callable[[Progress], None]] = []
+        self.graph, self.settings = graph, settings
         self._launched = launch(graph, settings, session, self._on_progress)
         self._name = graph.name
         self._fault_points = settings.run.fault_points
@@ -133,6 +136,49 @@ class Handle:
         """Returns the current status of the job."""
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
         return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
+
+    def checkpoints(self) -> tuple[CheckpointState, ...]:
+        """Returns the last checkpoints that this driver has begun, oldest first."""
+        return self._launched.driver.ask(checkpoint_states)
+
+    def end(self) -> JobEnd | None:
+        """Returns how the job ended; None while it runs. Its processes may still be ending."""
+        result = self._launched.driver.result
+        if not result.done():
+            return None
+        error = None if result.cancelled() else result.exception()
+        if result.cancelled() or error is not None:
+            return JobFailed(Blame.LIBRARY, f"the driver has ended: {error or 'the job was closed before its end'}.")
+        return result.result()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Returns whether a stop was requested, by ``stop`` or by a signal."""
+        return self._is_stopping
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether the job has ended with all its processes."""
+        return self._launched.driver.has_ended
+
+    def listen(self, listener: Callable[[Progress], None]) -> None:
+        """Calls ``listener`` at each alarm and each milestone of a recovery, in the coordinator's thread: it must
+        neither wait nor raise."""
+        self._listeners.append(listener)
+
+    @property
+    def job_id(self) -> str:
+        """Returns the id of the job in its store."""
+        return self._launched.job_id
+
+    @property
+    def image(self) -> JobImage:
+        """Returns the compiled job."""
+        return self._launched.image
+
+    def outputs(self) -> list[str]:
+        """Returns where the output of transactional sinks is."""
+        return self._launched.start.outputs()
 
     def peek(self, step: str, count: int = 10, timeout: float = 5.0) -> list[Any]:
         """Returns up to ``count`` of the next rows that a step emits, for a look at a running job.
@@ -231,6 +277,8 @@ class Handle:
 
     def _on_progress(self, progress: Progress) -> None:
         """Notes an alarm, and reports a recovery that has ended; runs in the coordinator's thread."""
+        for listener in self._listeners:
+            listener(progress)
         if isinstance(progress, Alarm):
             fields = " ".join(f"{name}={value}" for name, value in progress.fields)
             self._alarms.append(f"{progress.text} {fields}".rstrip())

@@ -25,6 +25,7 @@ Text = str | os.PathLike[str]
 class StartOptions(TypedDict, total=False):
     """Options that are keywords of ``Job``, ``Job.start`` and ``Job.run`` (docs/options.md)."""
 
+    allow_injection: bool
     calls_ahead_max: int
     causal_logging: bool
     channel_delay: Duration

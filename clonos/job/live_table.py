@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self
 
@@ -20,34 +18,12 @@ from rich.text import Text
 
 from clonos.core.model.progress import SETTLED_PHASES, TaskCounter
 from clonos.job.skew import hot_tasks
-from clonos.status import Status, TaskState, late_by_step, late_text
+from clonos.status import Rate, Status, TaskState, late_by_step, late_text
 
-RATE_SPAN_S: Final = 2.0
 LINE_EVERY_S: Final = 5.0
 REFRESHES_PER_S: Final = 4
 COLUMNS: Final = ("task", "process", "in/s", "out/s", "lag", "busy", "state", "standbys", "last recovery")
 LEFT: Final = frozenset({"task", "process", "state", "last recovery"})
-
-
-@dataclass(slots=True)
-class _Rate:
-    """Growth of a counter, which starts again with each incarnation."""
-
-    total: int = 0
-    known: tuple[int, int] = (-1, 0)  # incarnation, value
-    seen: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def add(self, incarnation: int, value: int, now_s: float) -> None:
-        before = self.known[1] if self.known[0] == incarnation else value
-        self.total += max(0, value - before)
-        self.known = incarnation, value
-        self.seen.append((now_s, self.total))
-        while self.seen[0][0] < now_s - RATE_SPAN_S and len(self.seen) > 1:
-            self.seen.popleft()
-
-    def per_second(self) -> float:
-        (then_s, then), (until_s, until) = self.seen[0], self.seen[-1]
-        return (until - then) / (until_s - then_s) if until_s > then_s else 0.0
 
 
 class LiveTable:
@@ -61,7 +37,7 @@ class LiveTable:
             self._live = Live(
                 console=console, refresh_per_second=REFRESHES_PER_S, redirect_stdout=is_shared, transient=True
             )
-        self._rates: dict[tuple[str, str], _Rate] = {}
+        self._rates: dict[tuple[str, str], Rate] = {}
         self._checkpoint, self._checkpoint_s = 0, time.monotonic()
         self._line_due_s = time.monotonic() + LINE_EVERY_S
 
@@ -92,7 +68,7 @@ class LiveTable:
         now_s = time.monotonic()
         for task in status.tasks:
             for counter in (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US):
-                rate = self._rates.setdefault((task.name, counter), _Rate())
+                rate = self._rates.setdefault((task.name, counter), Rate())
                 rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
         if status.checkpoint != self._checkpoint:
             self._checkpoint, self._checkpoint_s = status.checkpoint, now_s

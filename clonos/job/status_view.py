@@ -13,7 +13,7 @@ from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
 from clonos.core.wire.printable import escaped
-from clonos.status import Phase, RecoveryState, SlotState, Status, TaskState
+from clonos.status import CheckpointState, Phase, RecoveryState, SlotState, Status, TaskState
 
 PHASES = {
     JobPhase.IDLE: Phase.STARTING,
@@ -62,6 +62,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
     if view is None:
         return ()
     registers = {register.slot: register for register in coordinator.slots}
+    survived = coordinator.losses_survived()
     phases, hot_keys, late_records = coordinator.phases, coordinator.hot_keys, coordinator.late_records
     found = []
     for task in plan.tasks:
@@ -82,6 +83,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 hot_standbys=coordinator.standbys_hot(task),
                 hot_key="" if hot is None else escaped(hot.key),
                 hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
+                losses_survived=survived[task],
                 late_records={escaped(step): count for step, count in late_records.get(task, {}).items()},
             )
         )
@@ -95,6 +97,18 @@ def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:
         incarnation=recovery.incarnation or 0,
         cause=recovery.cause,
         reached={milestone.value: at_ns for milestone, at_ns in recovery.reached},
+        replayed_records=recovery.replayed_records,
+        replayed_calls=recovery.replayed_calls,
+        executed_calls=recovery.executed_calls,
+    )
+
+
+def checkpoint_states(coordinator: Coordinator) -> tuple[CheckpointState, ...]:
+    """Returns the last checkpoints that the coordinator has begun, oldest first."""
+    pending = frozenset(coordinator.pending)
+    return tuple(
+        CheckpointState(int(times.number), times.begun_ns, times.completed_ns, times.number in pending)
+        for times in coordinator.checkpoint_times
     )
 
 

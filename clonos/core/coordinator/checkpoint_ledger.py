@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import is_
@@ -10,6 +11,9 @@ from clonos.core.checkpoint.checkpoint_metadata import METADATA_FORMAT, Checkpoi
 from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import Snapshotted
+
+TIMES_REMEMBERED = 100
+"""Checkpoints whose times are remembered for a status. Older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +153,37 @@ def collect_garbage(ledger: Ledger, dropped: CheckpointMetadata) -> tuple[tuple[
     names = (dropped.objects() | {name for m in old for name in m.objects}) - needed
     remaining = tuple(m for m, safe in zip(ledger.garbage, is_safe, strict=True) if not safe)
     return tuple(sorted(names)), replace(ledger, garbage=remaining)
+
+
+# ------------------------------------------------------------------ times, for a status
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTimes:
+    """Times of a checkpoint (wall clock, ns). ``completed_ns``: None before, and if it was abandoned."""
+
+    number: CheckpointId
+    begun_ns: int
+    completed_ns: int | None = None
+
+
+class CheckpointHistory:
+    """Times of the last ``TIMES_REMEMBERED`` checkpoints, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._times: deque[CheckpointTimes] = deque(maxlen=TIMES_REMEMBERED)
+
+    def begin(self, number: CheckpointId, now_ns: int) -> None:
+        """Notes that a checkpoint has begun."""
+        self._times.append(CheckpointTimes(number, now_ns))
+
+    def complete(self, number: CheckpointId, now_ns: int) -> None:
+        """Notes that a checkpoint is complete. One that an earlier coordinator began is not remembered."""
+        for place, times in enumerate(self._times):
+            if times.number == number and times.completed_ns is None:
+                self._times[place] = replace(times, completed_ns=now_ns)
+
+    @property
+    def times(self) -> tuple[CheckpointTimes, ...]:
+        """Times of the checkpoints, oldest first."""
+        return tuple(self._times)

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator import event_handlers, failure_detector, startup
+from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes
 from clonos.core.coordinator.coordinator_effects import Effect
 from clonos.core.coordinator.coordinator_events import (
     Begin,
@@ -43,6 +44,8 @@ from clonos.core.coordinator.coordinator_state import (
     name_of,
 )
 from clonos.core.coordinator.failure_policy import Recovery
+from clonos.core.coordinator.placement import Assignment
+from clonos.core.coordinator.survivability import losses_survived
 from clonos.core.coordinator.view_machine import Standing
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
@@ -281,6 +284,11 @@ class Coordinator:
         return tuple(pending.number for pending in self._state.ledger.pending)
 
     @property
+    def checkpoint_times(self) -> tuple[CheckpointTimes, ...]:
+        """Times of the last checkpoints that this coordinator began, oldest first."""
+        return self._state.checkpoint_history.times
+
+    @property
     def generation(self) -> int:
         """Number of the view that began the generation. It grows with each rollback and each resume."""
         return self._state.ledger.generation
@@ -353,14 +361,30 @@ class Coordinator:
         statuses = (self._state.statuses.get(slot) for slot in wanted)
         return sum(1 for status in statuses if status is not None and task in status.shadows)
 
+    def losses_survived(self) -> tuple[int | None, ...]:
+        """Returns how many further losses of domains each task survives now; None: any number."""
+        if self.view is None:
+            return ()
+        state, domains = self._state, self._state.domains()
+        held = {task: self._keepers_of(task) for task in self.plan.with_keepers}
+        slots = [placement.slot for placement in self.view.placements]
+        own = ["" if slot is None else domains.get(slot, "") for slot in slots]
+        elsewhere = {
+            task: len({domains[s] for s in found if s in domains} - {own[task]}) for task, found in held.items()
+        }
+        return losses_survived(self.plan, state.assignment or list(map(Assignment, slots)), elsewhere, domains)
+
     def keepers_ready(self, task: TaskId) -> int:
         """Returns how many keepers hold every log that the task's incarnation holds."""
+        return len(self._keepers_of(task))
+
+    def _keepers_of(self, task: TaskId) -> tuple[SlotId, ...]:
         if self.view is None:
-            return 0
+            return ()
         placement = self.view.placements[task]
+        statuses = ((slot, self._state.statuses.get(slot)) for slot in placement.keepers)
         held = (task, placement.incarnation)
-        statuses = (self._state.statuses.get(slot) for slot in placement.keepers)
-        return sum(1 for status in statuses if status is not None and held in status.keepers)
+        return tuple(slot for slot, status in statuses if status is not None and held in status.keepers)
 
     def lives(self) -> dict[SlotId, str]:
         """Returns the state of every slot that was ever known: alive, suspected or dead."""

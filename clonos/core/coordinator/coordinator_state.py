@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, metadata_of_start
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
-from clonos.core.coordinator.checkpoint_ledger import Ledger
+from clonos.core.coordinator.checkpoint_ledger import CheckpointHistory, Ledger
 from clonos.core.coordinator.coordinator_effects import (
     Effect,
     Ending,
@@ -191,7 +191,7 @@ class CoordinatorState:
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
             Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, start, ())
         )
-        self.due_ns = 0
+        self.checkpoint_history, self.due_ns = CheckpointHistory(), 0
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
         self.is_draining = False

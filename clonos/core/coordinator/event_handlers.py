@@ -308,6 +308,7 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
     advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))
     if state.ledger.highest == highest:
         return False
+    state.checkpoint_history.begin(state.ledger.highest, state.now_ns)
     if state.is_draining:
         state.drain_number = state.ledger.highest
     return True

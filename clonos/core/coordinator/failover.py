@@ -189,6 +189,7 @@ def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event
 
 def _announce(state: CoordinatorState) -> None:
     completed = state.completed_message()
+    state.checkpoint_history.complete(completed.checkpoint, state.now_ns)
     for slot in sorted(state.addresses):
         state.behind_completed[slot] = None
         state.emit(Send(slot, completed))
@@ -359,6 +360,7 @@ def note_progress(state: CoordinatorState, status: TaskStatus) -> None:
         return
     if recovery.incarnation != status.incarnation:
         return
+    recovery = failure_policy.with_work(recovery, status)
     _reach(state, recovery, failure_policy.milestones_of(status, recovery.backlog_before))
 
 

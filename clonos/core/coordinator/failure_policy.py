@@ -236,6 +236,10 @@ class Recovery:
     incarnation: Incarnation | None  # incarnation of the successor, once a view names it
     reached: tuple[tuple[Milestone, int], ...]
     backlog_before: int | None = None  # backlog of the task's inputs before the failure; None: not reported
+    # what the successor has done until it caught up, as it last reported
+    replayed_records: int = 0
+    replayed_calls: int = 0
+    executed_calls: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -279,6 +283,17 @@ def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Miles
             return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
         case TaskPhase.LIVE | TaskPhase.FINAL:
             return (Milestone.GATHERED, Milestone.REPLAYED, Milestone.CAUGHT_UP)
+
+
+def with_work(recovery: Recovery, status: TaskStatus) -> Recovery:
+    """Returns the recovery with the work of the successor, as its status reports it."""
+    found = dict(status.counters)
+    return replace(
+        recovery,
+        replayed_records=found.get(TaskCounter.REPLAYED_RECORDS, 0),
+        replayed_calls=found.get(TaskCounter.REPLAYED_CALLS, 0),
+        executed_calls=found.get(TaskCounter.EXECUTED_CALLS, 0),
+    )
 
 
 def reach(recovery: Recovery, milestones: tuple[Milestone, ...], now_ns: int) -> tuple[Recovery, tuple[Milestone, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clonos.core.coordinator.placement import Assignment, ReplicationTargets
-from clonos.core.model.ids import SlotId
+from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.plan import Partitioning, Plan
 
 LASTING_MS = 10_000
@@ -123,6 +123,32 @@ def _runs_that_feed_other_domains(
 
 def _tasks_of(plan: Plan, vertex: int) -> range:
     return range(plan.first_task[vertex], plan.first_task[vertex] + plan.vertices[vertex].parallelism)
+
+
+def losses_survived(
+    plan: Plan, assignment: Sequence[Assignment], keepers: Mapping[TaskId, int], domains: Mapping[SlotId, str]
+) -> tuple[int | None, ...]:
+    """Returns for each task how many further domains may be lost, its own among them, before output is lost or
+    contradicted or the job has to roll back. None: any number of them.
+
+    ``keepers``: the number of domains besides its own in which a keeper of the task holds its whole log. A task with
+    external effects survives as many losses. The log of another task is in all tasks that depend on it, unless a
+    sharing depth limits that: then 1 stands for at least 1.
+    """
+    need_keepers = frozenset(plan.with_keepers)
+    longest: dict[str, int] = {}
+    if plan.sharing_depth is not None:
+        for run, domain in _runs_that_feed_other_domains(plan, assignment, domains):
+            longest[domain] = max(longest.get(domain, 0), run)
+    found: list[int | None] = []
+    for task, assigned in zip(plan.tasks, assignment, strict=True):
+        if task in need_keepers:
+            found.append(keepers.get(task, 0))
+        elif plan.sharing_depth is None or task not in plan.feeding:
+            found.append(None)
+        else:
+            found.append(int(longest.get(_domain_of(assigned, domains), 0) <= plan.sharing_depth))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,10 @@ class TaskCounter(StrEnum):
     RECORDS_OUT = "records_out"  # to other tasks, since the incarnation began, with those that it replayed
     ROWS_WRITTEN = "rows_written"  # by an immediate sink, as its external system has confirmed, since the job's start
     REPLAYED_RECORDS = "replayed_records"  # by the incarnation, when it recovered; absent if there were none
+    REPLAYED_CALLS = "replayed_calls"  # whose outcomes the incarnation took from its log; absent if there were none
+    EXECUTED_CALLS = "executed_calls"  # of external systems that the incarnation made; absent if there were none
     BUSY_US = "busy_us"  # time in which the incarnation did not wait for input, microseconds
+    BLOCKED_US = "blocked_us"  # time in which it waited for its receivers to take output, microseconds; not busy
     DETERMINANT_BYTES = "determinant_bytes"  # since the job's start
     LOG_MEMORY_BYTES = "log_memory_bytes"
     INFLIGHT_MEMORY_BYTES = "inflight_memory_bytes"

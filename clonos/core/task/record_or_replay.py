@@ -113,6 +113,7 @@ class TaskLog:
         self._epoch = 0
         self._occurrences: dict[bytes, int] = {}
         self.open_calls = OpenCalls(port, rules.key_space)
+        self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
         self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
 
     # ------------------------------------------------------------------ for the task
@@ -167,12 +168,12 @@ class TaskLog:
         self._reader.extend(data)
         self._end_bytes += len(data)
         if is_all:
-            self._await_more = None
+            self._await_more, self.replayed_calls = None, 0
 
     def take(self) -> None:
         """Takes the peeked entry, which is being replayed."""
         assert self._reader is not None
-        self._reader.next()
+        self.replayed_calls += self._reader.next()[0] in (d.CALL, d.COMPLETION)
 
     def go_live(self) -> None:
         """Waits for permission to record new determinants, because the log has ended.

@@ -164,6 +164,11 @@ class Driver:
         raise_files_limit()
         self._thread.start()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended with all its slots."""
+        return self.result.done() and not self._thread.is_alive()
+
     def stop(self, drain: bool) -> None:
         """Ends the job: with a final checkpoint if ``drain`` is True, else at once."""
         self._post(StopRequested(drain, self._clock.now_ns()))

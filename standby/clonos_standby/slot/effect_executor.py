@@ -14,7 +14,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
-from clonos.core.model.progress import TaskCounter
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
 from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, TaskStatus, Warned
@@ -129,17 +128,14 @@ class EffectExecutor:
         self._transport.send(asked.slot, message, asked.payload)
 
     def _with_figures(self, status: TaskStatus) -> TaskStatus:
-        """Adds what the task's thread has measured: its busy time, its state in columns and its hottest key."""
+        """Adds what the task's thread has measured: its times, its calls, its state in columns and its hottest key."""
         found = [
             t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
         ]
         if not found:
             return status
         thread = found[-1]
-        counters = *status.counters, (TaskCounter.BUSY_US, thread.busy_us())
-        if state_bytes := thread.state_bytes():
-            counters = *counters, (TaskCounter.STATE_BYTES, state_bytes)
-        return replace(status, counters=counters, hot_key=thread.hot_key())
+        return replace(status, counters=(*status.counters, *thread.figures()), hot_key=thread.hot_key())
 
     def _warn(self, asked: effect.Warn) -> None:
         """Sends a warning of the job, which is also a line in the driver's log."""

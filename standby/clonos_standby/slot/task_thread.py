@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
+from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
 from clonos.core.slot.slot_events import (
@@ -83,6 +84,9 @@ class TaskThread:
         self.turns = 0  # grows with each call of the task's code for input or with output
         self._began_ns = time.monotonic_ns()
         self._idle_ns = self._idle_since_ns = 0  # time without input; since when it waits for some, 0 while it works
+        self._blocked_ns = 0  # the part of it in which receivers took no output
+        self._is_blocked = False
+        self._executed_calls = 0
         self._state_bytes = self._state_bytes_ns = 0  # the latest measurement, and when the next one is due
         self._calls = CallThreads(self.name)
         self.journal_cursor: bytes | None = None  # behind the journal that this incarnation has found
@@ -133,6 +137,22 @@ class TaskThread:
         now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns
         idle_ns = self._idle_ns + (now_ns - since_ns if since_ns else 0)
         return max(0, now_ns - self._began_ns - idle_ns) // 1_000
+
+    def blocked_us(self) -> int:
+        """Returns the time in which the task waited for its receivers to take output, in microseconds."""
+        now_ns, since_ns = time.monotonic_ns(), self._idle_since_ns
+        return (self._blocked_ns + (now_ns - since_ns if since_ns and self._is_blocked else 0)) // 1_000
+
+    def figures(self) -> list[tuple[TaskCounter, int]]:
+        """Returns the counters that this thread measures."""
+        found = [(TaskCounter.BUSY_US, self.busy_us()), (TaskCounter.BLOCKED_US, self.blocked_us())]
+        if state_bytes := self.state_bytes():
+            found.append((TaskCounter.STATE_BYTES, state_bytes))
+        if self._running is not None and (replayed := self._running.log.replayed_calls):
+            found.append((TaskCounter.REPLAYED_CALLS, replayed))
+        if self._executed_calls:
+            found.append((TaskCounter.EXECUTED_CALLS, self._executed_calls))
+        return found
 
     # ------------------------------------------------------------------ the thread
 
@@ -197,6 +217,7 @@ class TaskThread:
     def _wait_for_command(self, until_ns: int | None) -> Command:
         """Waits for the next command. Raises: Empty when ``until_ns`` has come first."""
         since_ns = self._idle_since_ns = time.monotonic_ns()
+        self._is_blocked = self.budget_bytes() <= 0
         try:
             if until_ns is None:
                 return self._commands.get()
@@ -204,7 +225,9 @@ class TaskThread:
             return self._commands.get(timeout=min(max(wait_s, 0.0), WAIT_S_MAX))
         finally:
             self._idle_since_ns = 0
-            self._idle_ns += time.monotonic_ns() - since_ns
+            waited_ns = time.monotonic_ns() - since_ns
+            self._idle_ns += waited_ns
+            self._blocked_ns += waited_ns if self._is_blocked else 0
 
     def emit(self, emission: Emission) -> None:
         """Passes the emission to the I/O thread; blocks only while that is overloaded."""
@@ -288,6 +311,7 @@ class TaskThread:
             raise TaskStopped
         if self._faults is not None:
             self._reach(FaultPoint.CALL, key)
+        self._executed_calls += 1
         outcome: object = function(key)
         if self._faults is not None:
             self._reach(FaultPoint.CALLED, key)
@@ -297,6 +321,8 @@ class TaskThread:
 
     def begin_call(self, number: int, function: Callable[[str], bytes], key: str) -> None:
         """Starts a call in another thread; its outcome is dropped if the incarnation was stopped meanwhile."""
+
+        self._executed_calls += 1
 
         def call() -> None:
             if not self._is_stopped:

@@ -1,0 +1,223 @@
+"""Application of the API of one job: its routes, its errors, and the page (docs/console.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+import clonos
+from clonos.server.job_api.documents import (
+    Accepted,
+    CheckpointList,
+    DriverDocument,
+    ErrorDocument,
+    ErrorText,
+    JobDocument,
+    JobList,
+    KillRequest,
+    LogDocument,
+    RecoveryList,
+    SavepointRequest,
+    SeriesDocument,
+    StatusDocument,
+    StopRequest,
+)
+from clonos.server.job_api.events import events
+from clonos.server.job_api.guard import LOOPBACK_HOSTS, Guard, Role
+from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.job_watch import JobWatch, is_final
+from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
+
+PAGE_FOLDER: Final = Path(__file__).parents[1] / "page"
+NUMBER_MAX: Final = 2**53
+CODES: Final = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 422: "invalid_request"}
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorDocument} for status in (400, 401, 403, 404, 409, 413, 422, 500)
+}
+JOB: Final = "/api/v1/jobs/{job_id}"
+
+
+def new_app(title: str) -> FastAPI:
+    """Returns an application without routes whose errors have the form of ``ErrorDocument``."""
+    app = FastAPI(
+        title=title,
+        version=clonos.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+        responses=ERRORS,
+    )
+    app.add_exception_handler(Refused, _on_refused)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    return app
+
+
+def job_app(
+    watch: JobWatch, role_of: Callable[[str], Role | None] | None, hosts: Iterable[str] | None = LOOPBACK_HOSTS
+) -> ASGIApp:
+    """Returns the application of one job, with the page and behind a ``Guard``.
+
+    ``role_of``: returns the role of a token; None on a Unix socket, whose folder only its user may enter.
+    """
+    app = new_app(f"Clonos job {watch.source.name}")
+    _add_documents(app, watch)
+    _add_events(app, watch)
+    _add_requests(app, watch)
+    add_page(app)
+    return Guard(app, role_of, hosts)
+
+
+def add_page(app: FastAPI) -> None:
+    """Adds the page at ``/``. All other routes must have been added before."""
+    app.mount("/", StaticFiles(directory=PAGE_FOLDER, html=True), name="page")
+
+
+def _check(watch: JobWatch, job_id: str) -> None:
+    if job_id != watch.source.job_id:
+        raise Refused("job_not_found", f"There is no job {job_id!r:.100} here.", 404)
+
+
+def _add_documents(app: FastAPI, watch: JobWatch) -> None:
+    source = watch.source
+
+    @app.get("/api/v1/cluster")
+    async def cluster() -> DriverDocument:
+        """Says that this is the driver of one job."""
+        return DriverDocument()
+
+    @app.get("/api/v1/jobs")
+    async def jobs() -> JobList:
+        """Lists the jobs."""
+        return JobList(jobs=[(await asyncio.to_thread(watch.document)).job])
+
+    @app.get(JOB)
+    async def job(job_id: str) -> JobDocument:
+        """Returns a job with its plan, options and outputs."""
+        _check(watch, job_id)
+        document = await asyncio.to_thread(watch.document)
+        outputs = await asyncio.to_thread(source.outputs)
+        return JobDocument(
+            **document.job.model_dump(), plan=watch.plan, options=dict(source.options()), outputs=outputs
+        )
+
+    @app.get(f"{JOB}/status")
+    async def status(job_id: str) -> StatusDocument:
+        """Returns the state of a job now."""
+        _check(watch, job_id)
+        return await asyncio.to_thread(watch.document)
+
+    @app.get(f"{JOB}/checkpoints")
+    async def checkpoints(job_id: str) -> CheckpointList:
+        """Returns the last checkpoints."""
+        _check(watch, job_id)
+        return await asyncio.to_thread(watch.checkpoints)
+
+    @app.get(f"{JOB}/recoveries")
+    async def recoveries(job_id: str) -> RecoveryList:
+        """Returns the last recoveries."""
+        _check(watch, job_id)
+        return RecoveryList(recoveries=await asyncio.to_thread(watch.recoveries))
+
+    @app.get(f"{JOB}/metrics")
+    async def metrics(job_id: str) -> SeriesDocument:
+        """Returns the curves of the last ten minutes."""
+        _check(watch, job_id)
+        return watch.series()
+
+    @app.get(f"{JOB}/logs")
+    async def logs(
+        job_id: str,
+        after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+        limit: Annotated[int, Query(ge=1, le=ANSWER_LINES_MAX)] = ANSWER_LINES_MAX,
+    ) -> LogDocument:
+        """Returns lines of the log behind a line."""
+        _check(watch, job_id)
+        return watch.logs.after(after, limit)
+
+
+def _add_events(app: FastAPI, watch: JobWatch) -> None:
+    @app.get(
+        f"{JOB}/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    )
+    async def event_stream(
+        job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
+    ) -> StreamingResponse:
+        """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
+        _check(watch, job_id)
+        first = watch.logs.last if after is None else after
+        return StreamingResponse(events(watch, first), media_type="text/event-stream")
+
+
+def _add_requests(app: FastAPI, watch: JobWatch) -> None:
+    source = watch.source
+
+    async def check_running(job_id: str) -> None:
+        _check(watch, job_id)
+        summary = (await asyncio.to_thread(watch.document)).job
+        if is_final(summary) or watch.has_ended:
+            raise Refused("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
+
+    @app.post(f"{JOB}/savepoint", status_code=202, responses={501: {"model": ErrorDocument}})
+    async def savepoint(job_id: str, request: SavepointRequest) -> Accepted:
+        """Requests a savepoint."""
+        await check_running(job_id)
+        await asyncio.to_thread(source.savepoint, request.path)
+        return Accepted()
+
+    @app.post(f"{JOB}/stop", status_code=202, responses={501: {"model": ErrorDocument}})
+    async def stop(job_id: str, request: StopRequest) -> Accepted:
+        """Requests the end of a job, by default with a final checkpoint that commits all output so far."""
+        await check_running(job_id)
+        await asyncio.to_thread(source.stop, request.drain, request.savepoint)
+        return Accepted()
+
+    @app.post(f"{JOB}/cancel", status_code=202)
+    async def cancel(job_id: str) -> Accepted:
+        """Requests the end of a job at once; a resume repeats what came after the last checkpoint."""
+        await check_running(job_id)
+        await asyncio.to_thread(source.stop, False, None)
+        return Accepted()
+
+    @app.post(f"{JOB}/kill", status_code=202)
+    async def kill(job_id: str, request: KillRequest) -> Accepted:
+        """Kills the process of a task, in a job with the option allow_injection."""
+        await check_running(job_id)
+        return Accepted(tasks=await asyncio.to_thread(source.kill, request.task))
+
+
+# ------------------------------------------------------------------ errors
+
+
+def error_answer(status: int, code: str, message: str) -> JSONResponse:
+    """Returns an error as an answer."""
+    return JSONResponse(ErrorDocument(error=ErrorText(code=code, message=message)).model_dump(), status)
+
+
+async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    return error_answer(error.http_status, error.code, error.message)
+
+
+async def _on_http_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return error_answer(error.status_code, CODES.get(error.status_code, "error"), f"{error.detail}.")
+
+
+async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    found = "; ".join(
+        f"{'.'.join(str(place) for place in each['loc'][1:]) or 'the body'}: {each['msg']}" for each in error.errors()
+    )
+    return error_answer(422, "invalid_request", f"The request is not valid: {found:.500}.")

@@ -1,0 +1,309 @@
+"""Documents of the API, as JSON and in its OpenAPI description (docs/console.md).
+
+Times are ISO 8601 in UTC with milliseconds. A name that ends in ``_ms``, ``_ns``, ``_bytes`` or ``_per_s`` has its
+unit. A field that is ``null`` is not known, unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class JobStatus(StrEnum):
+    """Status of a job, in the words of Flink."""
+
+    CREATED = "CREATED"  # its processes start
+    RUNNING = "RUNNING"
+    RECOVERING = "RECOVERING"  # a task recovers; the others go on
+    FAILING = "FAILING"  # it has failed and its processes are ending
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"  # also after a stop with a final checkpoint
+
+
+ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
+
+
+class JobSummary(BaseModel):
+    """One job. ``restarts``: tasks that were started again. ``stopped``: a stop was requested."""
+
+    id: str
+    name: str
+    status: JobStatus
+    started_at: str
+    ended_at: str | None = None
+    restarts: int = 0
+    checkpoint: int = 0
+    generation: int = 0
+    error: str | None = None
+    stopped: bool = False
+
+
+class JobList(BaseModel):
+    """Jobs of a driver (one) or of a server."""
+
+    jobs: list[JobSummary]
+
+
+class DriverDocument(BaseModel):
+    """Kind of the server: that of a driver, which has one job and takes no other."""
+
+    kind: str = "driver"
+    submission_allowed: bool = False
+
+
+class StepDocument(BaseModel):
+    """Step as the user wrote it, and the vertex whose tasks run it."""
+
+    name: str
+    kind: str
+    parallelism: int
+    vertex: str
+
+
+class VertexDocument(BaseModel):
+    """Vertex: steps that run in the same tasks."""
+
+    name: str
+    steps: list[str]
+    tasks: int
+    is_source: bool
+    has_sink: bool
+
+
+class PlanEdge(BaseModel):
+    """Edge between two vertices, by their names."""
+
+    source: str
+    target: str
+    exchange: str
+
+
+class PlanDocument(BaseModel):
+    """Plan of a job."""
+
+    steps: list[StepDocument]
+    vertices: list[VertexDocument]
+    edges: list[PlanEdge]
+
+
+class JobDocument(JobSummary):
+    """One job with what does not change while it runs. ``options`` have no passwords."""
+
+    plan: PlanDocument
+    options: dict[str, Any]
+    outputs: list[str]
+
+
+class TaskRates(BaseModel):
+    """Rates of a task over the last two seconds. Ratios are from 0 to 1."""
+
+    records_in_per_s: float
+    records_out_per_s: float
+    busy_ratio: float
+    backpressure_ratio: float | None = None
+
+
+class TaskDocument(BaseModel):
+    """State of one task.
+
+    ``slot``: its id in hex, "" while the task waits for a slot. ``losses_survived``: further losses of failure domains
+    without a loss of output; null is any number of them.
+    """
+
+    name: str
+    vertex: str
+    steps: list[str]
+    index: int
+    phase: str
+    incarnation: int
+    slot: str
+    host: str
+    domain: str
+    pid: int
+    standbys: int
+    keepers: int
+    hot_standbys: int
+    losses_survived: int | None
+    counters: dict[str, int]
+    rates: TaskRates
+    watermark: str | None = None
+    hot_key: str = ""
+    hot_key_share: float = 0.0
+
+
+class SlotDocument(BaseModel):
+    """One living slot."""
+
+    slot: str
+    pid: int
+    host: str
+    domain: str
+
+
+class EdgeDocument(BaseModel):
+    """Traffic between two vertices. ``backlog``: elements on the way; ``watermark``: the lowest of the senders."""
+
+    source: str
+    target: str
+    records_per_s: float | None = None
+    backlog: int | None = None
+    backpressure_ratio: float | None = None
+    watermark: str | None = None
+
+
+class RecoveryPhase(BaseModel):
+    """Milestone of a recovery: detected, view, gathered, replayed, caught_up."""
+
+    name: str
+    at: str
+    offset_ms: float
+
+
+class RecoveryDocument(BaseModel):
+    """Recovery of one task. ``number`` identifies it in this driver. Calls: to external systems, by the successor."""
+
+    number: int
+    task: str
+    failed_incarnation: int
+    incarnation: int
+    cause: str
+    phases: list[RecoveryPhase]
+    replayed_records: int
+    replayed_calls: int
+    executed_calls: int
+    is_over: bool
+
+
+class RecoveryList(BaseModel):
+    """Recoveries, newest first."""
+
+    recoveries: list[RecoveryDocument]
+
+
+class AlarmDocument(BaseModel):
+    """Alarm of the runtime, with what to do."""
+
+    number: int
+    text: str
+    at: str
+    advice: str
+
+
+class StatusDocument(BaseModel):
+    """State of a job at one instant."""
+
+    job: JobSummary
+    at: str
+    tasks: list[TaskDocument]
+    slots: list[SlotDocument]
+    edges: list[EdgeDocument]
+    recoveries: list[RecoveryDocument]
+    alarms: list[AlarmDocument]
+    totals: dict[str, int]
+    injection_allowed: bool
+    savepoints_supported: bool
+
+
+class CheckpointDocument(BaseModel):
+    """One checkpoint. ``status``: pending, completed or abandoned."""
+
+    number: int
+    begun_at: str
+    completed_at: str | None
+    duration_ms: float | None
+    bytes: int | None
+    status: str
+
+
+class CheckpointList(BaseModel):
+    """Checkpoints, newest first."""
+
+    checkpoints: list[CheckpointDocument]
+
+
+class SeriesDocument(BaseModel):
+    """Curves of the last ten minutes: [milliseconds since the Unix epoch, value]."""
+
+    series: dict[str, list[tuple[int, float]]]
+
+
+class LogLine(BaseModel):
+    """One line of the driver's log, which has those of all slots."""
+
+    number: int
+    at: str
+    level: str
+    logger: str
+    text: str
+    task: str | None = None
+    incarnation: int | None = None
+    epoch: int | None = None
+
+
+class LogDocument(BaseModel):
+    """Lines of the log. ``next``: the value of ``after`` that continues."""
+
+    lines: list[LogLine]
+    next: int
+
+
+class Accepted(BaseModel):
+    """Answer to an accepted request. ``tasks``: those whose process was killed."""
+
+    accepted: bool = True
+    tasks: list[str] = []
+
+
+class ErrorText(BaseModel):
+    """Code for programs and one sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorDocument(BaseModel):
+    """Error of a request."""
+
+    error: ErrorText
+
+
+class SavepointRequest(BaseModel):
+    """Request of a savepoint. ``path``: where to; null lets the job choose."""
+
+    path: str | None = None
+
+
+class StopRequest(BaseModel):
+    """Request of a stop. ``drain``: with a final checkpoint that commits all output so far."""
+
+    savepoint: str | None = None
+    drain: bool = True
+
+
+class KillRequest(BaseModel):
+    """Request to kill the process of a task, such as "count/0"."""
+
+    task: str
+
+
+def time_text(at_ns: int) -> str:
+    """Returns an instant (ns since the Unix epoch) as ISO 8601 in UTC with milliseconds."""
+    from clonos.io.system.wall_clock import utc_datetime
+
+    return iso_text(utc_datetime(at_ns))
+
+
+def slot_text(slot: int) -> str:
+    """Returns the id of a slot in hex, because JavaScript has no integers of 64 bits."""
+    return f"{slot:016x}" if slot else ""
+
+
+def iso_text(at: datetime) -> str:
+    """Returns a time in UTC as ISO 8601 with milliseconds."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"

@@ -1,0 +1,254 @@
+"""Job as its API sees it: a protocol, and its implementation over the handle of a driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from clonos.api.graph import JobGraph
+from clonos.config import describe
+from clonos.connectors.secrets import masked
+from clonos.core.coordinator.coordinator_effects import Ending, JobDone
+from clonos.core.model.errors import JobError
+from clonos.io.system.wall_clock import wall_ns
+from clonos.job.handle import Handle
+from clonos.job.results import error_of
+from clonos.operators.job_image import JobImage
+from clonos.server.job_api.documents import JobStatus, PlanDocument, PlanEdge, StepDocument, VertexDocument
+from clonos.status import CheckpointState, Status
+from clonos_standby.driver.driver import JobEnd, Progress
+
+FINISHED: Final = {
+    Ending.FINISHED: JobStatus.FINISHED,
+    Ending.DRAINED: JobStatus.FINISHED,
+    Ending.ABORTED: JobStatus.CANCELED,
+}
+
+
+class Refused(JobError):
+    """A request that the job cannot fulfil now. ``code`` is for programs, ``http_status`` the answer's status."""
+
+    code: str
+    message: str
+    http_status: int = 409
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class JobSource(Protocol):
+    """Job behind an API. Methods may be called in any thread."""
+
+    @property
+    def job_id(self) -> str:
+        """Id of the job."""
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+
+    @property
+    def started_ns(self) -> int:
+        """Wall clock when the job was started."""
+
+    @property
+    def allows_injection(self) -> bool:
+        """Whether its tasks may be killed on request."""
+
+    @property
+    def has_savepoints(self) -> bool:
+        """Whether it takes savepoints."""
+
+    def plan(self) -> PlanDocument:
+        """Returns the plan."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Returns the options, without passwords."""
+
+    def outputs(self) -> list[str]:
+        """Returns where the output is."""
+
+    def status(self) -> Status:
+        """Returns the state of the job now."""
+
+    def checkpoints(self) -> tuple[CheckpointState, ...]:
+        """Returns the last checkpoints, oldest first."""
+
+    def ended(self) -> tuple[JobStatus, str | None] | None:
+        """Returns the final status and the error, if any; None while the job runs."""
+
+    def is_over(self) -> bool:
+        """Returns whether the job has ended with all its processes."""
+
+    def is_cancelling(self) -> bool:
+        """Returns whether the end of the job without a final checkpoint was requested."""
+
+    def is_stopping(self) -> bool:
+        """Returns whether the end of the job was requested."""
+
+    def listen(self, listener: Callable[[Progress], None]) -> None:
+        """Calls ``listener`` at each alarm and milestone, in a thread that it must not hold up."""
+
+    def stop(self, drain: bool, savepoint: str | None) -> None:
+        """Requests the end of the job."""
+
+    def savepoint(self, path: str | None) -> None:
+        """Requests a savepoint. Raises: Refused."""
+
+    def kill(self, task: str) -> list[str]:
+        """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: Refused."""
+
+
+class HandleSource:
+    """Job of this driver."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self.started_ns = wall_ns()
+        self.allows_injection = handle.settings.run.allow_injection
+        self.has_savepoints = False
+        self._is_cancelling = False
+
+    @property
+    def job_id(self) -> str:
+        """Returns the id of the job in its store."""
+        return self._handle.job_id
+
+    @property
+    def name(self) -> str:
+        """Returns the name of the job."""
+        return self._handle.graph.name
+
+    def plan(self) -> PlanDocument:
+        """Returns the plan."""
+        return plan_document(self._handle.graph, self._handle.image)
+
+    def options(self) -> Mapping[str, Any]:
+        """Returns the options; passwords in URLs are masked."""
+        return {key: _shown(value) for key, value in describe(self._handle.settings).items()}
+
+    def outputs(self) -> list[str]:
+        """Returns where the output of transactional sinks is."""
+        return [masked(output) for output in self._handle.outputs()]
+
+    def status(self) -> Status:
+        """Returns the state of the job now."""
+        return self._handle.status()
+
+    def checkpoints(self) -> tuple[CheckpointState, ...]:
+        """Returns the last checkpoints, oldest first."""
+        return self._handle.checkpoints()
+
+    def ended(self) -> tuple[JobStatus, str | None] | None:
+        """Returns the final status and the error, if any; None while the job runs."""
+        end: JobEnd | None = self._handle.end()
+        if end is None:
+            return None
+        if isinstance(end, JobDone):
+            return FINISHED[end.ending], None
+        return JobStatus.FAILED, str(error_of(self.name, end))
+
+    def is_cancelling(self) -> bool:
+        """Returns whether the end of the job without a final checkpoint was requested."""
+        return self._is_cancelling
+
+    def is_stopping(self) -> bool:
+        """Returns whether the end of the job was requested."""
+        return self._handle.is_stopping
+
+    def is_over(self) -> bool:
+        """Returns whether the job has ended with all its processes."""
+        return self._handle.is_over
+
+    def listen(self, listener: Callable[[Progress], None]) -> None:
+        """Calls ``listener`` at each alarm and milestone, in the coordinator's thread."""
+        self._handle.listen(listener)
+
+    def stop(self, drain: bool, savepoint: str | None) -> None:
+        """Requests the end of the job.
+
+        Raises: Refused: it cannot take a savepoint.
+        """
+        if savepoint is not None:
+            self.savepoint(savepoint)
+        self._is_cancelling |= not drain
+        self._handle.stop(drain)
+
+    def savepoint(self, path: str | None) -> None:
+        """Requests a savepoint.
+
+        Raises: Refused: the job cannot take one.
+        """
+        where = "" if path is None else f" to {path}"
+        raise Refused("savepoints_not_supported", f"the job {self.name} cannot take a savepoint{where}.", 501)
+
+    def kill(self, task: str) -> list[str]:
+        """Kills the process of a task by SIGKILL. Returns all tasks of the process.
+
+        Raises: Refused: injection is off, there is no such task, or its process is not on this machine.
+        """
+        if not self.allows_injection:
+            text = "tasks can be killed only in a job with the option allow_injection."
+            raise Refused("injection_not_allowed", text, 403)
+        status = self.status()
+        found = next((each for each in status.tasks if each.name == task), None)
+        if found is None:
+            raise Refused("task_not_found", f"the job {self.name} has no task {task!r:.100}.", 404)
+        slot = next((each for each in status.slots if each.slot == found.slot), None)
+        if slot is None or slot.pid <= 1:
+            raise Refused("task_has_no_process", f"the task {task} has no process now: it is waiting for a slot.")
+        if slot.host not in ("localhost", socket.gethostname(), socket.getfqdn()):
+            raise Refused("task_on_another_host", f"the task {task} runs on {slot.host}, which cannot be reached here.")
+        try:
+            os.kill(slot.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError) as error:
+            raise Refused("task_has_no_process", f"the process of the task {task} is gone: {error.strerror}.") from None
+        return [each.name for each in status.tasks if each.slot == found.slot]
+
+
+def plan_document(graph: JobGraph, image: JobImage) -> PlanDocument:
+    """Returns the plan of a compiled job."""
+    plan = image.plan
+    vertex_of = {node.step: vertex.name for vertex in image.vertices for node in vertex.nodes}
+    steps: list[StepDocument] = []
+    for step in graph.steps:
+        before = vertex_of.get(graph.steps[step.inputs[0].step].name, "") if step.inputs else ""
+        vertex = vertex_of.setdefault(step.name, step.name if _has_vertex(image, step.name) else before)
+        tasks = next((each.parallelism for each in plan.vertices if each.name == vertex), step.parallelism or 1)
+        steps.append(StepDocument(name=step.name, kind=step.kind, parallelism=tasks, vertex=vertex))
+    external = {edge.source for edge in plan.edges if edge.target is None}
+    vertices = [
+        VertexDocument(
+            name=vertex.name,
+            steps=[step.name for step in steps if step.vertex == vertex.name] or [vertex.name],
+            tasks=vertex.parallelism,
+            is_source=vertex.is_source,
+            has_sink=vertex.is_transactional or number in external,
+        )
+        for number, vertex in enumerate(plan.vertices)
+    ]
+    edges = [
+        PlanEdge(
+            source=plan.vertices[edge.source].name,
+            target=plan.vertices[edge.target].name,
+            exchange=edge.partitioning.value,
+        )
+        for edge in plan.edges
+        if edge.target is not None
+    ]
+    return PlanDocument(steps=steps, vertices=vertices, edges=edges)
+
+
+def _has_vertex(image: JobImage, name: str) -> bool:
+    return any(vertex.name == name for vertex in image.plan.vertices)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, tuple):
+        return [masked(str(each)) for each in value]
+    return value

@@ -1,0 +1,256 @@
+"""Watch over a job: a thread that samples its counters each second, and what is new for the readers of events.
+
+The documents are made of the state of the moment; only rates and curves are those of the last sample.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
+from clonos.core.model.progress import SETTLED_PHASES
+from clonos.io.system.wall_clock import wall_ns
+from clonos.server.job_api.advice import advice_for
+from clonos.server.job_api.documents import (
+    ENDED_STATUSES,
+    AlarmDocument,
+    CheckpointDocument,
+    CheckpointList,
+    JobStatus,
+    JobSummary,
+    RecoveryDocument,
+    RecoveryPhase,
+    SeriesDocument,
+    SlotDocument,
+    StatusDocument,
+    slot_text,
+    time_text,
+)
+from clonos.server.job_api.job_rates import JobRates
+from clonos.server.job_api.job_source import JobSource
+from clonos.server.job_api.log_ring import LogRing
+from clonos.status import CheckpointState, Phase, RecoveryState, Status
+from clonos_standby.driver.driver import Progress
+
+SAMPLE_EVERY_S: Final = 1.0
+SERIES_POINTS_MAX: Final = 600
+ALARMS_MAX: Final = 100
+RECOVERIES_SHOWN_MAX: Final = 20
+RECOVERIES_MAX: Final = 200
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class Position:
+    """Position of a reader of events: the numbers of what it has seen."""
+
+    sample: int = 0
+    recovery: int = 0
+    alarm: int = 0
+    log: int = 0
+
+
+class JobWatch:
+    """Watch over one job. ``start`` begins to sample; ``close`` ends it."""
+
+    def __init__(self, source: JobSource, logs: LogRing) -> None:
+        self.source = source
+        self.logs = logs
+        self.plan = source.plan()
+        self.rates = JobRates(self.plan)
+        self.samples = 0
+        self.recovery_events = 0
+        self._alarms: deque[AlarmDocument] = deque(maxlen=ALARMS_MAX)
+        self._alarm_number = 0
+        self._series: dict[str, deque[tuple[int, float]]] = {}
+        self._ended_ns: int | None = None
+        self._wakers: list[Callable[[], None]] = []
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._sample_on, name="job sampler", daemon=True)
+        source.listen(self._on_progress)
+        logs.notify = self.wake
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread and wakes up all readers of events, which end then."""
+        self._is_closed.set()
+        self._thread.join()
+        self.logs.notify = lambda: None
+        self.wake()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing new will come."""
+        return self._is_closed.is_set()
+
+    # ------------------------------------------------------------------ what is new
+
+    def add_waker(self, waker: Callable[[], None]) -> None:
+        """Calls ``waker`` when something is new, in any thread; it must neither wait nor raise."""
+        self._wakers.append(waker)
+
+    def remove_waker(self, waker: Callable[[], None]) -> None:
+        """Calls it no more."""
+        self._wakers.remove(waker)
+
+    def wake(self) -> None:
+        """Wakes up the readers of events."""
+        for waker in tuple(self._wakers):
+            waker()
+
+    def _on_progress(self, progress: Progress) -> None:
+        """Notes an alarm or a milestone; runs in the coordinator's thread."""
+        if isinstance(progress, Alarm):
+            if progress.is_routine:
+                return
+            fields = " ".join(f"{name}={value}" for name, value in progress.fields)
+            self._alarm_number += 1
+            text = f"{progress.text} {fields}".rstrip()
+            self._alarms.append(
+                AlarmDocument(
+                    number=self._alarm_number, text=text, at=time_text(wall_ns()), advice=advice_for(progress.text)
+                )
+            )
+        elif isinstance(progress, RecoveryEvent):
+            self.recovery_events += 1
+        self.wake()
+
+    def alarms_after(self, number: int) -> list[AlarmDocument]:
+        """Returns the alarms behind alarm ``number``, oldest first."""
+        return [alarm for alarm in tuple(self._alarms) if alarm.number > number]
+
+    # ------------------------------------------------------------------ samples
+
+    def _sample_on(self) -> None:
+        due_s = time.monotonic()
+        while True:
+            self.sample()
+            due_s = max(due_s + SAMPLE_EVERY_S, time.monotonic())
+            if self._is_closed.wait(due_s - time.monotonic()):
+                return
+
+    def sample(self) -> None:
+        """Reads the counters once."""
+        status = self.source.status()
+        now_ms = wall_ns() // NANOSECONDS_PER_MS
+        self.rates.add(status, time.monotonic())
+        for name, value in self.rates.totals(status).items():
+            self._series.setdefault(name, deque(maxlen=SERIES_POINTS_MAX)).append((now_ms, value))
+        self.samples += 1
+        self.wake()
+
+    def series(self) -> SeriesDocument:
+        """Returns the curves."""
+        return SeriesDocument(series={name: list(points) for name, points in tuple(self._series.items())})
+
+    # ------------------------------------------------------------------ documents
+
+    def summary(self, status: Status) -> JobSummary:
+        """Returns the summary of the job."""
+        ended = self.source.ended()
+        if ended is not None and self._ended_ns is None:
+            self._ended_ns = wall_ns()
+        found = self._job_status(status, None if ended is None else ended[0])
+        return JobSummary(
+            id=self.source.job_id,
+            name=self.source.name,
+            status=found,
+            started_at=time_text(self.source.started_ns),
+            ended_at=None if self._ended_ns is None else time_text(self._ended_ns),
+            restarts=sum(recovery.incarnation > 0 for recovery in status.recoveries),
+            checkpoint=status.checkpoint,
+            generation=status.generation,
+            error=None if ended is None else ended[1],
+            stopped=self.source.is_stopping(),
+        )
+
+    def _job_status(self, status: Status, final: JobStatus | None) -> JobStatus:
+        if final is not None:
+            return JobStatus.FAILING if final is JobStatus.FAILED and not self.source.is_over() else final
+        if self.source.is_cancelling():
+            return JobStatus.CANCELLING
+        if status.phase is Phase.STARTING:
+            return JobStatus.CREATED
+        is_settled = all(task.phase in SETTLED_PHASES for task in status.tasks)
+        is_recovering = not is_settled and any(not recovery.is_over for recovery in status.recoveries)
+        return JobStatus.RECOVERING if is_recovering else JobStatus.RUNNING
+
+    def document(self) -> StatusDocument:
+        """Returns the state of the job now."""
+        status = self.source.status()
+        return StatusDocument(
+            job=self.summary(status),
+            at=time_text(wall_ns()),
+            tasks=self.rates.tasks(status),
+            slots=[SlotDocument(slot=slot_text(s.slot), pid=s.pid, host=s.host, domain=s.domain) for s in status.slots],
+            edges=self.rates.edges(status),
+            recoveries=recovery_documents(status, RECOVERIES_SHOWN_MAX),
+            alarms=list(self._alarms),
+            totals=dict(status.totals),
+            injection_allowed=self.source.allows_injection,
+            savepoints_supported=self.source.has_savepoints,
+        )
+
+    def recoveries(self) -> list[RecoveryDocument]:
+        """Returns the last recoveries, newest first."""
+        return recovery_documents(self.source.status(), RECOVERIES_MAX)
+
+    def checkpoints(self) -> CheckpointList:
+        """Returns the last checkpoints, newest first."""
+        return CheckpointList(checkpoints=[_checkpoint(found) for found in reversed(self.source.checkpoints())])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.source.ended() is not None
+
+
+def is_final(summary: JobSummary) -> bool:
+    """Returns whether the status of a job changes no more."""
+    return summary.status in ENDED_STATUSES
+
+
+def recovery_documents(status: Status, count: int) -> list[RecoveryDocument]:
+    """Returns the last recoveries, newest first."""
+    first = max(0, len(status.recoveries) - count)
+    numbered = list(enumerate(status.recoveries, 1))[first:]
+    return [_recovery(number, recovery) for number, recovery in reversed(numbered)]
+
+
+def _recovery(number: int, recovery: RecoveryState) -> RecoveryDocument:
+    began_ns = min(recovery.reached.values(), default=0)
+    return RecoveryDocument(
+        number=number,
+        task=recovery.task,
+        failed_incarnation=recovery.failed_incarnation,
+        incarnation=recovery.incarnation,
+        cause=recovery.cause,
+        phases=[
+            RecoveryPhase(name=name, at=time_text(at_ns), offset_ms=(at_ns - began_ns) / NANOSECONDS_PER_MS)
+            for name, at_ns in recovery.reached.items()
+        ],
+        replayed_records=recovery.replayed_records,
+        replayed_calls=recovery.replayed_calls,
+        executed_calls=recovery.executed_calls,
+        is_over=recovery.is_over,
+    )
+
+
+def _checkpoint(found: CheckpointState) -> CheckpointDocument:
+    done = found.completed_ns
+    return CheckpointDocument(
+        number=found.number,
+        begun_at=time_text(found.begun_ns),
+        completed_at=None if done is None else time_text(done),
+        duration_ms=None if done is None else (done - found.begun_ns) / NANOSECONDS_PER_MS,
+        bytes=found.size_bytes,
+        status="completed" if done is not None else "pending" if found.is_pending else "abandoned",
+    )

@@ -1,0 +1,103 @@
+"""The API of a job on slot processes: its documents, its events, its requests."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.processes.page.paged_job import LIMIT_S, PagedJob, paged_job
+
+pytestmark = pytest.mark.processes
+
+
+def _until_live(job: PagedJob) -> None:
+    """Waits until all tasks are live and have standbys."""
+    for name, document in job.events():
+        if name != "status" or not document["tasks"] or not document["job"]["checkpoint"]:
+            continue
+        if all(task["phase"] == "live" and task["standbys"] for task in document["tasks"]):
+            return
+    raise AssertionError("the job ended before its tasks were live")
+
+
+def test_the_api_describes_a_running_job(tmp_path: Path) -> None:
+    with paged_job(tmp_path) as job:
+        job.gate.open_to(200)
+        _until_live(job)
+        document = job.ask("")
+        assert document["name"] == "sums"
+        assert document["status"] == "RUNNING"
+        assert [(vertex["name"], vertex["tasks"]) for vertex in document["plan"]["vertices"]] == [
+            ("read", 2),
+            ("count-row", 1),
+        ]
+        assert document["plan"]["edges"] == [{"source": "read", "target": "count-row", "exchange": "hash"}]
+        vertex_of = {step["name"]: step["vertex"] for step in document["plan"]["steps"]}
+        assert [vertex_of[step] for step in ("read", "count", "row")] == ["read", "count-row", "count-row"]
+        assert document["options"]["checkpoint_every"] == 300
+        status = job.ask("/status")
+        assert [task["name"] for task in status["tasks"]] == ["read/0", "read/1", "count-row/0"]
+        assert {task["pid"] for task in status["tasks"]} <= {slot["pid"] for slot in status["slots"]}
+        assert not status["injection_allowed"]
+        newest = job.ask("/checkpoints")["checkpoints"]
+        assert [each["number"] for each in newest] == list(range(newest[0]["number"], 0, -1))
+        assert any(each["status"] == "completed" and each["duration_ms"] > 0 for each in newest)
+        assert set(job.ask("/metrics")["series"]) == {"records_in_per_s", "records_out_per_s", "backlog"}
+        job.gate.end(200)
+        assert job.handle.wait(LIMIT_S).has_finished
+        assert job.ask("")["status"] == "FINISHED"
+        assert job.ask("/stop", {})["error"]["code"] == "job_has_ended"
+
+
+def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_is_lost(tmp_path: Path) -> None:
+    with paged_job(tmp_path, allow_injection=True) as job:
+        job.gate.open_to(300)
+        _until_live(job)
+        events = job.events()
+        assert job.ask("/kill", {"task": "count-row/0"}) == {"accepted": True, "tasks": ["count-row/0"]}
+        seen: list[str] = []
+        names: set[str] = set()
+        for name, document in events:
+            names.add(name)
+            if name == "recovery" and document["task"] == "count-row/0":
+                seen += [phase["name"] for phase in document["phases"] if phase["name"] not in seen]
+                if document["is_over"]:
+                    break
+        assert seen == ["detected", "view", "gathered", "replayed", "caught_up"]
+        job.gate.end(300)
+        assert job.handle.wait(LIMIT_S).has_finished
+        assert [name for name, _ in events][-1] == "ended"
+        assert "log" in names
+    counts = sorted((row["key"], row["count"]) for row in job.rows())
+    assert counts == sorted((key, count) for key in range(7) for count in range(1, len(range(key, 600, 7)) + 1))
+
+
+def test_a_kill_is_refused_without_the_option_and_a_stop_keeps_what_was_read(tmp_path: Path) -> None:
+    with paged_job(tmp_path) as job:
+        job.gate.open_to(100)
+        _until_live(job)
+        assert job.ask("/kill", {"task": "count-row/0"})["error"]["code"] == "injection_not_allowed"
+        assert job.ask("/savepoint", {})["error"]["code"] == "savepoints_not_supported"
+        assert job.ask("/stop", {"drain": "perhaps"})["error"]["code"] == "invalid_request"
+        assert job.ask("/stop", {})["accepted"]
+        assert job.handle.wait(LIMIT_S).checkpoint
+        document = job.ask("")
+        assert (document["status"], document["stopped"]) == ("FINISHED", True)
+    assert len(job.rows()) == 200
+
+
+def test_a_request_without_the_token_gets_the_same_refusal_for_every_path(tmp_path: Path) -> None:
+    with paged_job(tmp_path) as job:
+        answers = []
+        for path in ("/api/v1/jobs", job.path, "/api/v1/openapi.json", "/api/v1/no-such-path", f"{job.path}/events"):
+            with pytest.raises(urllib.error.HTTPError) as refusal:
+                urllib.request.urlopen(job.base + path, timeout=20)
+            with refusal.value as answer:
+                answers.append((answer.status, answer.read()))
+        assert len(set(answers)) == 1
+        assert answers[0][0] == 401
+        job.handle.stop(drain=False)
+        job.handle.wait(LIMIT_S)
