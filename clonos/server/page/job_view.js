@@ -1,0 +1,201 @@
+// The view of one job.
+
+import { KeyedList, announce, ask, el, panel, setAttribute, setText, toast } from "./dom.js";
+import * as format from "./format.js";
+import { get, jobPath, post, readEvents } from "./api.js";
+import { Graph, graphLegend } from "./graph.js";
+import { Recoveries } from "./recoveries.js";
+import { Tasks } from "./tasks.js";
+import { Curves } from "./curves.js";
+import { Checkpoints } from "./checkpoints.js";
+import { LogView } from "./log_view.js";
+
+const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
+const BADGES = { RUNNING: "is-good", RECOVERING: "is-warn", FAILING: "is-bad", FAILED: "is-bad", CANCELLING: "is-warn", CREATED: "is-warn" };
+
+export class JobView {
+  constructor(main, id, onState) {
+    this.main = main;
+    this.id = id;
+    this.onState = onState;
+    this.abort = new AbortController();
+  }
+
+  async start() {
+    const [job, status, series] = await Promise.all([get(jobPath(this.id)), get(jobPath(this.id, "/status")), get(jobPath(this.id, "/metrics"))]);
+    if (this.abort.signal.aborted) return;
+    document.title = `${job.name} · Clonos`;
+    this.job = job;
+    this.build(job, status);
+    for (const curves of this.curves) curves.load(series.series);
+    this.showLatency(series.series);
+    this.onStatus(status);
+    await this.loadCheckpoints();
+    readEvents(this.id, 0, this.abort.signal, (name, data) => this.onEvent(name, data), (state, error) => this.onState(state, error));
+  }
+
+  stop() {
+    this.abort.abort();
+  }
+
+  build(job, status) {
+    this.badge = el("span", { class: "badge" });
+    this.identity = el("p", { class: "identity" });
+    this.buttons = [
+      el("button", { type: "button", text: "Savepoint", on: { click: () => this.savepoint() } }),
+      el("button", { type: "button", text: "Stop", on: { click: () => this.stopJob() } }),
+      el("button", { type: "button", class: "is-danger", text: "Cancel", on: { click: () => this.cancelJob() } }),
+    ];
+    this.buttons[0].hidden = !status.savepoints_supported;
+    const head = el("div", { class: "head" }, el("div", {}, el("div", { class: "title" }, el("h1", { text: job.name }), this.badge), this.identity), el("div", { class: "actions" }, ...this.buttons));
+    this.failure = el("div", { class: "notice is-bad" });
+    this.failure.hidden = true;
+    this.figures = new Map(["Throughput", "Backlog", "Checkpoint", "Recoveries", "Running for"].map((name) => [name, el("dd", { text: "–" })]));
+    const figures = el("dl", { class: "figures" }, ...[...this.figures].map(([name, value]) => el("div", {}, el("dt", { text: name }), value)));
+    this.graph = new Graph(job.plan);
+    const graph = panel("Graph", this.graph.element, graphLegend());
+    setText(graph.note, "arrows: records per second, and what holds them back");
+    this.alarms = new Alarms();
+    this.recoveries = new Recoveries();
+    this.tasks = new Tasks(this.id, status.injection_allowed);
+    this.throughput = new Curves("Throughput", [{ name: "records_in_per_s", label: "read", color: "--curve-1", isFilled: true }, { name: "records_out_per_s", label: "at the last step", color: "--curve-2" }], format.rate);
+    this.latency = new Curves("Latency", [{ name: "latency_ms_p50", label: "median", color: "--curve-1" }, { name: "latency_ms_p99", label: "99 %", color: "--curve-2" }], format.milliseconds);
+    this.backlog = new Curves("Backlog", [{ name: "backlog", label: "elements", color: "--curve-1", isFilled: true }], format.count);
+    this.curves = [this.throughput, this.latency, this.backlog];
+    this.latency.element.hidden = true;
+    this.checkpoints = new Checkpoints();
+    this.log = new LogView();
+    this.main.replaceChildren(head, this.failure, this.alarms.element, figures, graph.element, this.recoveries.element, this.tasks.element,
+      el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.log.element, details(job));
+    this.graph.place();
+  }
+
+  showLatency(series) {
+    const hasLatency = Boolean((series.latency_ms_p50 || []).length);
+    if (hasLatency) this.latency.element.hidden = false;
+  }
+
+  onEvent(name, data) {
+    if (name === "status") this.onStatus(data);
+    else if (name === "recovery") this.recoveries.onRecovery(data);
+    else if (name === "alarm") { this.alarms.add([data]); announce(`Alarm: ${data.text}. ${data.advice}`, true); }
+    else if (name === "log") this.log.add(data.lines);
+    else if (name === "ended") announce(`The job ${data.name} is ${data.status}`);
+  }
+
+  onStatus(status) {
+    const { job } = status;
+    const down = new Set(this.recoveries.open.map((item) => item.recovery.task));
+    this.status = status;
+    setText(this.badge, job.stopped && job.status === "FINISHED" ? "FINISHED (stopped)" : job.stopped && job.status === "RUNNING" ? "STOPPING" : job.status);
+    setAttribute(this.badge, "class", `badge ${BADGES[job.status] || ""}`);
+    setText(this.identity, `${job.id} · started ${format.clock(job.started_at)}`);
+    const isOver = ENDED.has(job.status);
+    for (const button of this.buttons) button.disabled = isOver || job.status === "CANCELLING";
+    this.failure.hidden = !job.error;
+    if (job.error) this.failure.replaceChildren(el("strong", { text: "The job has failed" }), el("pre", { text: job.error }));
+    this.recoveries.onStatus(status);
+    this.graph.update({ ...status, tasks: status.tasks.map((task) => (down.has(task.name) && task.phase !== "live" ? { ...task, isDown: true } : task)) });
+    this.tasks.update(status);
+    this.alarms.add(status.alarms);
+    this.showFigures(status);
+    const totals = this.totals(status);
+    const at = new Date(status.at) / 1000;
+    if (!isOver) for (const curves of this.curves) curves.add(at, totals);
+    if (job.checkpoint !== this.lastCheckpoint || isOver) { this.lastCheckpoint = job.checkpoint; this.loadCheckpoints(); }
+    if (!this.latency.element.hidden || this.ticks++ % 5 === 0) this.loadLatency();
+  }
+
+  ticks = 0;
+
+  async loadLatency() {
+    try {
+      const { series } = await get(jobPath(this.id, "/metrics"));
+      this.showLatency(series);
+      if (!this.latency.element.hidden) this.latency.load(series);
+    } catch { /* the events say when the connection is lost */ }
+  }
+
+  totals(status) {
+    const sources = new Set(this.job.plan.vertices.filter((vertex) => vertex.is_source).map((vertex) => vertex.name));
+    const feeding = new Set(this.job.plan.edges.map((edge) => edge.source));
+    const sum = (tasks) => tasks.reduce((total, task) => total + task.rates.records_in_per_s, 0);
+    return {
+      records_in_per_s: sum(status.tasks.filter((task) => sources.has(task.vertex))),
+      records_out_per_s: sum(status.tasks.filter((task) => !feeding.has(task.vertex))),
+      backlog: status.tasks.reduce((total, task) => total + (task.counters.backlog_elements ?? task.counters.backlog_bytes ?? 0), 0),
+    };
+  }
+
+  showFigures(status) {
+    const { job } = status;
+    const totals = this.totals(status);
+    const end = job.ended_at ? new Date(job.ended_at) : new Date(status.at);
+    const rows = { Throughput: format.rate(totals.records_in_per_s), Backlog: format.count(totals.backlog), Checkpoint: job.checkpoint || "none yet", Recoveries: job.restarts, "Running for": format.duration(end - new Date(job.started_at)) };
+    for (const [name, text] of Object.entries(rows)) setText(this.figures.get(name), text);
+  }
+
+  async loadCheckpoints() {
+    try {
+      this.checkpoints.update((await get(jobPath(this.id, "/checkpoints"))).checkpoints);
+    } catch { /* the events say when the connection is lost */ }
+  }
+
+  async request(path, body, said) {
+    try {
+      await post(jobPath(this.id, path), body);
+      toast(said);
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+
+  async savepoint() {
+    const values = await ask("Take a savepoint", "The job goes on. The savepoint is yours: it is never deleted.", "Take it", { fields: [{ name: "path", label: "Where to (empty: a place that the job chooses)", placeholder: "s3://bucket/savepoints" }] });
+    if (values) await this.request("/savepoint", { path: values.path || null }, "A savepoint was requested");
+  }
+
+  async stopJob() {
+    const values = await ask(`Stop ${this.job.name}?`, "It takes a final checkpoint, commits all output so far, and ends. It can be resumed.", "Stop");
+    if (values) await this.request("/stop", {}, "A stop was requested");
+  }
+
+  async cancelJob() {
+    const values = await ask(`Cancel ${this.job.name}?`, "It ends at once, without a final checkpoint. A resume repeats what came after the last one.", "Cancel the job", { isDanger: true });
+    if (values) await this.request("/cancel", {}, "The end of the job was requested");
+  }
+}
+
+class Alarms {
+  constructor() {
+    const { element, note } = panel("Alarms");
+    this.element = element;
+    this.note = note;
+    this.found = new Map();
+    this.list = el("ul", { class: "alarms" });
+    element.append(this.list);
+    element.hidden = true;
+    this.rows = new KeyedList(this.list, (alarm) => alarm.number, (alarm) => ({
+      element: el("li", {}, el("p", { class: "text", text: alarm.text }), el("p", { class: "advice", text: alarm.advice }), el("time", { datetime: alarm.at, text: format.clock(alarm.at) })),
+      update() {},
+    }));
+  }
+
+  add(alarms) {
+    for (const alarm of alarms) this.found.set(alarm.number, alarm);
+    this.element.hidden = this.found.size === 0;
+    const shown = [...this.found.values()].sort((one, other) => other.number - one.number);
+    setText(this.note, `${format.plural(shown.length, "alarm")}${shown.length > 5 ? ", the last 5 shown" : ""}`);
+    this.rows.update(shown.slice(0, 5));
+  }
+}
+
+function details(job) {
+  const { element } = panel("Options and outputs");
+  const rows = (entries) => el("dl", { class: "properties" }, ...entries.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })]));
+  const outputs = job.outputs.length ? rows(job.outputs.map((output, index) => [`output ${index + 1}`, output])) : null;
+  const options = Object.entries(job.options).map(([name, value]) => [name, value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value)]);
+  const steps = job.plan.steps.map((step) => [step.name, `${step.kind}, ${format.plural(step.parallelism, "task")}, in ${step.vertex}`]);
+  element.append(...[outputs, el("details", {}, el("summary", { text: `${job.plan.steps.length} steps` }), rows(steps)), el("details", {}, el("summary", { text: `${options.length} options` }), rows(options))].filter(Boolean));
+  return element;
+}
