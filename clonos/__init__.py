@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from clonos.operators.steps.context import Context as Context
     from clonos.operators.steps.two_input_process import TwoInputContext as TwoInputContext
     from clonos.operators.tags import Tag as Tag
+    from clonos.operators.transforms.sink_rows import SinkRow as SinkRow
     from clonos.operators.user_errors import RoutedError as RoutedError
     from clonos.operators.windows.results import Window as Window
     from clonos.operators.windows.results import WindowResult as WindowResult
@@ -169,6 +170,7 @@ _NAMES = {
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),
+    "clonos.operators.transforms.sink_rows": ("SinkRow",),
     "clonos.operators.journal_source": ("ContinuedSource", "IdentifiedSource"),
     "clonos.operators.split_source": ("AcknowledgedSource",),
     "clonos.core.model.errors": ("ClonosError", "JobError", "PeerError", "EnvironmentFault", "InternalError"),

@@ -27,6 +27,7 @@ from clonos.operators.connector_contract import (
 from clonos.operators.fields import Field, Fields, function_of
 from clonos.operators.operator import Operator, Scope, Times, without
 from clonos.operators.row_errors import RowNotWritable
+from clonos.operators.transforms.sink_rows import bare
 
 
 class ToImmediateSink(Operator):
@@ -261,7 +262,7 @@ class ToSink(Operator):
             try:
                 writer.write([row])
             except RowNotWritable as error:
-                self.guard.refused(error, row, index)
+                self.guard.refused(error, bare(row), index)
             except Exception as error:
                 raise self.guard.failed() from error
 

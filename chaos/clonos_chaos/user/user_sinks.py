@@ -23,6 +23,7 @@ from clonos.operators.connector_contract import (
     WriterIdentity,
     forget,
 )
+from clonos.operators.transforms.sink_rows import takes_keys_and_times
 from clonos_chaos.sim.external_systems import JOB_ID, SimExternalSystem, SimFenced
 
 
@@ -37,6 +38,7 @@ class RecordedRows:
     def __init__(self, name: str, own: TransactionalSink | None) -> None:
         self.name = name
         self.own = own
+        self.takes_keys_and_times = takes_keys_and_times(own)
         self.rows: list[Any] = []
         self._checkpoint = -1
 
@@ -100,6 +102,7 @@ class RecordedExternal:
         """``keyed``: the replaced sink, if its stream has to be keyed."""
         self.name = name
         self.own = own
+        self.takes_keys_and_times = takes_keys_and_times(own)
         self.key_columns = () if keyed is None else keyed.key_columns
         self.columns = None if keyed is None else keyed.columns
 

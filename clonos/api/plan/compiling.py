@@ -50,6 +50,7 @@ from clonos.operators.job_image import JobImage
 from clonos.operators.journal_source import JournalHead
 from clonos.operators.operator import InputSide, Operator
 from clonos.operators.split_source import AcknowledgedSource, SourceHead
+from clonos.operators.transforms.sink_rows import takes_keys_and_times
 
 PARTITIONINGS = {
     Exchange.FORWARD: Partitioning.FORWARD,
@@ -198,10 +199,11 @@ class _Compiler:
         parent = None if is_head else self._node_of[step.inputs[0].step]
         head = len(vertex.nodes)
         aligned = is_head or (not is_in_place and self._is_one_to_one(vertex, step.inputs[0]))
-        for make_prepared in preparations(step, self._graph.steps, is_head):
-            parent = vertex.add(PlannedNode(step.name, make_prepared, aligned), parent)
-        make = self._operator_factory(step, vertex)
         column = self._timestamp_column(step.inputs[0]) if step.inputs else None
+        column_before = column if takes_keys_and_times(step.sink) else None
+        for make_prepared in preparations(step, self._graph.steps, is_head):
+            parent = vertex.add(PlannedNode(step.name, make_prepared, aligned, column_before), parent)
+        make = self._operator_factory(step, vertex)
         node = PlannedNode(step.name, make, aligned and not step.requires_columns and step.second_from is None, column)
         if step.second_from is not None:
             first, second = (

@@ -16,6 +16,7 @@ from clonos.operators.connector_contract import ImmediateSink, PushSource, Trans
 from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.operator import Operator
 from clonos.operators.split_source import AcknowledgedSource
+from clonos.operators.transforms.sink_rows import ToSinkRows, takes_keys_and_times
 
 NAME_CHARACTERS_MAX: Final = 64
 
@@ -103,9 +104,12 @@ def preparations(step: Step, steps: Sequence[Step], is_head: bool) -> Iterator[C
     ``is_head``: the step is the first one of its vertex. Only a key whose records are in its task already is not.
     """
     key = step.inputs[0].key if len(step.inputs) == 1 else None
-    if is_head and step.sink is not None and key is not None:
+    is_context_taken = takes_keys_and_times(step.sink)
+    if is_head and step.sink is not None and key is not None and not is_context_taken:
         yield DropKeys
     if not is_head and key is not None:
         yield partial(KeyInPlace, key.fields)
+    if is_context_taken:
+        yield partial(ToSinkRows, key is not None)
     if has_named_columns(steps, step):
         yield ByNames

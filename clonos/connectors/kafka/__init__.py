@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from clonos.connectors.kafka.kafka_sink import sink
 from clonos.connectors.kafka.kafka_source import source
-from clonos.connectors.kafka.message import Message
+from clonos.connectors.kafka.message import KEY, TIMESTAMP, Message
 
-__all__ = ["source", "sink", "Message"]
+__all__ = ["source", "sink", "Message", "KEY", "TIMESTAMP"]

@@ -9,7 +9,7 @@ from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.kafka.client import Cluster
 from clonos.connectors.kafka.immediate import ImmediateWriter
 from clonos.connectors.kafka.kafka_sink_base import CONNECTOR, KafkaSink
-from clonos.connectors.kafka.message import RowForm
+from clonos.connectors.kafka.message import OfStream, RowForm
 from clonos.connectors.kafka.transactional import TransactionalKafkaSink
 from clonos.operators.event_time.durations import Duration, duration_ns
 
@@ -32,11 +32,11 @@ def sink(
     topic: str,
     *,
     servers: str,
-    key: str | Callable[[Any], Any] | None = None,
+    key: str | Callable[[Any], Any] | OfStream | None = None,
     value: str | Callable[[Any], Any] | None = None,
     encode: Any = None,
     headers: str | Callable[[Any], Any] | None = None,
-    timestamp: str | Callable[[Any], Any] | None = None,
+    timestamp: str | Callable[[Any], Any] | OfStream | None = None,
     partition: str | Callable[[Any], int] | None = None,
     mode: Literal["immediate", "transactional"] = "immediate",
     linger: Duration = "20ms",
@@ -49,13 +49,15 @@ def sink(
     Args:
         topic: the topic, which must exist.
         servers: addresses of some brokers: "host:port", several with commas.
-        key: the key of the message: bytes, a str, or a value that becomes JSON. None: no key.
+        key: the key of the message: bytes, a str, or a value that becomes JSON. ``kafka.KEY``: the key of the
+            stream. None: no key.
         value: the part of the row that is the message's value. None: the whole row.
         encode: a codec, or a function from the value to bytes. None: bytes as they are, a str in UTF-8, all else as
             JSON. A value of None becomes a message without a value (a tombstone).
         headers: a dict, or pairs of a name and a value. The immediate mode adds ``clonos-task``, ``clonos-number`` and
             ``clonos-generation``.
-        timestamp: an aware datetime, or milliseconds since the Unix epoch. None: the time of the write.
+        timestamp: an aware datetime, or milliseconds since the Unix epoch. ``kafka.TIMESTAMP``: that of the row in
+            event time. None: the time of the write.
         partition: the number of the partition. None: by the key, as the clients in Java choose it.
         mode: "immediate": rows are readable within tens of milliseconds; after a rollback or a resume rows behind the
             checkpoint come again, and an alarm gives their numbers. "transactional": rows are readable with the

@@ -16,6 +16,7 @@ class KafkaSink:
 
     def __init__(self, cluster: Cluster, topic: str, form: RowForm) -> None:
         self.cluster, self.topic, self.form = cluster, topic, form
+        self.takes_keys_and_times = form.takes_keys_and_times
 
     def __repr__(self) -> str:
         return f"{CONNECTOR}({self.topic!r}, servers={self.cluster.servers!r}, mode={self.mode!r})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -12,11 +13,24 @@ from clonos.connectors.connector_errors import InvalidConnector, part_not_writab
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.kafka.transactions import Outgoing
 from clonos.core.values import register
+from clonos.operators.event_time.durations import NANOSECONDS
 from clonos.operators.row_errors import RowNotWritable, field_missing
+from clonos.operators.transforms.sink_rows import SinkRow, bare
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-Part: TypeAlias = "str | Callable[[Any], Any] | None"
-"""A field by its name, or a function of the row."""
+
+
+class OfStream(Enum):
+    """Property that a row has from its stream: the key, or the timestamp in event time."""
+
+    KEY = "kafka.KEY"
+    TIMESTAMP = "kafka.TIMESTAMP"
+
+
+KEY: Final = OfStream.KEY
+TIMESTAMP: Final = OfStream.TIMESTAMP
+Part: TypeAlias = "str | Callable[[Any], Any] | OfStream | None"
+"""A field by its name, a function of the row, or what it has from its stream."""
 
 ROW_HEADERS: Final = ("clonos-task", "clonos-number", "clonos-generation")
 
@@ -45,6 +59,7 @@ class RowForm:
         for name, given in (("value", value), ("key", key), ("headers", headers), ("timestamp", timestamp)):
             _check_part(name, given)
         _check_part("partition", partition)
+        self.takes_keys_and_times = isinstance(key, OfStream) or isinstance(timestamp, OfStream)
         self._encode = function_of("encode", encode)
         self._value, self._key, self._headers = value, key, headers
         self._timestamp, self._partition = timestamp, partition
@@ -54,6 +69,7 @@ class RowForm:
 
         Raises: RowNotWritable: a part of the row cannot be part of a message.
         """
+        given, row = row, bare(row)
         part = ""
         try:
             part = "value"
@@ -61,12 +77,12 @@ class RowForm:
             value = found if found is None else self._encode(found)
             _check_bytes(value)
             part = "key"
-            key = None if self._key is None else key_bytes(_part_of(row, self._key))
+            key = None if self._key is None else key_bytes(_part_of(given, self._key))
             part = "headers"
             if self._headers is not None:
                 headers = [*headers, *header_list(_part_of(row, self._headers))]
             part = "timestamp"
-            timestamp_ms = 0 if self._timestamp is None else _milliseconds(_part_of(row, self._timestamp))
+            timestamp_ms = 0 if self._timestamp is None else _milliseconds(_part_of(given, self._timestamp))
             part = "partition"
             partition = -1 if self._partition is None else _number(_part_of(row, self._partition))
         except RowNotWritable:
@@ -82,6 +98,8 @@ def _check_bytes(value: Any) -> None:
 
 
 def _check_part(name: str, given: Part) -> None:
+    if isinstance(given, OfStream) and name == given.name.lower():
+        return
     if given is not None and not isinstance(given, str) and not callable(given):
         raise InvalidConnector("kafka.sink", f"{name} is {given!r:.80}", "Give the name of a field, or a function.")
 
@@ -99,7 +117,10 @@ def function_of(name: str, codec: Any) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _part_of(row: Any, part: str | Callable[[Any], Any]) -> Any:
+def _part_of(row: Any, part: str | Callable[[Any], Any] | OfStream) -> Any:
+    if isinstance(part, OfStream):
+        return _of_stream(row, part)
+    row = bare(row)
     if not isinstance(part, str):
         return part(row)
     if isinstance(row, Mapping):
@@ -108,6 +129,17 @@ def _part_of(row: Any, part: str | Callable[[Any], Any]) -> Any:
     elif hasattr(row, part):
         return getattr(row, part)
     raise field_missing(part, row)
+
+
+def _of_stream(row: Any, part: OfStream) -> Any:
+    found = row if isinstance(row, SinkRow) else SinkRow(row, None, None)
+    if part is OfStream.KEY:
+        if found.key is None:
+            raise TypeError("the stream has none: put key_by() in front of the sink, or give key= a field")
+        return found.key
+    if found.timestamp is None:
+        raise TypeError("the stream has none: give its source timestamps=, or give timestamp= a field")
+    return found.timestamp // NANOSECONDS["ms"]
 
 
 def plain_bytes(value: Any) -> bytes:
