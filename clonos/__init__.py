@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from clonos.connectors import codecs as codecs
     from clonos.connectors import collect as collect
     from clonos.connectors import dbapi as dbapi
+    from clonos.connectors import delta as delta
     from clonos.connectors import files as files
     from clonos.connectors import kafka as kafka
     from clonos.connectors import nats as nats
@@ -123,7 +124,18 @@ _MODULES = {
     "clonos": ("agg",),
     "clonos_services": ("clock", "http", "random"),
     "clonos.spark": ("frames",),
-    "clonos.connectors": ("codecs", "files", "kafka", "nats", "postgres", "rabbitmq", "secrets", "sockets", "web"),
+    "clonos.connectors": (
+        "codecs",
+        "delta",
+        "files",
+        "kafka",
+        "nats",
+        "postgres",
+        "rabbitmq",
+        "secrets",
+        "sockets",
+        "web",
+    ),
 }
 """Public names that are modules, by the package that they are in."""
 

@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from deltalake import DeltaTable
 
-from clonos import codecs, files, kafka, nats, rabbitmq, sqlite, web
+from clonos import codecs, delta, files, kafka, nats, rabbitmq, sqlite, web
 from clonos import postgres as pg
 from clonos.io.http.http_client import close_shared_client
 from clonos.testing import NetworkLink, check_sink, check_source
@@ -91,6 +93,20 @@ def test_partitioned_files_have_each_row_once(places: Path, expect: Any) -> None
         return files.parquet(places / place, partition_by="draw")
 
     expect("`files.parquet`, by `partition_by`", check_sink(make, read, worlds=WORLDS))
+
+
+@pytest.mark.keeps_sockets
+@pytest.mark.parametrize("partition_by", [None, "draw"])
+def test_a_delta_table_has_each_row_once(places: Path, expect: Any, partition_by: str | None) -> None:
+    schema = pyarrow.schema([(name, pyarrow.int64()) for name in ("n", "draw")])
+
+    def make(place: str) -> Any:
+        return delta.table(places / place, schema=schema, partition_by=partition_by)
+
+    def read(place: str) -> list[Any]:
+        return DeltaTable(places / place).to_pyarrow_table().to_pylist() if (places / place).exists() else []
+
+    expect(f"`delta.table`{', by `partition_by`' if partition_by else ''}", check_sink(make, read, worlds=WORLDS))
 
 
 @pytest.mark.parametrize("key", [None, "n"], ids=["append", "upsert"])

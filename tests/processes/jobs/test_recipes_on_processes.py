@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from clonos import files
 from tests.processes.harness.running_program import ENVIRONMENT, run_job, run_program
@@ -25,7 +26,7 @@ from tests.unit.connectors.web.feed_server import Feeds
 from tests.unit.connectors.web.polled_server import pages
 from tests.unit.connectors.web.receiving_server import receiver
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]  # deltalake keeps those of its runtime
 
 EXAMPLES = ROOT / "examples"
 
@@ -50,6 +51,15 @@ def test_the_expressions_recipe_makes_its_input_and_prices_it(tmp_path: Path) ->
     expected = [(number % 40, "top" if number >= 900 else "dear") for number in range(501, 1000, 3)]
     assert sorted((row["auction"], row["kind"]) for row in rows) == sorted(expected)
     assert {row["item"] for row in rows} == {"abc"}
+
+
+def test_the_purchases_recipe_appends_them_to_its_table(tmp_path: Path) -> None:
+    run_job(tmp_path, EXAMPLES / "delta_purchases.py")
+    rows = DeltaTable(tmp_path / "out/purchases").to_pyarrow_table().to_pylist()
+    bought = [json.loads(line) for line in (EXAMPLES / "data/purchases.jsonl").read_text("utf-8").splitlines()]
+    expected = sorted((row["customer"], row["item"], row["cents"] / 100) for row in bought)
+    assert sorted((row["customer"], row["item"], row["euros"]) for row in rows) == expected
+    assert (tmp_path / "out/purchases/customer=ann").is_dir()
 
 
 def test_the_log_recipe_fills_its_three_outputs(tmp_path: Path) -> None:

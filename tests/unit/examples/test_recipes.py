@@ -270,6 +270,11 @@ def _has_the_language_of_the_user_of_each_click(outputs: Outputs) -> None:
     assert outputs.rows == [{**click, "language": languages.get(click["user"])} for click in clicks]
 
 
+def _appends_each_purchase_once(outputs: Outputs) -> None:
+    bought = [(row["customer"], row["item"], row["cents"] / 100) for row in _json_lines("purchases.jsonl")]
+    assert sorted((row["customer"], row["item"], row["euros"]) for row in outputs["output"]) == sorted(bought)
+
+
 PROMISES: dict[str, Callable[[Outputs], None]] = {
     "sensor_averages": _averages_the_readings_of_each_window,
     "click_sessions": _divides_the_clicks_into_sessions,
@@ -287,6 +292,7 @@ PROMISES: dict[str, Callable[[Outputs], None]] = {
     "rate_limit": _admits_five_requests_at_once,
     "sample": _counts_what_it_has_sampled,
     "balances": _has_the_balance_of_each_account,
+    "delta_purchases": _appends_each_purchase_once,
     "bad_records": _sets_damaged_lines_aside,
     "customer_totals": _sums_up_the_purchases_of_each_customer,
     "shipped_orders": _has_each_order_with_its_shipment_in_time,

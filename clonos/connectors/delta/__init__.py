@@ -1,0 +1,10 @@
+"""Delta Lake: ``delta.table`` appends the rows of each checkpoint to a table, as one transaction.
+
+It needs deltalake: ``pip install 'clonos[delta]'``.
+"""
+
+from __future__ import annotations
+
+from clonos.connectors.delta.table_sink import DeltaTableSink, table
+
+__all__ = ["table", "DeltaTableSink"]
