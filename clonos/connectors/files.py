@@ -1,9 +1,9 @@
-"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet`` and ``arrow``, and functions that read committed output.
+"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet``, ``arrow`` and ``avro``, and readers of committed output.
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
-complete. Files with the suffix ``.gz``, ``.bz2``, ``.xz``, ``.zst`` or ``.lz4`` are decompressed (not Parquet and not
-Arrow). A file must not change as long as the job may replay it.
+complete. Text with the suffix ``.gz``, ``.bz2``, ``.xz``, ``.zst`` or ``.lz4`` is decompressed. A file must not change
+as long as the job may replay it.
 
 Every path may be a URL of an object store, ``s3://bucket/key`` or ``gs://bucket/key``.
 
@@ -27,13 +27,25 @@ from clonos.connectors.filesystem.csv_files import CsvFiles
 from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
+from clonos.connectors.formats.avro_files import avro
 from clonos.operators.event_time.durations import duration_ns
 
 if TYPE_CHECKING:
     from clonos.connectors.columns.arrow_files import ArrowFiles
     from clonos.connectors.columns.parquet_files import ParquetFiles
 
-__all__ = ["lines", "jsonl", "csv", "parquet", "arrow", "committed", "read_committed", "roll_back", "CommittedPart"]
+__all__ = [
+    "lines",
+    "jsonl",
+    "csv",
+    "parquet",
+    "arrow",
+    "avro",
+    "committed",
+    "read_committed",
+    "roll_back",
+    "CommittedPart",
+]
 
 AnyRow = TypeVar("AnyRow")
 Path = str | os.PathLike[str]

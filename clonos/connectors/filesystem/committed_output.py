@@ -143,6 +143,10 @@ def _rows_of(path: str, layout: Layout) -> Iterator[Any]:
         from clonos.connectors.columns.arrow_files import read_rows  # Arrow takes long to load
 
         yield from read_rows(path)
+    elif kind == ".avro":
+        from clonos.connectors.formats.avro_files import read_rows as read_avro
+
+        yield from read_avro(path)
     elif kind == ".csv":
         with io.TextIOWrapper(open_part(path), "utf-8", newline="") as text:
             yield from csv.DictReader(text, layout.columns or None, delimiter=layout.delimiter)

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow
 import pytest
 from deltalake import DeltaTable
@@ -83,6 +84,18 @@ def test_compressed_files_of_limited_size_have_each_row_once(places: Path, expec
         return files.jsonl(places / place, compression="zstd", part_rows=10)
 
     expect("`files.jsonl`, compressed, by `part_rows`", check_sink(make, read, worlds=WORLDS))
+
+
+def test_files_of_avro_have_each_row_once(places: Path, expect: Any) -> None:
+    fields = [{"name": name, "type": "long"} for name in ("n", "draw")]
+
+    def read(place: str) -> list[Any]:
+        return list(files.read_committed(places / place))
+
+    def make(place: str) -> Any:
+        return files.avro(places / place, schema={"type": "record", "name": "Row", "fields": fields})
+
+    expect("`files.avro`", check_sink(make, read, worlds=WORLDS))
 
 
 def test_partitioned_files_have_each_row_once(places: Path, expect: Any) -> None:
@@ -338,3 +351,18 @@ def test_messages_of_a_websocket_count_once_if_the_server_continues_behind_a_cur
         outages = link.outages() | {"server killed": server.restart, "connection cut": server.cut}
         report = check_source(make, server.number, lambda message: int(message["n"]), outages=outages)
         expect("`web.websocket`, behind a cursor", report)
+
+
+def test_records_of_avro_are_read_once(places: Path, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        (places / place).mkdir(exist_ok=True)
+        new = places / place / f"{numbers[0]}.new"
+        with new.open("wb") as file:
+            schema = fastavro.parse_schema({"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]})
+            fastavro.writer(file, schema, [{"n": number} for number in numbers], sync_interval=100)
+        new.rename(new.with_suffix(".avro"))
+
+    report = check_source(
+        lambda place: files.avro(places / place / "*.avro", watch="100ms"), write, lambda record: int(record["n"])
+    )
+    expect("`files.avro`, as a source", report)

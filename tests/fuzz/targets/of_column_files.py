@@ -6,6 +6,7 @@ import io
 import json
 from typing import Any
 
+import fastavro
 import pyarrow
 
 from clonos.connectors import files
@@ -35,8 +36,21 @@ def targets() -> list[Target]:
         ),
         Target("inferred json lines", of_bytes([JSON], CELLS), Inferring("d.jsonl"), INFERRED, share=3),
         Target("inferred csv", of_bytes([CSV], CELLS), Inferring("e.csv"), INFERRED, share=3),
+        Target(
+            "avro files", of_bytes([avro_file(), avro_file("deflate")], WORDS), Inferring("g.avro"), INFERRED, share=3
+        ),
         Target("arrow files", of_bytes([arrow_file(), arrow_file("lz4")]), Inferring("f.arrow"), INFERRED, share=3),
     ]
+
+
+def avro_file(codec: str = "null") -> bytes:
+    """A small file of blocks of Avro."""
+    fields = [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": {"type": "array", "items": "string"}}]
+    schema = fastavro.parse_schema({"type": "record", "name": "R", "fields": fields})
+    rows = [{"a": number, "b": ["x"] * number} for number in range(20)]
+    file = io.BytesIO()
+    fastavro.writer(file, schema, rows, codec=codec, sync_interval=60, sync_marker=b"0123456789abcdef")
+    return file.getvalue()
 
 
 INFERRED = (*READ_ERRORS, InvalidConnector)
@@ -54,6 +68,7 @@ class Inferring:
             ".jsonl": lambda: files.jsonl(self._path, columns=True),
             ".csv": lambda: files.csv(self._path),
             ".arrow": lambda: files.arrow(self._path),
+            ".avro": lambda: files.avro(self._path, block_bytes=100),
         }
         source = made[self._path.suffix]()
         for split in source.splits(2):

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import lz4.frame
 import msgspec
 import pyarrow
 import pyarrow.parquet
@@ -147,6 +148,7 @@ def _compressed() -> list[Target]:
         "gz": gzip.compress(text, mtime=0) + gzip.compress(b"second member\n", mtime=0),
         "bz2": bz2.compress(text),
         "xz": lzma.compress(text),
+        "lz4": lz4.frame.compress(text),
         "zst": pyarrow.Codec("zstd").compress(text, asbytes=True),
     }
     reader = files.lines("x").reader

@@ -9,12 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow.parquet
 import pytest
+from deltalake import DeltaTable
 
 from tests.processes.harness.running_program import run_job, run_program
 from tests.tidy.source import ROOT
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]  # deltalake keeps those of its runtime
 
 ENDED = "has finished, all its output is committed"
 
@@ -86,6 +89,27 @@ def test_the_csv_recipe_reads_the_cells_without_the_headers(tmp_path: Path) -> N
         '{"customer":"ann","cents":1200}',
         '{"customer":"eve","cents":1000}',
     ]
+
+
+def test_the_page_of_files_appends_orders_to_a_delta_table(tmp_path: Path) -> None:
+    rows = [{"id": number, "cents": 10 * number, "day": f"2026-01-0{number % 3 + 1}"} for number in range(30)]
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    _run_job(tmp_path, "docs/connectors/files.md", "delta_orders.py")
+    found = DeltaTable(tmp_path / "lake/orders").to_pyarrow_table().to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == rows
+
+
+def test_the_page_of_files_turns_avro_into_parquet(tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "int"}, {"name": "item", "type": "string"}]  # an older schema than the reader's
+    (tmp_path / "orders").mkdir()
+    with (tmp_path / "orders/1.avro").open("wb") as file:
+        schema = fastavro.parse_schema({"type": "record", "name": "Order", "fields": fields})
+        fastavro.writer(file, schema, [{"id": number, "item": "pen"} for number in range(100)])
+    _run_job(tmp_path, "docs/connectors/files.md", "avro_to_parquet.py")
+    found = pyarrow.parquet.read_table(tmp_path / "plain").to_pylist()
+    expected = [{"id": number, "item": "pen", "note": None} for number in range(100)]
+    assert sorted(found, key=lambda row: int(row["id"])) == expected
 
 
 def test_the_coins_of_the_quick_start_agree_though_a_process_is_killed(tmp_path: Path) -> None:
