@@ -124,8 +124,7 @@ def lines(
         ordered: True reads each file as one split, in its order; False reads it in blocks, in parallel. By default a
             file is one split if a step that follows depends on the order of records.
         single: for a sink, True writes one file of this path when all sources have ended.
-        compression: for a sink, "gzip", "bz2", "xz", "zstd" or "lz4". A single file has that of its suffix, as
-            ``out.txt.gz``.
+        compression: for a sink, "gzip", "bz2", "xz", "zstd" or "lz4". A single file has that of its suffix.
         part_rows: for a sink, the rows behind which a part file ends and the next one begins.
         part_bytes: for a sink, the same in bytes. By default a task writes one part file per checkpoint.
 
@@ -332,10 +331,9 @@ def parquet(
         columns: for a source, the columns to read; None for all.
         schema: for a sink, a ``pyarrow.Schema`` for all part files; None for that of the first rows of each part file.
         watch: for a source, how often to look for new files: see ``files.lines``.
-        single: for a sink, True writes one file of this path when all sources have ended.
-        ordered: for a source, True reads each file as one split, False each row group: see ``files.lines``.
-        compression: for a sink, that of the columns within a file: "snappy" (default), "zstd", "gzip", "lz4", "brotli"
-            or "none".
+        single: for a sink, True writes one file when all sources have ended.
+        ordered: for a source, True reads a file as one split, False each row group: see ``files.lines``.
+        compression: for a sink, "snappy" (default), "zstd", "gzip", "lz4", "brotli" or "none", within the file.
         part_rows: for a sink, as for ``files.lines``.
         part_bytes: for a sink, the same. It counts complete row groups.
 

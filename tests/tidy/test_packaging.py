@@ -92,7 +92,19 @@ def _required(text: str) -> set[str]:
 def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.ConfigParser) -> None:
     # pytest loads the plugin itself; type checkers bring the second; the extras are for stores, codecs and connectors.
     others = {"pytest", "typing_extensions"}
-    for extra in ("avro", "hdfs", "kafka", "nats", "postgres", "protobuf", "rabbitmq", "server", "websocket", "xml"):
+    for extra in (
+        "avro",
+        "delta",
+        "hdfs",
+        "kafka",
+        "nats",
+        "postgres",
+        "protobuf",
+        "rabbitmq",
+        "server",
+        "websocket",
+        "xml",
+    ):
         others |= _required(setup["options.extras_require"][extra])
     spark = _required(setup["options.extras_require"]["spark"])
     assert spark == {"pyspark"}

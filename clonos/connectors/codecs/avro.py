@@ -185,6 +185,8 @@ def schema_name(schema: Any) -> str:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "it is cut off"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -121,7 +121,8 @@ class CsvCodec(Codec[str, dict[str, str]]):
         try:
             lines = list(csv_module.reader([data], delimiter=self.delimiter, strict=True))
         except csv_module.Error as error:
-            raise self.undecodable(error) from None
+            several = "it is more than one line"  # of which the module says that a file should be opened otherwise
+            raise self.undecodable(several if "new-line" in str(error) else error) from None
         cells = lines[0] if lines else []
         if len(cells) != len(self.columns):
             raise self.undecodable(f"it has {len(cells)} cells where {len(self.columns)} are expected")

@@ -131,6 +131,7 @@ class TableLog:
     def _commit(self, actions: Sequence[Any], application: str, checkpoint: int, is_due: Any) -> bool:
         deltalake = library()
         transaction = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(application, checkpoint)])
+        failed: Exception | None = None
         with self._errors("committed"):
             for _ in range(ATTEMPTS_MAX):
                 found = self._open()

@@ -86,7 +86,7 @@ class DeltaTableSink:
 
     def release_output(self, job_id: str) -> None:
         """Gives the folder of the job back when its start has failed."""
-        if not self._noted(job_id):
+        if not self._files_by_checkpoint(job_id):
             LocalFiles().remove_folder(self._transactions(job_id))
             self._staging(job_id).release(job_id)
             LocalFiles().remove_folder(self._folder(job_id))
@@ -121,16 +121,16 @@ class DeltaTableSink:
         """
         log = TableLog(self.path)
         last = log.last_checkpoint(job_id)
-        noted = self._noted(job_id)
+        added = self._files_by_checkpoint(job_id)
         withdrawn = sorted(
-            (number for number in noted if last is not None and checkpoint < number <= last), reverse=True
+            (number for number in added if last is not None and checkpoint < number <= last), reverse=True
         )
-        paths = [path for number in withdrawn for path in noted[number]]
+        paths = [path for number in withdrawn for path in added[number]]
         if withdrawn:
             log.withdraw(job_id, checkpoint, paths)
-        for number in [number for number in noted if number > checkpoint]:
+        for number in [number for number in added if number > checkpoint]:
             if number not in withdrawn:  # the driver died between the files and their transaction
-                for path in noted[number]:
+                for path in added[number]:
                     LocalFiles().remove(f"{self.path}/{path}")
             LocalFiles().remove(f"{self._transactions(job_id)}/{number:020}.files")
         self._sweep(job_id, lambda number: number > checkpoint)
@@ -189,7 +189,7 @@ class DeltaTableSink:
     def _prepared(self, job_id: str, part: Part) -> str:
         return f"{self._staging(job_id).state}/{PARTS}/{part.name}{PREPARED}"
 
-    def _noted(self, job_id: str) -> dict[int, list[str]]:
+    def _files_by_checkpoint(self, job_id: str) -> dict[int, list[str]]:
         """Returns the names of the files of each checkpoint; that of a crash may not be in the table."""
         folder, files = self._transactions(job_id), LocalFiles()
         matches = [match for name in files.names(folder) if (match := _NAME.fullmatch(name))]

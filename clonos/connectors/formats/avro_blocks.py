@@ -106,13 +106,13 @@ class AvroReader:
         if part.begin <= header_bytes - MARKER_BYTES:
             return header_bytes
         self._file.seek(part.begin)
-        place, kept = part.begin, b""
-        while place - len(kept) < part.end and (piece := self._file.read(SCAN_BYTES)):
-            data = kept + piece
+        place, before = part.begin, b""
+        while place - len(before) < part.end and (piece := self._file.read(SCAN_BYTES)):
+            data = before + piece
             if (found := data.find(self._marker)) >= 0:
-                return int(place - len(kept) + found + MARKER_BYTES)
+                return int(place - len(before) + found + MARKER_BYTES)
             place += len(piece)
-            kept = data[-(MARKER_BYTES - 1) :]
+            before = data[-(MARKER_BYTES - 1) :]
         return part.end + MARKER_BYTES
 
     def _load(self) -> bool:

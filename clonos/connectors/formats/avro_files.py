@@ -124,7 +124,10 @@ class ObjectReader(AvroReader):
         self._class = record_class
 
     def read(self, records_max: int) -> list[Any] | None:
-        """Returns the next objects, None at the end; raises what ``AvroReader.read`` raises."""
+        """Returns the next objects, None at the end.
+
+        Raises: InputMalformed: a block is damaged, or a record does not fit the class.
+        """
         found = super().read(records_max)
         try:
             return None if found is None else [_object_of(record, self._class) for record in found]
@@ -153,7 +156,10 @@ class AvroFormat:
         return AvroRows(file, self._schema, self._codec)
 
     def join(self, paths: Sequence[str], file: OutputFile) -> None:
-        """Writes the blocks of part files, which all have this schema, into one file."""
+        """Writes the blocks of part files, which all have this schema, into one file.
+
+        Raises: OutputCorrupt: a part has another one.
+        """
         header = AvroRows(file, self._schema, self._codec).header
         for path in paths:
             with output_errors(path, "read"), open_buffered(path) as part:

@@ -110,6 +110,20 @@ def test_a_value_that_the_format_cannot_express_is_refused(codec: Codec[Any, Any
     assert caught.value.codec == codec.name
 
 
+@pytest.mark.parametrize(
+    ("codec", "data", "reason"),
+    [
+        (codecs.text() | codecs.csv(["a", "b"]), b"1,2\n3,4", "it is more than one line"),
+        (codecs.avro(ORDER_SCHEMA), b"", "it is cut off"),
+        (codecs.text(), b"ab\xff", "in position 2"),
+    ],
+    ids=["csv", "avro", "text"],
+)
+def test_bytes_are_refused_with_the_reason(codec: Codec[Any, Any], data: bytes, reason: str) -> None:
+    with pytest.raises(UndecodableBytes, match=reason):
+        codec.decode(data)
+
+
 @pytest.mark.parametrize("codec", [codecs.gzip(1000), codecs.zstd(1000), codecs.lz4(1000)], ids=str)
 def test_a_few_bytes_that_stand_for_many_are_refused(codec: Codec[bytes, bytes]) -> None:
     assert len(codec.decode(codec.encode(b"x" * 1000))) == 1000

@@ -205,7 +205,7 @@ def test_a_table_with_constraints_is_refused(tmp_path: Path) -> None:
         started(tmp_path / "t")
 
 
-def test_an_existing_table_says_the_columns(tmp_path: Path) -> None:
+def test_rows_get_the_columns_of_a_table_that_exists(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path / "t", Schema.from_arrow(SCHEMA), partition_by=["day"])
     sink = started(tmp_path / "t", schema=None)
     sink.commit(JOB, 1, [part_of(sink, 1, [row(1)])])
