@@ -211,8 +211,11 @@ class TableRefused(JobError):
     reason: str
 
     def __str__(self) -> str:
+        reason = " ".join(self.reason.split()).rstrip(".")
+        if self.doing == "creating":
+            return f"the table {self.table} cannot be created: {reason}. Correct columns= or the rights of the user."
         return (
-            f"the table {self.table} refused {self.doing}: {self.reason}. No row of this batch was written."
+            f"the table {self.table} refused {self.doing}: {reason}. No row of this batch was written."
             " Correct the rows in a step before the sink, or change the table."
         )
 

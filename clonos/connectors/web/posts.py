@@ -8,6 +8,7 @@ each row once. After a rollback rows have new keys, because their content may di
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from clonos.connectors.connector_errors import InvalidConnector, row_not_writabl
 from clonos.connectors.json_text import json_lines
 from clonos.connectors.secrets import Secret, check_text, revealed, without_secrets
 from clonos.connectors.web.dead_letters import DeadLetters
+from clonos.connectors.web.web_options import checked_names
 from clonos.core.model.errors import EnvironmentFault, JobError
 from clonos.io.http.http_client import HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http.http_errors import HttpError, HttpRequestInvalid, redacted_url
@@ -73,7 +75,7 @@ class PostSink:
         batch: int,
         key_field: str | None,
         timeout: Duration,
-        dead_letters: str | None,
+        dead_letters: str | os.PathLike[str] | None,
     ) -> None:
         check_text(CONNECTOR, "url", url)
         if type(batch) is not int or not 1 <= batch <= BATCH_ROWS_MAX:
@@ -82,14 +84,19 @@ class PostSink:
             raise InvalidConnector(
                 CONNECTOR, "batch= and encode= exclude each other", "Several rows are sent as an array of JSON."
             )
+        if key_field is not None and (type(key_field) is not str or not key_field):
+            raise InvalidConnector(CONNECTOR, f"key_field is {key_field!r:.80}", "Give the name of a field.")
+        folder: Any = dead_letters
+        if folder is not None and not (isinstance(folder, (str, os.PathLike)) and os.fspath(folder)):
+            raise InvalidConnector(CONNECTOR, f"dead_letters is {dead_letters!r:.80}", "Give the path of a folder.")
         self.url, self.shown_url = url, redacted_url(url)
         self.method = method
-        self.headers = dict(headers)
+        self.headers = checked_names(CONNECTOR, headers)
         self.codec: Codec[bytes, Any] | None = None if encode is None else for_encoding(CONNECTOR, encode)
         self.batch = batch
         self.key_field = key_field
         self.timeout_s = duration_ns(timeout) / NANOSECONDS["s"]
-        self.dead_letters = dead_letters
+        self.dead_letters = None if dead_letters is None else os.fspath(dead_letters)
         try:
             first_hop(HttpRequest(method, url, tuple((name, "x") for name in self.headers)))
         except HttpRequestInvalid as error:
@@ -239,7 +246,7 @@ def post(
     batch: int = 1,
     key_field: str | None = None,
     timeout: Duration = "30s",
-    dead_letters: str | None = None,
+    dead_letters: str | os.PathLike[str] | None = None,
 ) -> PostSink:
     """Immediate sink that sends each row to a server, with a header ``Idempotency-Key``.
 

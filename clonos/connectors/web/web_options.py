@@ -16,7 +16,7 @@ Headers = Mapping[str, str | Secret]
 
 def checked_headers(connector: str, url: str, headers: Headers | None, token: Any) -> dict[str, str | Secret]:
     """Returns the headers. ``url``: http or https. Raises: InvalidConnector: they or the URL cannot work."""
-    given = dict(headers or {})
+    given = checked_names(connector, headers)
     if token is not None:
         check_text(connector, "token", token)
         if any(name.lower() == "authorization" for name in given):
@@ -27,6 +27,19 @@ def checked_headers(connector: str, url: str, headers: Headers | None, token: An
     except HttpRequestInvalid as error:
         raise InvalidConnector(connector, str(error).rstrip("."), "Correct it.") from None
     return given
+
+
+def checked_names(connector: str, headers: Headers | None) -> dict[str, str | Secret]:
+    """Returns the headers. Raises: InvalidConnector: they are no texts or secrets by name."""
+    given: Any = {} if headers is None else headers
+    if not isinstance(given, Mapping):
+        raise InvalidConnector(connector, "headers is no dict", 'Give {"name": "value"}; a value may be a secret.')
+    for name, value in given.items():
+        if type(name) is not str or not isinstance(value, (str, Secret)):
+            problem = f"the header {name!r:.80} is no text, or has a value that is neither text nor a secret"
+            raise InvalidConnector(connector, problem, 'Give {"name": "value"}; a value may be a secret.')
+        check_text(connector, "headers", value)
+    return dict(given)
 
 
 def revealed_headers(headers: Headers, token: str | Secret | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def test_the_start_names_what_is_wrong_with_a_table(postgres: PostgresServer) ->
         pg.table(f"postgresql://reader:r@{postgres.place}", "words").check_start()
     postgres.run("DROP OWNED BY reader")
     postgres.run("DROP ROLE reader")
+
+
+def test_a_type_that_the_server_does_not_know_is_named_in_one_sentence(postgres: PostgresServer) -> None:
+    sink = pg.table(postgres.full_url, "words", {"word": "txt"})
+    with registered(sink, identity(1)) as writer, pytest.raises(TableRefused) as refused:
+        writer.write(0, [("a",)])
+    sentence = (
+        r'the table words cannot be created: type "txt" does not exist LINE 1: .*\. Correct columns= or the rights'
+    )
+    assert re.match(sentence, str(refused.value)), str(refused.value)
 
 
 def test_a_table_that_is_missing_later_is_named(postgres: PostgresServer) -> None:
