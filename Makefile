@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup brokers connectors frames test check lint format docs demo chaos soak fuzz bench stores clean
+.PHONY: help setup brokers connectors test check lint format docs demo chaos soak fuzz bench stores clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -92,11 +92,6 @@ connectors: brokers ## The guarantee of each connector under kills and network f
 stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go
 	@.ci/check-java && go version
 	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py $(ARGS)
-
-# Not a part of `test`: a loaded machine has taken minutes for the recovery of an executor.
-frames: setup ## Jobs over DataFrames while executors, workers of Spark and tasks die; needs Java
-	@.ci/check-java
-	@$(PYTEST) tests/spark/frames_under_kills.py $(ARGS)
 
 clean: ## Remove what tests and runs left behind; .venv stays
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .clonos build dist *.egg-info

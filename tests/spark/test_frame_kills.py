@@ -26,7 +26,7 @@ from clonos.status import Status
 
 pytestmark = [pytest.mark.spark, pytest.mark.keeps_sockets]
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 PAUSE_S = 0.02
 """Pause before a row that is not allowed yet."""
 PARTITIONS = 4
