@@ -288,7 +288,7 @@ def test_changes_of_a_table_are_followed_once(
 def test_messages_of_a_queue_count_once(rabbit: RabbitServer, rabbit_link: NetworkLink, expect: Any) -> None:
     def make(place: str) -> Any:
         name, url = declare(rabbit, f"in-{place}"), rabbit_url(rabbit_link)
-        return rabbitmq.queue(name, url=url, decode=int, acknowledge="checkpoint")
+        return rabbitmq.queue(name, url=url, decode=codecs.json(), acknowledge="checkpoint")
 
     def write(place: str, numbers: Sequence[int]) -> None:
         publish(rabbit, f"in-{place}", numbers, first=numbers[0])
@@ -299,7 +299,7 @@ def test_messages_of_a_queue_count_once(rabbit: RabbitServer, rabbit_link: Netwo
 
 def test_messages_of_a_stream_are_read_once(nats_server: NatsServer, nats_link: NetworkLink, expect: Any) -> None:
     def make(place: str) -> Any:
-        return nats.source(add_stream(nats_server, f"in-{place}"), url=nats_url(nats_link), decode=int)
+        return nats.source(add_stream(nats_server, f"in-{place}"), url=nats_url(nats_link), decode=codecs.json())
 
     def write(place: str, numbers: Sequence[int]) -> None:
         publish_to_stream(nats_server, f"in-{place}", numbers)
