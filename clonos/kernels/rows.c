@@ -34,27 +34,38 @@ static PyObject *split_rows(PyObject *Py_UNUSED(module), PyObject *args)
     return PyLong_FromSsize_t(index);
 }
 
-/* Moves rows out of lists, which get None in their places: no row is touched, so that none is fetched from memory. */
+/* Moves the rows of a piece out of its list, which gets None in their places: no row is touched, so that none is fetched
+ * from memory. Returns 0, or -1 with an exception. */
+static int move_piece(PyObject *piece, PyObject *rows, Py_ssize_t *moved)
+{
+    PyObject *source;
+    Py_ssize_t first, count;
+    if (!PyTuple_CheckExact(piece)) {
+        PyErr_SetString(PyExc_TypeError, "a piece is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(piece, "O!nn", &PyList_Type, &source, &first, &count)) return -1;
+    if (source == rows || first < 0 || count < 0 || first > PyList_GET_SIZE(source) - count ||
+        count > PyList_GET_SIZE(rows) - *moved) {
+        PyErr_Format(PyExc_IndexError, "%zd rows from %zd on, of a list of %zd", count, first, PyList_GET_SIZE(source));
+        return -1;
+    }
+    for (Py_ssize_t index = first; index < first + count; index++) {
+        PyList_SET_ITEM(rows, (*moved)++, PyList_GET_ITEM(source, index));
+        PyList_SET_ITEM(source, index, Py_NewRef(Py_None));
+    }
+    return 0;
+}
+
+/* Moves the rows of all pieces. A place may be of the user's type, whose __index__ may drop the piece and its list. */
 static int move_rows(PyObject *pieces, PyObject *rows)
 {
     Py_ssize_t moved = 0;
-    for (Py_ssize_t piece = 0; piece < PyList_GET_SIZE(pieces); piece++) {
-        PyObject *source;
-        Py_ssize_t first, count;
-        if (!PyTuple_CheckExact(PyList_GET_ITEM(pieces, piece))) {
-            PyErr_SetString(PyExc_TypeError, "a piece is a tuple");
-            return -1;
-        }
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(pieces, piece), "O!nn", &PyList_Type, &source, &first, &count)) return -1;
-        if (source == rows || first < 0 || count < 0 || first > PyList_GET_SIZE(source) - count ||
-            count > PyList_GET_SIZE(rows) - moved) {
-            PyErr_Format(PyExc_IndexError, "%zd rows from %zd on, of a list of %zd", count, first, PyList_GET_SIZE(source));
-            return -1;
-        }
-        for (Py_ssize_t index = first; index < first + count; index++) {
-            PyList_SET_ITEM(rows, moved++, PyList_GET_ITEM(source, index));
-            PyList_SET_ITEM(source, index, Py_NewRef(Py_None));
-        }
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(pieces); index++) {
+        PyObject *piece = Py_NewRef(PyList_GET_ITEM(pieces, index));
+        int failed = move_piece(piece, rows, &moved) < 0;
+        Py_DECREF(piece);
+        if (failed) return -1;
     }
     if (moved == PyList_GET_SIZE(rows)) return 0;
     PyErr_Format(PyExc_ValueError, "%zd rows for a list of %zd", moved, PyList_GET_SIZE(rows));
@@ -187,6 +198,7 @@ static PyObject *fold_rows(PyObject *Py_UNUSED(module), PyObject *args)
                           &PyDict_Type, &fold.changed, &PyList_Type, &fold.results, &fold.remove, &fold.pair_of,
                           &fold.result_beside))
         return NULL;
+    if (!PyIter_Check(records)) return PyErr_Format(PyExc_TypeError, "%R is no iterator", records);
     int failed = fetch_states(rows, fold.entries);
     if (failed <= 0) return failed < 0 ? NULL : Py_NewRef(Py_False);
     failed = 0;

@@ -276,6 +276,28 @@ def test_rows_beyond_a_piece_are_refused(native: Any, piece: Any) -> None:
         native.take_rows([], -1)
 
 
+class DroppingPieces:
+    """Place in a piece that drops all pieces, with their lists, when it is read."""
+
+    def __init__(self, pieces: list[Any]) -> None:
+        self._pieces = pieces
+
+    def __index__(self) -> int:
+        self._pieces.clear()
+        return 0
+
+
+def test_a_piece_may_be_dropped_while_its_places_are_read(native: Any) -> None:
+    pieces: list[Any] = []
+    pieces.append(([made("row")], DroppingPieces(pieces), 1))
+    assert native.take_rows(pieces, 1) == ["row"]
+
+
+def test_records_that_are_no_iterator_are_refused(native: Any) -> None:
+    with pytest.raises(TypeError, match=r"\[\] is no iterator"):
+        native.fold_rows([], [], listed, {}, {}, [], *[None] * 3)
+
+
 values = st.one_of(st.integers(0, 9), st.just("none"), st.sampled_from(["raise", "one", "list", "number"]))
 
 
