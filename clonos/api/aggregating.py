@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
 from clonos.api.columns.column_checks import check_aggregates
 from clonos.api.columns.totals import column_totals
@@ -52,7 +52,7 @@ class Aggregating(GraphBuilder, Generic[T]):
 
     def aggregate(
         self,
-        *,
+        *unnamed: Never,
         emit: Emission = AFTER_EACH,
         name: str | None = None,
         parallelism: int | None = None,
@@ -71,12 +71,14 @@ class Aggregating(GraphBuilder, Generic[T]):
             aggregates: aggregates of ``clonos.agg``, by the names that they have in the results.
 
         Raises:
-            InvalidJob: something is no aggregate, ``emit`` is none of these, or ``parallelism`` is not 1.
+            InvalidJob: something is no aggregate or has no name, ``emit`` is none of these, or ``parallelism`` is not
+                1.
 
         Example::
 
             orders.aggregate(n=count(), total=sum_("cents"), emit=at_end())
         """
+        _check_named(name, unnamed)
         if parallelism not in (None, 1):
             raise InvalidJob(
                 name or KIND,
@@ -92,7 +94,7 @@ class KeyedAggregating(GraphBuilder, Generic[K, T]):
 
     def aggregate(
         self,
-        *,
+        *unnamed: Never,
         emit: Emission = AFTER_EACH,
         name: str | None = None,
         parallelism: int | None = None,
@@ -115,8 +117,14 @@ class KeyedAggregating(GraphBuilder, Generic[K, T]):
 
             orders.key_by("customer").aggregate(n=count(), total=sum_("cents"), p95=quantile("cents", 0.95))
         """
+        _check_named(name, unnamed)
         options = {"name": name, "parallelism": parallelism, "effects": effects, "standby": standby}
         return _aggregated(self, aggregates, emit, True, options)
+
+
+def _check_named(step: str | None, unnamed: tuple[Any, ...]) -> None:
+    if unnamed:
+        raise InvalidJob(step or KIND, f"gets {unnamed[0]!r:.80} without a name", NAME_THEM)
 
 
 def named_of(step: str | None, aggregates: Mapping[str, Any]) -> Named[Any]:

@@ -25,6 +25,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     **texts.FUNCTIONS,
 }
 
+TEXTS_ARE_COLUMNS: Final = ("when", "coalesce", "concat_str", "min_horizontal", "max_horizontal")
+
 FOREIGN: Final = ("arrow", "polars")
 
 
@@ -41,7 +43,7 @@ def bind(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Valu
         return binder.constant(value, type_)._replace(is_literal=True, literal=value)
     if expression.function in NAMING:
         return bind(binder, expression.inputs[0], columns)
-    inputs = [binder.plain(bind(binder, each, columns)) for each in expression.inputs]
+    inputs = [binder.plain(_input(binder, expression, each, columns)) for each in expression.inputs]
     binder.text = repr(expression)
     try:
         if expression.function in FOREIGN:
@@ -51,6 +53,16 @@ def bind(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Valu
         if error.expression:
             raise
         raise CannotBind(repr(expression), error.problem) from None
+
+
+def _input(binder: Binder, expression: Expr, given: Expr, columns: Mapping[str, Value]) -> Value:
+    try:
+        return bind(binder, given, columns)
+    except CannotBind as error:
+        if given.function == "column" and expression.function in TEXTS_ARE_COLUMNS:
+            text = f"{error.problem}; a text names a column here, and lit({given.option('name')!r}) is the text"
+            raise CannotBind(error.expression, text) from None
+        raise
 
 
 def _foreign(binder: Binder, expression: Expr, columns: Mapping[str, Value]) -> Value:
@@ -68,6 +80,14 @@ def _column(expression: Expr, columns: Mapping[str, Value]) -> Value:
 
 
 def missing_column(name: str, columns: Any) -> str:
-    """Returns that there is no such column, with the most similar one."""
-    hint = nearest(name, columns)
+    """Returns that there is no such column, with the most similar one, or with what else was meant."""
+    struct, _, field = name.partition(".")
+    if name == "*":
+        hint = "with_columns keeps all columns; without select they are all there"
+    elif name.startswith(("col(", "lit(", "when(")):
+        hint = "give the expression itself, without str() and quotes"
+    elif field and struct in columns:
+        hint = f'a field of a struct is col("{struct}").struct.field("{field}")'
+    else:
+        hint = nearest(name, columns)
     return f"there is no column {name!r}" + (f" ({hint})" if hint else "")

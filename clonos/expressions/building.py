@@ -8,11 +8,17 @@ from clonos.expressions.expression import Expr, as_column, as_expression, checke
 from clonos.expressions.expression_errors import ExpressionMisused
 
 
-def col(name: str) -> Expr:
+def col(name: str, *more: str) -> Expr:
     """Returns the column of this name.
 
-    Raises: ExpressionMisused: ``name`` is no text.
+    Raises: ExpressionMisused: ``name`` is no text, or there are several.
     """
+    names = [*name, *more] if isinstance(name, list | tuple) else [name, *more]
+    if len(names) > 1:
+        listed = ", ".join(map(repr, names))
+        raise ExpressionMisused(
+            f"col({listed:.80})", "names several columns", f"Name them in the step: select({listed})."
+        )
     return Expr("column", (), (("name", checked_name("col", name)),))
 
 
@@ -52,11 +58,19 @@ class When:
         return Then("when", (*self._inputs, as_column(value)))
 
 
-def when(condition: Any) -> When:
+def when(condition: Any, *values: Any) -> When:
     """Begins a case: ``when(condition).then(value).when(...).then(...).otherwise(value)``.
 
     A condition that is null counts as false. A text is the name of a column: ``lit("text")`` is a constant.
+
+    Raises: ExpressionMisused: a value is given, too.
     """
+    if values:
+        raise ExpressionMisused(
+            f"when({condition!r}, {values[0]!r:.80})",
+            "gets a value",
+            "Write when(condition).then(value).otherwise(value).",
+        )
     return When((as_column(condition),))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from clonos.core.model.missing_names import attribute_missing
 from clonos.expressions.expression_errors import ExpressionMisused
 from clonos.expressions.literals import checked_literal
+from clonos.expressions.misuse import NoValue, method_missing
 from clonos.expressions.type_names import type_name
 from clonos.expressions.writing import written
 
@@ -29,38 +29,8 @@ CLOSED: Final = ("both", "left", "right", "none")
 
 ROUND_MODES: Final = ("half_to_even", "half_away_from_zero")
 
-OF_ALL_ROWS: Final = (
-    *("sum", "mean", "min", "max", "count", "len", "first", "last", "median", "std", "var", "quantile", "n_unique"),
-    *("unique", "sort", "sort_by", "rank", "cum_sum", "cum_count", "cum_max", "shift", "diff", "over", "rolling_mean"),
-    *("top_k", "head", "tail", "limit", "filter", "any", "all", "implode", "forward_fill", "interpolate"),
-)
-"""Methods of Polars whose result for a record depends on other records."""
 
-HINTS: Final = {
-    **dict.fromkeys(
-        OF_ALL_ROWS,
-        "An expression computes each record alone; aggregate, top_k and windows are steps of a stream.",
-    ),
-    "map_elements": "Use the step map: it calls a function with each record.",
-    "apply": "Use the step map: it calls a function with each record.",
-    "map_batches": "Use the step map_batches of the stream.",
-    "isnull": "Use is_null().",
-    "isna": "Use is_null().",
-    "isin": "Use is_in([...]).",
-    "astype": "Use cast(type).",
-    "between": "Use is_between(lower, upper).",
-    "fillna": "Use fill_null(value).",
-    "len_chars": "Use .str.len_chars().",
-    **dict.fromkeys(("lower", "to_lowercase"), "Use .str.to_lowercase()."),
-    **dict.fromkeys(("upper", "to_uppercase"), "Use .str.to_uppercase()."),
-    **dict.fromkeys(("startswith", "starts_with"), 'Use .str.starts_with("...").'),
-    **dict.fromkeys(("endswith", "ends_with"), 'Use .str.ends_with("...").'),
-    **dict.fromkeys(("contains", "like"), 'Use .str.contains("...").'),
-    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "truncate"), "Use the methods behind .dt."),
-}
-
-
-class Expr:
+class Expr(NoValue):
     """Expression over the columns of a batch; made by ``col``, ``lit``, ``when`` and the methods of other ones."""
 
     __slots__ = ("function", "inputs", "options")
@@ -83,7 +53,7 @@ class Expr:
     if not TYPE_CHECKING:  # a type checker must go on to report a missing method
 
         def __getattr__(self, attribute):
-            raise attribute_missing(type(self), attribute, HINTS)
+            raise method_missing(self, attribute)
 
     def option(self, name: Text, default: Any = None) -> Any:
         """Returns an argument of the function."""
@@ -210,24 +180,6 @@ class Expr:
     def __invert__(self) -> Expr:
         return self.made_into("invert")
 
-    def __bool__(self) -> bool:
-        raise ExpressionMisused(
-            repr(self),
-            "has no truth value, since it stands for a whole column",
-            "Combine conditions with & | ~ in place of and, or, not and chained comparisons, each in parentheses:"
-            ' (col("x") > 1) & (col("x") < 5); in place of if: when(...).then(...).otherwise(...).',
-        )
-
-    def __contains__(self, item: object) -> bool:
-        raise ExpressionMisused(
-            f"{item!r:.80} in {self!r}",
-            "is no expression",
-            'Write .is_in([...]) for membership, or .str.contains("...", literal=True) for a part of a text.',
-        )
-
-    def __iter__(self) -> Any:
-        raise ExpressionMisused(repr(self), "cannot be iterated over", "It stands for a whole column.")
-
     # --- nulls, membership, types
 
     def is_null(self) -> Expr:
@@ -277,6 +229,15 @@ class Expr:
 
     def __abs__(self) -> Expr:
         return self.made_into("abs")
+
+    def __round__(self, decimals: int | None = None) -> Expr:
+        return self.round(decimals or 0)
+
+    def __floor__(self) -> Expr:
+        return self.floor()
+
+    def __ceil__(self) -> Expr:
+        return self.ceil()
 
     def round(self, decimals: int = 0, mode: Text = "half_to_even") -> Expr:
         """Rounds floats to ``decimals`` digits behind the point; ``mode``: "half_to_even", "half_away_from_zero".

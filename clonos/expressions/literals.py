@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -38,8 +39,21 @@ def checked_literal(given: Any) -> Any:
         return int(given)
     if isinstance(given, float):
         return float(given)
+    name = getattr(given, "__name__", "") if callable(given) else ""
     raise ExpressionMisused(
-        f"{given!r:.80}",
-        f"is a {type(given).__name__}, which no expression can hold",
-        "Give a number, a text, bytes, a bool, a date, a datetime, a timedelta, a Decimal or None.",
+        name or f"{given!r:.80}", f"is a {type(given).__name__}, which no expression can hold", _advice(given)
     )
+
+
+def _advice(given: Any) -> str:
+    """Returns what to write in place of a value that is no constant."""
+    if type(given).__module__.startswith("clonos.operators.aggregates."):  # a package above this one
+        return (
+            "An aggregate is a step of the stream, behind key_by or window for each key or window:"
+            f" .aggregate(result={given!r:.80})."
+        )
+    if callable(given):
+        return 'An expression such as col("x") * 2 computes columns; the step map calls a function with each record.'
+    if isinstance(given, Mapping):
+        return "Name results by keywords: with_columns(total=...), or with_columns(**{...})."
+    return "Give a number, a text, bytes, a bool, a date, a datetime, a timedelta, a Decimal or None."

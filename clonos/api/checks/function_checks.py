@@ -62,6 +62,11 @@ METHOD_PARAMETERS: Final = {
 AWAITING: Final = frozenset({"map_async", "enrich"})
 """Methods that await ``async def`` functions."""
 
+COMPUTE_FIRST: Final = (
+    'Give the name of a column; compute a new one in front of the step: with_columns(a=col("b") % 2).'
+)
+"""Advice for an expression where the name of a column is meant."""
+
 TAKES_FIELD: Final = frozenset({"key_by", "timestamps", "window_sum"})
 """Methods that take the name of a field in place of a function."""
 
@@ -101,10 +106,15 @@ def _no_function(method: str, step: str, given: Any) -> InvalidJob:
         return InvalidJob(step, f"gets {given!r:.100}, which is neither a function nor the name of a field", advice)
     if method in TAKES_FIELD:
         what = "which is neither a function nor the name of a field"
-        return InvalidJob(step, f"gets {given!r:.100}, {what}", "Give it a function of the record, or a str.")
+        advice = COMPUTE_FIRST if isinstance(given, Expr) else "Give it a function of the record, or a str."
+        return InvalidJob(step, f"gets {given!r:.100}, {what}", advice)
     advice = "Give it the function itself, without calling it." if given is None else "Give it a function."
     if isinstance(given, Expr):
         advice = "An expression computes columns: use it in select, with_columns or filter."
+    if method == "filter" and isinstance(given, str):
+        advice = 'Give it a function, or an expression over columns: filter(col("price") > 1).'
+    elif method == "filter" and isinstance(given, bool):
+        advice = "Python has computed the condition at once: write col(...).is_null() in place of is None."
     return InvalidJob(step, f"gets {given!r:.100}, which is no function", advice)
 
 

@@ -25,7 +25,24 @@ CYCLE: Final = (
     " in one task."
 )
 
+ORDER: Final = (
+    "A stream has no end to be sorted at. Use top_k(k, field) behind key_by, merge_ordered(other), or sort in windows."
+)
+
 STREAM_HINTS: Final = {
+    **dict.fromkeys(("sort", "sort_by", "sort_values", "order_by", "orderBy"), ORDER),
+    **dict.fromkeys(("agg", "mean", "max", "min"), "Write aggregate(total=sum_('field')) with clonos.agg."),
+    **dict.fromkeys(("head", "tail", "show", "first"), "Use limit(n), or take(n) to look at the first records."),
+    **dict.fromkeys(("unique", "unique_keep"), "Use distinct(key), or deduplicate(key, within='10min')."),
+    **dict.fromkeys(
+        ("explode", "unnest"), "Use flat_map(lambda record: ...), which gives every item of what it returns."
+    ),
+    **dict.fromkeys(("assign", "withColumn", "with_column"), "Use with_columns(name=col('field') * 2)."),
+    **dict.fromkeys(("group_by_dynamic", "rolling", "resample"), "Use key_by(...).window(Tumbling('10s')) or Sliding."),
+    **dict.fromkeys(
+        ("map_frames", "to_pandas", "to_polars", "to_arrow", "pipe", "map_partitions", "mapInPandas"),
+        "Use map_batches(function): it gets each batch as the frame that its parameter is annotated with.",
+    ),
     **dict.fromkeys(("close_with", "feedback", "loop", "iterate_with", "cycle"), CYCLE),
     "co_group": JOIN,
     "join_asof": "Use join_as_of(other, on=...).",
@@ -71,14 +88,17 @@ KEYED_HINTS: Final = {
     **dict.fromkeys(
         ("map", "filter", "flat_map", "map_async", "enrich", "map_batches", "rebalance", "broadcast"), ON_KEYED
     ),
+    **dict.fromkeys(("select", "with_columns", "drop", "rename", "map_frames"), ON_KEYED),
     **dict.fromkeys(
         ("sample", "peek", "branch", "split", "limit", "iterate", "rescale", "shuffle", "global_"), ON_KEYED
     ),
     "partition_custom": ON_KEYED,
     "key_by": "This stream is keyed already. Call key_by on the stream before it, or on the result of an aggregation.",
     "sum": "Write .aggregate(total=sum_('field')) with clonos.agg, or .window(Tumbling('5s')).sum().",
-    "max": "Use reduce(max).",
-    "min": "Use reduce(min).",
+    "max": "Use reduce(max), or .aggregate(highest=max_('field')) with clonos.agg.",
+    "min": "Use reduce(min), or .aggregate(lowest=min_('field')) with clonos.agg.",
+    "mean": "Write .aggregate(average=mean('field')) with clonos.agg.",
+    "agg": "Write .aggregate(total=sum_('field')) with clonos.agg.",
 }
 
 WINDOWED_HINTS: Final = {
@@ -120,7 +140,6 @@ PACKAGE_HINTS: Final = {
     "Stdout": "Use stdout().",
     "Pipeline": "Use Job.",
     "StreamExecutionEnvironment": "Use Job.",
-    "kafka": "There is no Kafka connector yet: write a Source (docs/connectors.md).",
 }
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from clonos.api.checks.function_checks import COMPUTE_FIRST
 from clonos.api.columns.column_checks import check_present
 from clonos.api.columns.forms import refuse_columns
 from clonos.api.columns.key_columns import key_columns
@@ -15,6 +16,7 @@ from clonos.api.columns.schemas import known_schema
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.steps import GraphBuilder, StandbyMode
 from clonos.api.transforms.choosing import Keep
+from clonos.expressions.expression import Expr
 from clonos.operators.columnar.choosing.batch_choice import FirstOfBatch, HighestOfBatch, LastInBatch
 from clonos.operators.columnar.choosing.deduplicate_by_type import DeduplicateByType
 from clonos.operators.columnar.choosing.top_k_by_type import TopKByType
@@ -134,7 +136,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         if rank is not None and (type(rank) is not str or not rank):
             raise InvalidJob(name or "top_k", f"gets rank={rank!r:.80}", "Give the name of the field for the rank.")
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        function = _function_of(_itself if by is None else by)
+        function = _function_of(name or "top_k", _itself if by is None else by)
         keys = key_columns(self._graph, self._inputs)
         check_present(self._graph, self._inputs, name or "top_k", f"ranks by {by!r}", by)
         if rank is not None and (rank == by or rank in keys):
@@ -184,7 +186,7 @@ class KeyedChoosing(GraphBuilder, Generic[K, T]):
         within_ns: int | None = None,
     ) -> Stream[T]:
         options = {"name": name, "parallelism": parallelism, "effects": False, "standby": standby}
-        function = None if by is None else _function_of(by)
+        function = None if by is None else _function_of(name or kind, by)
         has_times = self._graph.have_times(self._inputs)
         check_present(self._graph, self._inputs, name or kind, f"compares {by!r}", by)
         has_columns = not (keep == "last" and within_ns is not None) and (by is None or isinstance(by, str))
@@ -233,8 +235,17 @@ def _field_text(by: Any) -> tuple[str, str]:
     return "field", "the record" if by is _itself else "a function"
 
 
-def _function_of(by: Any) -> Callable[[Any], Any]:
-    return Field(by) if isinstance(by, str) else by
+def _function_of(step: str, by: Any) -> Callable[[Any], Any]:
+    """Returns the function that gives what is compared.
+
+    Raises: InvalidJob: ``by`` is neither a name nor a function.
+    """
+    if isinstance(by, str):
+        return Field(by)
+    if not callable(by):
+        advice = COMPUTE_FIRST if isinstance(by, Expr) else "Give a function of the record, or the name of a field."
+        raise InvalidJob(step, f"compares {by!r:.100}, which is neither a function nor the name of a field", advice)
+    return by  # type: ignore[no-any-return]
 
 
 def _itself(record: Any) -> Any:

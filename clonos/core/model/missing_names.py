@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from clonos.core.model.errors import JobError
 
@@ -19,11 +19,16 @@ class MethodMissing(JobError, AttributeError):
         return f"{self.owner} has no {self.attribute}. {self.hint}".rstrip()
 
 
-def attribute_missing(owner: type, attribute: str, hints: Mapping[str, str]) -> AttributeError:
-    """Returns the error for an attribute that objects of ``owner`` do not have; ``hints`` say what to use instead."""
+def attribute_missing(
+    owner: type, attribute: str, hints: Mapping[str, str], hidden: Collection[str] = ()
+) -> AttributeError:
+    """Returns the error for an attribute that objects of ``owner`` do not have; ``hints`` say what to use instead.
+
+    ``hidden``: attributes that are not named.
+    """
     if attribute.startswith("_"):  # asked for by copy, pickle, notebooks and others, who go on without it
         return AttributeError(f"{owner.__name__!r} object has no attribute {attribute!r}")
-    public = [name for name in dir(owner) if not name.startswith("_")]
+    public = [name for name in dir(owner) if not name.startswith("_") and name not in hidden]
     hint = hints.get(attribute) or nearest(attribute, public) or f"It has: {', '.join(public)}."
     article = "an" if owner.__name__[0] in "AEIOU" else "a"
     return MethodMissing(f"{article} {owner.__name__}", attribute, hint)

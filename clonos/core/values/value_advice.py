@@ -15,6 +15,7 @@ PARENTS = (
 )
 
 BY_MODULE = {
+    "clonos": "It describes a job. Expressions such as col(...) stand in select, with_columns and filter.",
     "numpy": "Use .item() for a scalar, .tolist() for an array, or map_batches for whole columns.",
     "pandas": "Use .to_dict('records') for a frame, .to_pydatetime() for a timestamp, or map_batches for columns.",
     "pyarrow": "Use .as_py() for a scalar, .to_pylist() for an array, or map_batches for whole columns.",

@@ -103,6 +103,13 @@ def _not_less(left: Any, right: Any) -> Any:
 
 def boolean(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
     """Binds & | ^ of bools."""
+    for each in inputs:
+        if each.is_literal and not types.is_boolean(each.type) and not types.is_null(each.type):
+            problem = (
+                f"{node.function} binds more tightly than a comparison, so it takes {each.literal!r:.40}; put each"
+                f' comparison in parentheses: (col("x") > 1) {node.function} (col("y") < 5)'
+            )
+            raise CannotBind("", problem)
     both = [condition(binder, each) for each in inputs]
     return binder.call(node.function, KLEENE[node.function], *both, type_=pyarrow.bool_())
 

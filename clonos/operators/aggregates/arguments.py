@@ -28,6 +28,8 @@ def checked_of(aggregate: str, argument: str, of: Any) -> Any:
     if of is None or isinstance(of, str) or callable(of):
         return of
     advice = "Give it a function of the record, or the name of a field."
+    if hasattr(of, "output_name"):  # an expression, which this package does not know
+        advice += ' Compute a column in front of the step: with_columns(a=col("b") * 2).'
     raise BadAggregate(aggregate, argument, f"{of!r:.100}", advice)
 
 

@@ -155,7 +155,7 @@ def test_misuse_gets_one_sentence(code: str, sentences: tuple[str, ...]) -> None
     ],
 )
 def test_a_method_that_is_missing_is_named_with_what_to_use(code: str, hint: str) -> None:
-    with pytest.raises(AttributeError, match=r"an Expr has no|Namespace has no") as raised:
+    with pytest.raises(AttributeError, match=r"an expression has no|Namespace has no") as raised:
         eval(code, dict(FUNCTIONS))  # noqa: S307  the code of the test itself
     assert hint in str(raised.value)
 
