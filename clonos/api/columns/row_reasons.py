@@ -46,21 +46,18 @@ def window_reason(settings: WindowSettings, aggregation: Aggregation[Any, Any], 
     if settings.evictor is not None:
         return "windows with an evictor work on rows"
     if isinstance(settings.kind, Session):
-        return _session_reason(settings, settings.kind, aggregation)
+        return _session_reason(settings, settings.kind)
     return f"windows of the kind {type(settings.kind).__name__} work on rows"
 
 
-def _session_reason(settings: WindowSettings, kind: Session, aggregation: Aggregation[Any, Any]) -> str:
+def _session_reason(settings: WindowSettings, kind: Session) -> str:
     if callable(kind.gap):
         return "sessions whose gap is a function work on rows"
     if kind.max_length_ns is not None:
         return "sessions with max_length= work on rows"
     if not settings.rules.is_event_time:
         return "sessions by the clock work on rows"
-    if settings.rules.lateness_ns:
-        return "sessions with lateness= work on rows"
-    unordered = (repr(each) for each in parts_of(aggregation).values() if not each.ignores_order)
-    return f"{next(unordered, 'an aggregate')} of sessions works on rows"
+    return "sessions with lateness= work on rows"
 
 
 def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema: Any, *, has_logs: bool = False) -> str:

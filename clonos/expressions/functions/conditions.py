@@ -102,7 +102,10 @@ def _not_less(left: Any, right: Any) -> Any:
 
 
 def boolean(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
-    """Binds & | ^ of bools."""
+    """Binds & | ^ of bools.
+
+    Raises: CannotBind: one of them is a number or another constant.
+    """
     for each in inputs:
         if each.is_literal and not types.is_boolean(each.type) and not types.is_null(each.type):
             problem = (

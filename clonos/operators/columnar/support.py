@@ -42,11 +42,10 @@ def reads_records(aggregation: Aggregation[Any, Any]) -> bool:
 
 
 def columns_read(
-    aggregation: Aggregation[Any, Any], *, merges: bool = False, has_members: bool = False, has_logs: bool = False
+    aggregation: Aggregation[Any, Any], *, has_members: bool = False, has_logs: bool = False
 ) -> tuple[str, ...] | None:
     """Returns the columns that an aggregation reads; None if it cannot be made for columns, whatever their types.
 
-    ``merges``: windows become one, and the order of their records follows from which of them met first.
     ``has_members``: aggregates may have a table with the values of each key beside their columns of state.
     ``has_logs``: they may have a log there.
     """
@@ -58,7 +57,7 @@ def columns_read(
         if (type(each) is Count and not each.functions) or (has_logs and is_of_records(each)):
             continue
         of = column_of(each)
-        if type(each) not in columnar or not isinstance(of, str) or (merges and not each.ignores_order):
+        if type(each) not in columnar or not isinstance(of, str):
             return None
         found[of] = None
     return tuple(found)

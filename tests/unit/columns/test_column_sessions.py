@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clonos import col
-from clonos.agg import count, first, sum_
+from clonos.agg import collect, count, first, last, sum_
 from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Session, Tumbling
@@ -28,10 +28,10 @@ from tests.unit.columns.test_column_windows import (
     ColumnsOf,
     Wide,
     WideColumns,
+    aggregates,
     disordered,
     in_tenths,
     played,
-    sums,
 )
 from tests.unit.operators.driver import Given, Outbox, run
 from tests.unit.operators.joins.given_sides import ACTIONS, steady_and_troubled
@@ -50,7 +50,7 @@ def sessions(graph: JobGraph, source: Any, gap: str, disorder: str = "4s", *, is
     """Adds the job: aggregates of each session, and the late records; ``is_followed``: and windows of the results."""
     timestamps = Timestamps("at", out_of_order=disorder, watermark_every="1s", future_max=None)
     stream = graph.source(source, timestamps=timestamps)
-    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**sums(), name="totals")
+    results = stream.key_by("key").window(Session(gap), late=LATE).aggregate(**aggregates(), name="totals")
     results.sink(Outbox(), name="out")
     if is_followed:
         results.window(Tumbling("3s")).apply(ends, name="ends", parallelism=1).sink(Outbox(), name="windows")
@@ -83,6 +83,22 @@ def test_sessions_over_columns_restored_at_any_barrier_give_the_same(
     with patch.object(column_spec, "SIZES", ColumnSizes(compacted_min=2)):
         steady, troubled = steady_and_troubled(build, actions, parallelism, records_max)
     assert troubled == steady
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("aaab"), st.integers(0, 40)), min_size=3, max_size=20), st.integers(2, 20))
+def test_first_and_last_values_of_sessions_that_meet_are_those_over_rows(
+    records: list[tuple[str, int]], records_max: int
+) -> None:
+    rows = [{"key": key, "at": START + at, "x": place, "y": 0.5} for place, (key, at) in enumerate(records)]
+    found = []
+    for source in (Wide(rows), WideColumns(rows)):
+        graph = JobGraph("job")
+        stream = graph.source(source, timestamps=Timestamps("at", out_of_order="60s", future_max=None))
+        values = {"first": first("x"), "last": last("x"), "n": count()}
+        stream.key_by("key").window(Session("6s")).aggregate(**values).sink(Outbox())
+        found.append(run(graph, 1, records_max).written)
+    assert found[1] == found[0]
 
 
 @settings(max_examples=15, deadline=None)
@@ -135,7 +151,8 @@ def test_sessions_over_rows_take_over_before_a_sum_is_too_large() -> None:
     ("window", "named", "is_columnar"),
     [
         (Session("5s"), {"n": count(), "total": sum_("x")}, True),
-        (Session("5s"), {"first": first("x")}, False),
+        (Session("5s"), {"first": first("x"), "last": last("y")}, True),
+        (Session("5s"), {"all": collect("x")}, False),
         (Session("5s", max_length="9s"), {"n": count()}, False),
         (Session(lambda row: "5s"), {"n": count()}, False),
         (Session("5s", time="processing"), {"n": count()}, False),

@@ -142,11 +142,6 @@ def aggregates() -> dict[str, Any]:
     }
 
 
-def sums() -> dict[str, Any]:
-    """Those that sessions have, too."""
-    return {name: each for name, each in aggregates().items() if name not in ("first", "last")}
-
-
 def windowed(graph: JobGraph, source: Any, kind: Any, *, is_event_time: bool = True, **lateness: Any) -> None:
     """Adds the job: aggregates of each window, and the late records."""
     windowed_by(graph, source, kind, ("key",), is_event_time=is_event_time, **lateness)

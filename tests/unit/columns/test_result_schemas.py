@@ -18,7 +18,7 @@ from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.expressions.expression_errors import InvalidExpression
 from tests.unit.columns.test_column_totals import SCHEMA, START
 from tests.unit.columns.test_column_totals import aggregates as running
-from tests.unit.columns.test_column_windows import ColumnsOf, aggregates, sums
+from tests.unit.columns.test_column_windows import ColumnsOf, aggregates
 from tests.unit.columns.test_windows_with_logs import aggregates as logs
 from tests.unit.operators.driver import Outbox, run
 
@@ -45,7 +45,7 @@ STREAMS: dict[str, Callable[[Any], Any]] = {
     "tumbling": lambda stream: stream.key_by("key").window(Tumbling("2s")).aggregate(**aggregates(), **_logs()),
     "sliding": lambda stream: stream.key_by("key", "other").window(Sliding("4s", every="2s")).aggregate(**logs()),
     "windows without a key": lambda stream: stream.window(Tumbling("2s")).count(),
-    "sessions": lambda stream: stream.key_by("key").window(Session("2s")).aggregate(**sums()),
+    "sessions": lambda stream: stream.key_by("key").window(Session("2s")).aggregate(**aggregates()),
     "each": lambda stream: stream.key_by("key").aggregate(**running()),
     "each third": lambda stream: stream.key_by("key").aggregate(**running(), emit=each(3)),
     "changes": lambda stream: stream.key_by("key", "other").aggregate(**running(), emit=changes()),

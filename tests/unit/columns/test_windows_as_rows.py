@@ -24,9 +24,9 @@ from tests.unit.columns.test_column_windows import (
     ColumnsOf,
     Wide,
     WideColumns,
+    aggregates,
     played,
     records_of,
-    sums,
     windowed,
 )
 from tests.unit.operators.driver import Given, Outbox, Run, run
@@ -105,7 +105,7 @@ def test_windows_without_a_key_give_what_those_over_rows_do_restored_at_any_barr
     rows = records_of(rng, length=80, seconds=60, disorder=10)
     kind = [Tumbling("5s"), Sliding("6s", every="2s"), Session("1s"), Session("3s")][seed % 4]
     actions = [rng.choice(["read", "read", "restore", "barrier"]) for _ in range(30)]
-    named = {"n": count()} if rng.random() < 0.3 else sums()
+    named = {"n": count()} if rng.random() < 0.3 else aggregates()
 
     def build(source: Any, graph: JobGraph) -> None:
         timestamps = Timestamps("at", out_of_order="2s", watermark_every="1s", future_max=None)

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, cast
 
-from clonos.agg import collect, count, count_distinct, max_, min_, quantile, sum_, top_k, variance
+from clonos.agg import collect, count, count_distinct, first, last, max_, min_, quantile, sum_, top_k, variance
 from clonos.api.graph import JobGraph, Step
 from clonos.api.stream import Stream
 from clonos.api.windows import Session, Sliding, Tumbling
@@ -73,6 +73,7 @@ class WindowedColumns:
         self._has_floats = rng.random() < 0.4  # whose sums are never partial
         self._lists = [name for name in LISTS if rng.random() < 0.3] if self._gap_s is None else []
         self._has_spread = rng.random() < 0.3
+        self._has_ends = rng.random() < 0.5
 
     def add(self, stream: Columns) -> Columns:
         """Adds the windows to a stream."""
@@ -86,6 +87,8 @@ class WindowedColumns:
         lists: dict[str, Any] = {name: LISTS[name][0] for name in self._lists}
         if self._has_spread:
             lists["spread"] = variance("n")
+        if self._has_ends:
+            lists |= {"first": first("n"), "last": last("n")}
         results: Any = (
             stream.with_columns(key=col("n") % self._keys, odd=col("n") % 2 == 1, part=col("n") / 4)
             .key_by(*(("key", "odd") if self._has_two_keys else ("key",)))
@@ -117,7 +120,17 @@ class WindowedColumns:
         names = ("n", "total", "low", "high", *(("parts",) if self._has_floats else ()))
         lists = (LISTS[name][1](values[name]) for name in self._lists)
         spread = (values["spread"],) if self._has_spread else ()
-        return start_s, (), (key, start_s, *(values[name] for name in names), *lists, *spread)
+        ends = (self._has_two_ends(values),) if self._has_ends else ()
+        return start_s, (), (key, start_s, *(values[name] for name in names), *lists, *spread, *ends)
+
+    def _has_two_ends(self, values: dict[str, Any]) -> bool:
+        """Returns whether the first and the last value may be those of a window; the order of tasks decides which."""
+        low, high = values["low"], values["high"]
+        are_equal = values["first"] == values["last"]
+        are_within = all(
+            low <= each <= high and (each - low) % self._keys == 0 for each in (values["first"], values["last"])
+        )
+        return are_within and are_equal == (values["n"] == 1)
 
     def twin(self, records: Iterable[Record]) -> Counter[Any]:
         """Returns the rows of all windows."""
@@ -147,7 +160,7 @@ class WindowedColumns:
         )
         spread = float(statistics.variance(numbers)) if len(numbers) > 1 else None
         lists = (LISTS[name][2](numbers) for name in self._lists)
-        return (*sums, *lists, *((spread,) if self._has_spread else ()))
+        return (*sums, *lists, *((spread,) if self._has_spread else ()), *((True,) if self._has_ends else ()))
 
     def _key(self, number: int) -> Any:
         key = number % self._keys

@@ -5,6 +5,8 @@ key has, start, end, the number of the first record by arrival, and the columns 
 batch become sessions per key, which join the open ones that they overlap. Results are those of ``KeyWindows``, in the
 same order.
 
+Where an aggregate depends on the order of records, a batch is added in parts (``arrival_order``).
+
 A record that would be late by its time is not late if it joins an open session. These records, and the others of their
 keys, are looked at one by one.
 """
@@ -18,7 +20,8 @@ import numpy
 import pyarrow
 
 from clonos.core.model.watermark import Activity, Watermark
-from clonos.operators.columnar.column_aggregates import ColumnAggregate
+from clonos.operators.columnar.column_aggregates import ColumnAggregate, FirstColumn, LastColumn
+from clonos.operators.columnar.sessions.arrival_order import parts_by_arrival
 from clonos.operators.columnar.sessions.batch_sessions import BatchSessions, sessions_of
 from clonos.operators.columnar.sessions.joined_spans import OpenSpans, joined_spans
 from clonos.operators.columnar.sessions.session_chains import NONE, SessionChains
@@ -65,6 +68,7 @@ class ColumnSessions(ColumnWindowing):
         self._spec = ColumnSpec((*self._keys.types, pyarrow.int64()), {**spans, **dtypes})
         self._results = WindowColumns(self._keys, aggregates)
         self._bounds = [each.limit for each in aggregates]  # no sum is larger; at first they are not known
+        self._is_ordered = any(isinstance(each, FirstColumn | LastColumn) for each in aggregates)
         self._next_end: int | None = None  # no session ends earlier; None without sessions
 
     def open(self, scope: Scope) -> None:
@@ -133,19 +137,28 @@ class ColumnSessions(ColumnWindowing):
 
     def _take(self, batch: Any, keys: Numbers, times: Numbers) -> None:
         """Adds records, none of which is late."""
+        parts = parts_by_arrival(keys, times, self._gap_ns, self._open_spans) if self._is_ordered else ()
+        for rows in parts:
+            part = batch if len(rows) == len(times) else batch.take(pyarrow.array(rows))
+            self._add(part, keys[rows], times[rows], rows)
+        if not self._is_ordered:
+            self._add(batch, keys, times, numpy.arange(len(times)))
+        self._next_number += len(times)
+
+    def _add(self, batch: Any, keys: Numbers, times: Numbers, places: Numbers) -> None:
+        """Adds records with their places by arrival."""
         found = sessions_of(keys, times, self._gap_ns)
         slots = self._joined(found)
         new = numpy.flatnonzero(slots == NONE)
         if len(new):
-            slots[new] = self._begun(batch, found, new)
-        self._next_number += len(times)
+            slots[new] = self._begun(batch, found, new, places)
         values, of_rows = self._table.values, slots[found.of_rows]
         for each in self._aggregates:
             each.add(values, of_rows, None if each.of is None else batch.column(each.of))
 
-    def _begun(self, batch: Any, found: BatchSessions, new: Numbers) -> Numbers:
+    def _begun(self, batch: Any, found: BatchSessions, new: Numbers, places: Numbers) -> Numbers:
         """Opens sessions of a batch, and returns their slots."""
-        numbers, rows = self._next_number + found.rows[new], pyarrow.array(found.rows[new])
+        numbers, rows = self._next_number + places[found.rows[new]], pyarrow.array(found.rows[new])
         keys = [column.take(rows) for column in self._keys.of(batch)]
         slots = self._table.slots([*keys, pyarrow.array(numbers)]).astype(numpy.int64)
         values = self._table.values
@@ -180,11 +193,7 @@ class ColumnSessions(ColumnWindowing):
 
     def _joined_with_several(self, found: BatchSessions, sessions: Numbers) -> Numbers:
         """Does the same for keys that have several sessions, in the batch or open."""
-        keys, values = numpy.unique(found.keys[sessions]), self._table.values
-        parts = list(self._chains.of(keys))
-        owners = keys[numpy.concatenate([places for places, _ in parts])]
-        slots = numpy.concatenate([part for _, part in parts])
-        spans = OpenSpans(owners, values[START][slots], values[END][slots], slots)
+        values, spans = self._table.values, self._open_spans(numpy.unique(found.keys[sessions]))
         joined = joined_spans(spans, found.keys[sessions], found.starts[sessions], found.ends[sessions])
         self._table.touch(numpy.concatenate((joined.targets, joined.extras)))
         self._look_at_starts(joined.starts, values[START][joined.targets])
@@ -192,6 +201,13 @@ class ColumnSessions(ColumnWindowing):
         if len(joined.extras):
             self._merge(joined.extra_targets, joined.extras)
         return joined.slots
+
+    def _open_spans(self, keys: Numbers) -> OpenSpans:
+        """Returns the open sessions of distinct keys."""
+        values, parts = self._table.values, [(numpy.empty(0, numpy.int64),) * 2, *self._chains.of(keys)]
+        owners = keys[numpy.concatenate([places for places, _ in parts])]
+        slots = numpy.concatenate([part for _, part in parts])
+        return OpenSpans(owners, values[START][slots], values[END][slots], slots)
 
     def _merge(self, targets: Numbers, extras: Numbers) -> None:
         """Merges open sessions into earlier ones of their keys; those of a target are in the order of their starts."""
