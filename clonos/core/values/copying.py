@@ -65,6 +65,17 @@ def copied_rows(rows: list[Any]) -> list[Any]:
     return list(map(copied, rows))
 
 
+def apart(rows: list[Any]) -> list[Any]:
+    """Returns the rows with a copy of each mutable one that is there again, or the list itself if none is."""
+    if IMMUTABLE.issuperset(map(type, rows)) or len(set(map(id, rows))) == len(rows):
+        return rows
+    found, seen = [], set[int]()
+    for row in rows:
+        found.append(copied(row) if id(row) in seen else row)
+        seen.add(id(row))
+    return found
+
+
 def _copied(value: Any) -> Any:
     cls = type(value)
     if cls in IMMUTABLE:

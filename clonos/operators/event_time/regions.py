@@ -8,9 +8,28 @@ there are. A step that holds watermarks back ends its region, and the steps behi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from clonos.core.model.errors import JobError
 from clonos.core.model.watermark import Activity, Watermark
 from clonos.operators.operator import Operator
+
+ROUNDS_MAX: Final = 100_000
+"""Times in a row that timers may fire at one watermark without a later instant than before."""
+
+
+class TimersRepeat(JobError):
+    """Event-time timers set each other at instants that have passed, without an end."""
+
+    step: str
+    rounds: int
+
+    def __str__(self) -> str:
+        return (
+            f"the step {self.step} has set event-time timers at or before the timer that fires {self.rounds:,} times in"
+            " a row, each of which fires at once. Set the next one later, as in context.set_event_timer(timestamp +"
+            " timedelta(seconds=10))."
+        )
 
 
 class Region:
@@ -23,13 +42,18 @@ class Region:
         self.timed: list[Operator] = []
 
     def advance(self, watermark: Watermark) -> None:
-        """Fires the timers that are due, also those set meanwhile, and passes the watermark on."""
+        """Fires the timers that are due, also those set meanwhile, and passes the watermark on.
+
+        Raises: TimersRepeat: timers set each other without an end.
+        """
         if self.timed and not isinstance(watermark, Activity):
             self._fire(watermark)
         for head in self._heads:
             head.on_watermark(watermark)
 
     def _fire(self, watermark_ns: int) -> None:
+        latest_ns: int | None = None
+        rounds = 0
         while True:
             instants = [
                 (instant_ns, index)
@@ -40,6 +64,10 @@ class Region:
             if instant_ns > watermark_ns:
                 return
             operator = self.timed[index]
+            if latest_ns is None or instant_ns > latest_ns:
+                latest_ns, rounds = instant_ns, 0
+            elif (rounds := rounds + 1) > ROUNDS_MAX:
+                raise TimersRepeat(operator.guard.step, ROUNDS_MAX)
             is_span = len(self.timed) == 1 and operator.fires_in_spans
             operator.fire_events(operator.due_events(watermark_ns if is_span else instant_ns))
 

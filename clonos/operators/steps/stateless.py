@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
+from clonos.core.values.copying import apart
 from clonos.operators.columnar.row_forms import ColumnsLost, without_form
 from clonos.operators.connector_contract import RecordBatch
 from clonos.operators.event_time.marks import spread
@@ -101,7 +102,8 @@ class FlatMap(Operator):
                 ends.insert(index, ends[index - 1] if index else 0)  # its function raised
             times = spread(times, ends)
         if results:
-            self.out.rows(results, times)
+            # What the function gives twice is two records, and a step in this task may change each of them.
+            self.out.rows(apart(results) if self.out.changes_rows else results, times)
 
     def _consume(self, records: Iterator[Any], results: list[Any]) -> None:
         function, extend = self._function, results.extend

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from clonos import ValueState
+from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
 from clonos.core.ports.operator_chain import StepFailed
+from clonos.operators.event_time.regions import TimersRepeat
 from clonos.operators.event_time.timestamps import from_timestamp_ns
 from clonos.operators.steps.context import Context
-from tests.unit.operators.driver import START_NS, Clock, Given, Outbox, Run
+from tests.unit.operators.driver import START_NS, Clock, Given, Outbox, Run, run
 
 START = from_timestamp_ns(START_NS)
 
@@ -114,3 +117,33 @@ def test_a_replay_does_not_warn_again(caplog: pytest.LogCaptureFixture) -> None:
     function = At(lambda _: START - timedelta(days=1))
     assert warnings_of(caplog, ["a"], function, Clock(live=False)) == []
     assert len(warnings_of(caplog, ["a"], function)) == 1
+
+
+class Again:
+    """Sets the timer that fires anew, a number of times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = ValueState("left", default=times)
+
+    def process(self, record: Any, context: Context[None, str]) -> None:
+        context.set_event_timer(START)
+
+    def on_event_timer(self, timestamp: datetime, context: Context[None, str]) -> None:
+        left = context.state(self.left)
+        left.value -= 1
+        if left.value:
+            context.set_event_timer(timestamp)
+        else:
+            context.emit("done")
+
+
+def test_event_timers_that_set_themselves_anew_for_ever_are_an_error() -> None:
+    for times in (1_000, 1_000_000):
+        graph = JobGraph("job")
+        stream = graph.source(Given([{"at": START}]), timestamps=Timestamps("at", future_max=None))
+        stream.process(Again(times), name="remind").sink(Outbox())
+        if times == 1_000:
+            assert list(run(graph).written.values()) == [["done"]]
+            continue
+        with pytest.raises(TimersRepeat, match="the step remind has set event-time timers at or before"):
+            run(graph)

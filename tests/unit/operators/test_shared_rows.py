@@ -29,6 +29,22 @@ BETWEEN: dict[str, Callable[[Stream[Row]], Stream[Row]]] = {
 }
 
 
+def count_calls(row: Row) -> Row:
+    row["n"] += 1
+    return row
+
+
+@pytest.mark.parametrize("times", [None, "at"])
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_record_that_flat_map_gives_twice_is_two_records(is_remote: bool, times: str | None) -> None:
+    graph = JobGraph("job")
+    given = graph.source(Given([{"n": n, "at": NOON} for n in range(2)]), timestamps=times)
+    twice: Stream[Row] = given.flat_map(lambda row: [row, row])
+    (twice.rebalance() if is_remote else twice).map(count_calls).map(lambda row: row["n"]).sink(Outbox())
+    (written,) = run(graph).written.values()
+    assert sorted(written) == [1, 1, 2, 2]
+
+
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_a_branch_that_changes_its_rows_changes_those_of_no_other_branch(between: str, is_remote: bool) -> None:
