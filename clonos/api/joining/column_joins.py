@@ -12,16 +12,41 @@ from clonos.api.steps import GraphBuilder
 from clonos.operators.columnar.joins.join_by_type import JoinByType
 from clonos.operators.columnar.row_forms import JOIN_TIME
 from clonos.operators.event_time.timestamps import TimestampColumn
-from clonos.operators.operator import Operator, TwoInputOperator
+from clonos.operators.operator import TwoInputOperator
 
 
-def in_columns(
+def over_columns(
     left: GraphBuilder,
     right: GraphBuilder,
     make_rows: Callable[..., TwoInputOperator],
     make_columns: Callable[..., Any],
     row_tables: tuple[str, ...],
-) -> Callable[[str], Callable[[], Operator]] | None:
+    select: Callable[[Any, Any], Any] | None,
+    *,
+    gives_pairs: bool = True,
+    has_times: bool,
+    has_join_time: bool = False,
+) -> tuple[Any, dict[str, Any]]:
+    """Returns the maker of a join, over columns if it can be, and what its step has if its results are columns.
+
+    ``select`` makes rows of the pairs; the state is in columns all the same. See ``_in_columns``, ``_result_columns``.
+    """
+    results = _result_columns(left, right, gives_pairs=gives_pairs, has_times=has_times, has_join_time=has_join_time)
+    make = _in_columns(left, right, make_rows, make_columns, row_tables)
+    if make is None:
+        return partial(partial, make_rows), {}
+    if select is None:
+        return make, results
+    return partial(make, select=select, pair_times=results["timestamp_column"]), {}
+
+
+def _in_columns(
+    left: GraphBuilder,
+    right: GraphBuilder,
+    make_rows: Callable[..., TwoInputOperator],
+    make_columns: Callable[..., Any],
+    row_tables: tuple[str, ...],
+) -> Any | None:
     """Returns the maker of a join over columns, None if a side gives rows or its key is no column.
 
     ``make_rows`` and ``make_columns`` make the joins for the name of the step, the latter with ``keys`` too.
@@ -41,7 +66,7 @@ def in_columns(
     )
 
 
-def result_columns(
+def _result_columns(
     left: GraphBuilder, right: GraphBuilder, *, gives_pairs: bool, has_times: bool, has_join_time: bool = False
 ) -> dict[str, Any]:
     """Returns what the step of a join over columns has for its results, which are pairs or records of the left side.

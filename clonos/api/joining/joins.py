@@ -13,7 +13,7 @@ from clonos.api.columns.column_checks import check_joined_keys, check_key
 from clonos.api.columns.key_columns import key_columns
 from clonos.api.graph import Exchange, StepInput
 from clonos.api.graph_errors import InvalidJob
-from clonos.api.joining.column_joins import in_columns, result_columns
+from clonos.api.joining.column_joins import over_columns
 from clonos.api.joining.two_inputs import two_input_step
 from clonos.api.keys import KeyBy, checked_key
 from clonos.api.steps import GraphBuilder, StandbyMode
@@ -126,14 +126,13 @@ def join_step(
     else:
         make_rows = partial(ClockJoin, rule=rule, how=kind, select=select)
         make_columns = partial(clock_columns, rule=rule, how=kind)
-    make: Any = partial(partial, make_rows)
-    columns: dict[str, Any] = {}
-    if select is None and (found := in_columns(left, right, make_rows, make_columns, BUFFER_TABLES)) is not None:
-        make = found
-        has_pairs = kind.gives_pairs
-        columns = result_columns(
-            left, right, gives_pairs=has_pairs, has_times=is_timed, has_join_time=has_pairs and is_timed
-        )
+    has_pairs = kind.gives_pairs
+    make, columns = over_columns(
+        *(left, right, make_rows, make_columns, BUFFER_TABLES, select),
+        gives_pairs=has_pairs,
+        has_times=is_timed,
+        has_join_time=has_pairs and is_timed,
+    )
     return add_step(
         left,
         right,
@@ -188,12 +187,8 @@ def as_of_step(
         "late": next(iter(tags), None),
     }
     make_rows = partial(AsOfJoin, select=select, **rule)
-    make: Any = partial(partial, make_rows)
-    columns: dict[str, Any] = {}
-    if select is None:
-        found = in_columns(left, right, make_rows, partial(as_of_columns, **rule), BUFFER_TABLES)
-        if found is not None:
-            make, columns = found, result_columns(left, right, gives_pairs=True, has_times=True)
+    make_columns = partial(as_of_columns, **rule)
+    make, columns = over_columns(left, right, make_rows, make_columns, BUFFER_TABLES, select, has_times=True)
     state = (("direction", str(direction)), ("tolerance", "none" if tolerance_ns is None else f"{tolerance_ns} ns"))
     return add_step(
         left, right, "join_as_of", make, options, select, has_times=True, side_tags=tags, state=state, **columns
@@ -218,12 +213,8 @@ def lookup_step(
     has_times, _ = (each._graph.have_same_times(step, each._inputs) for each in (left, table))
     is_inner = kind is How.INNER
     make_rows = partial(Lookup, is_inner=is_inner, select=select, has_times=has_times)
-    make: Any = partial(partial, make_rows)
-    columns: dict[str, Any] = {}
-    if select is None:
-        found = in_columns(left, table, make_rows, partial(column_lookup, is_inner=is_inner), (TABLE_NAME,))
-        if found is not None:
-            make, columns = found, result_columns(left, table, gives_pairs=True, has_times=has_times)
+    make_columns = partial(column_lookup, is_inner=is_inner)
+    make, columns = over_columns(left, table, make_rows, make_columns, (TABLE_NAME,), select, has_times=has_times)
     return add_step(left, table, "lookup", make, options, select, has_times=has_times, state=(), **columns)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from clonos.api.stream import Stream
 from clonos.api.windows import Tumbling
 from clonos.expressions.building import col
-from clonos_chaos.jobs.columns.join_keys import NumberKeys
+from clonos_chaos.jobs.columns.join_keys import NumberKeys, pair_of
 
 Record = dict[str, Any]
 Columns = Stream[Record]
@@ -39,6 +39,8 @@ class JoinedColumns:
         self._is_timed = is_timed
         self._is_selected = self._how in ("inner", "semi", "anti") and rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        has_pairs = self._how not in ("semi", "anti") and not self._is_selected
+        self._function = pair_of if has_pairs and rng.random() < 0.4 else None
 
     def add(self, stream: Columns) -> Columns:
         """Adds the join to a stream."""
@@ -49,7 +51,8 @@ class JoinedColumns:
             rule = {"between": self._bounds_s} if self._window_s is None else {"window": Tumbling(self._window_s)}
         if self._ttl_s is not None:
             rule = {"ttl": self._ttl_s}
-        results = left.join(right, on="key", how=self._how, parallelism=self._parallelism, **rule)
+        options = {"how": self._how, "parallelism": self._parallelism, "select": self._function}
+        results = left.join(right, on="key", **options, **rule)
         if self._is_selected:
             names = (
                 ["n", "n_right", *(["join_time"] if self._is_timed else [])] if self._how == "inner" else ["n", "at"]

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from clonos.api.stream import Stream
 from clonos.expressions.building import col
-from clonos_chaos.jobs.columns.join_keys import NumberKeys
+from clonos_chaos.jobs.columns.join_keys import NumberKeys, pair_of
 
 Record = dict[str, Any]
 Columns = Stream[Record]
@@ -29,6 +29,7 @@ class LookedUpColumns:
         self._how: Any = rng.choice(("left", "inner"))
         self._is_selected = self._how == "inner" and rng.random() < 0.5
         self._parallelism = rng.choice((1, 2))
+        self._function = pair_of if not self._is_selected and rng.random() < 0.4 else None
 
     def is_of(self, keys: int, how: str) -> bool:
         """Returns whether it has this number of keys, and this kind."""
@@ -39,6 +40,7 @@ class LookedUpColumns:
         left: Any = stream.with_columns(key=self._keys.expression())
         right: Any = left.filter(col("n") % VERSIONS == 0).select("n", "at", "key")
         options: dict[str, Any] = {"on": "key", "how": self._how, "parallelism": self._parallelism}
+        options["select"] = self._function
         if self.is_as_of:
             direction: Any = "forward" if self._is_forward else "backward"
             results = left.join_as_of(right, direction=direction, tolerance=self._tolerance_s, **options)

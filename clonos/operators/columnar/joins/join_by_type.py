@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.core.model.watermark import Watermark
+from clonos.operators.event_time.timestamps import TimestampColumn
 from clonos.operators.joins.as_of import Direction
+from clonos.operators.joins.buffered_join import Select
 from clonos.operators.joins.match_rules import How, MatchRule
 from clonos.operators.operator import DueTimer, InputSide, Scope, Times, TwoInputOperator
 
@@ -34,11 +36,15 @@ class JoinByType(TwoInputOperator):
         make_columns: Callable[[str], ColumnJoin],
         expected: tuple[bytes, bytes],
         row_tables: tuple[str, ...],
+        select: Select | None = None,
+        pair_times: TimestampColumn | None = None,
     ) -> None:
         """Creates the join.
 
         ``expected``: the schemas that the plan knows, b"" for others. ``row_tables``: tables of the join over rows.
+        ``select``: a function for each pair, which has its timestamp in the column ``pair_times``.
         """
+        self._select, self._pair_times = select, pair_times
         self._step, self._make_columns = step, make_columns
         self._rows = make_rows(step)
         self._expected, self._row_tables = expected, row_tables
@@ -57,6 +63,10 @@ class JoinByType(TwoInputOperator):
             return
         self._columns = self._make_columns(self._step)
         self._open(self._columns)
+        if self._select is not None:
+            from clonos.operators.columnar.joins.selected_pairs import SelectedPairs
+
+            self._columns.out = SelectedPairs(self._select, self._pair_times, self.guard, self.out)
         self._columns.expect(_schemas(self._expected))
         if form is not None:
             self._columns.know(_schemas(form))
