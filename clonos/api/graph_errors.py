@@ -37,6 +37,19 @@ class ColumnsNeeded(JobError):
         )
 
 
+class NotSubscriptable(JobError, TypeError):
+    """A stream is used as a frame, as in ``stream["price"]``."""
+
+    owner: str
+    item: str
+
+    def __str__(self) -> str:
+        return (
+            f'a {self.owner} has no [{self.item}]. Over columns, col("name") is a column of each record, select leaves'
+            " columns and filter leaves records; over rows use map and filter with a function."
+        )
+
+
 class BadSplits(JobError):
     """The stored splits of a resumed job belong to other sources than the job has now."""
 

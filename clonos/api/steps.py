@@ -14,7 +14,7 @@ from clonos.api.columns.column_checks import check_present
 from clonos.api.emission import Emission
 from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
-from clonos.api.graph_errors import InvalidJob
+from clonos.api.graph_errors import InvalidJob, NotSubscriptable
 from clonos.api.keys import KeyBy
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
@@ -42,6 +42,11 @@ class GraphBuilder:
 
         def __getattr__(self, attribute):
             raise method_missing(type(self), attribute)
+
+        def __getitem__(self, item):
+            raise NotSubscriptable(type(self).__name__, f"{item!r:.80}")
+
+    __iter__ = None  # Python would call __getitem__
 
     def __repr__(self) -> str:
         names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)

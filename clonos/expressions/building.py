@@ -13,7 +13,8 @@ def col(name: str, *more: str) -> Expr:
 
     Raises: ExpressionMisused: ``name`` is no text, or there are several.
     """
-    names = [*name, *more] if isinstance(name, list | tuple) else [name, *more]
+    given: Any = name
+    names = [*given, *more] if isinstance(given, list | tuple) else [given, *more]
     if len(names) > 1:
         listed = ", ".join(map(repr, names))
         raise ExpressionMisused(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.operators.aggregates.aggregate import Aggregation
+from clonos.operators.aggregates.numeric import Mean
 from clonos.operators.columnar.row_forms import END, START, TIME
 from clonos.operators.columnar.support import column_of, columns_read, parts_of
 
@@ -72,7 +73,8 @@ def type_reason(aggregation: Aggregation[Any, Any], keys: Sequence[str], schema:
     for each in parts_of(aggregation).values():
         of = column_of(each)
         if of in schema.names and column_aggregates(each, schema, has_logs=has_logs) is None:
-            return f"{each!r} of the type {schema.field(of).type} works on rows"
+            advice = "; cast the column to float in front of it for columns" if isinstance(each, Mean) else ""
+            return f"{each!r} of the type {schema.field(of).type} works on rows{advice}"
     return ""
 
 

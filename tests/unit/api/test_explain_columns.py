@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from clonos import (
     sqlite,
     values,
 )
-from clonos.agg import collect, count, min_, sum_
+from clonos.agg import collect, count, mean, min_, sum_
 from clonos.api.graph_errors import ColumnsNeeded
 from clonos.api.plan.explain_text import explanation_text
 from clonos.api.plan.explaining import explain_graph
@@ -161,16 +162,21 @@ def test_an_immediate_sink_of_columns_writes_rows(tmp_path: Path) -> None:
 
 def test_the_plan_names_an_aggregate_that_works_on_rows_for_the_type_of_its_column(tmp_path: Path) -> None:
     pairs = pyarrow.array([b"yz"], pyarrow.binary(2))
-    batch = pyarrow.record_batch({"a": ["x"], "n": [1], "text": ["y"], "pair": pairs})
+    prices = pyarrow.array([Decimal("1.50")], pyarrow.decimal128(9, 2))
+    batch = pyarrow.record_batch({"a": ["x"], "n": [1], "text": ["y"], "pair": pairs, "price": prices})
     parquet.write_table(pyarrow.Table.from_batches([batch]), tmp_path / "some.parquet")
     job = Job("columns")
     stream = job.source(files.parquet(str(tmp_path / "*.parquet")), name="read")
     stream.key_by("a").aggregate(least=min_("text"), n=count(), name="texts").sink(blackhole())
     stream.key_by("a").aggregate(total=sum_("n"), name="ints").sink(blackhole())
+    stream.key_by("a").aggregate(average=mean("price"), name="means").sink(blackhole())
     stream.key_by("pair").window(Tumbling("1s")).count(name="pairs").sink(blackhole())
     plan = plan_of(job)
     assert step(plan, "texts").row_reason == "min_('text') of the type string works on rows"
     assert step(plan, "ints").row_reason == ""
+    assert step(plan, "means").row_reason == (
+        "mean('price') of the type decimal128(9, 2) works on rows; cast the column to float in front of it for columns"
+    )
     assert step(plan, "pairs").row_reason == "a key of the type fixed_size_binary[2] works on rows"
 
 

@@ -95,7 +95,7 @@ def test_first_and_last_values_of_sessions_that_meet_are_those_over_rows(
     for source in (Wide(rows), WideColumns(rows)):
         graph = JobGraph("job")
         stream = graph.source(source, timestamps=Timestamps("at", out_of_order="60s", future_max=None))
-        values = {"first": first("x"), "last": last("x"), "n": count()}
+        values: dict[str, Any] = {"first": first("x"), "last": last("x"), "n": count()}
         stream.key_by("key").window(Session("6s")).aggregate(**values).sink(Outbox())
         found.append(run(graph, 1, records_max).written)
     assert found[1] == found[0]

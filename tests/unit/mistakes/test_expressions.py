@@ -101,6 +101,8 @@ HAS = "Its input has the columns auction: int64, price: double, url: string, at:
         ("bids.key_by('url').aggregate(agg.count())", ("the step aggregate gets count() without a name. Give each",)),
         ("bids.sort('price')", ("a Stream has no sort. A stream has no end to be sorted at.",)),
         ("bids.map_frames(abs)", ("a Stream has no map_frames. Use map_batches(function)",)),
+        ("bids['price']", ("a Stream has no ['price'].", 'col("name") is a column of each record')),
+        ("bids.filter(bids['price'] > 1)", ("a Stream has no ['price'].",)),
         ("bids.key_by('url').select('url')", ("a KeyedStream has no select. Call it before key_by",)),
         ("bids.select('price', col('price') * 2)", ("the step select gives two columns the name 'price'",)),
         ("bids.select()", ("the step select gets no column. Name what to keep",)),
@@ -133,6 +135,11 @@ HAS = "Its input has the columns auction: int64, price: double, url: string, at:
 )
 def test_a_mistake_is_answered_by_what_to_write(step: str, sentences: tuple[str, ...], folder: str) -> None:
     check(describe(JOB + step, folder=folder, agg=agg, math=math), *sentences)
+
+
+def test_a_stream_is_not_iterated_over(folder: str) -> None:
+    with pytest.raises(TypeError, match="'Stream' object is not iterable"):
+        describe(JOB + "list(bids)", folder=folder)
 
 
 @pytest.mark.parametrize(
