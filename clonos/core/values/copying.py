@@ -66,7 +66,7 @@ def copied_rows(rows: list[Any]) -> list[Any]:
 
 
 def apart(rows: list[Any]) -> list[Any]:
-    """Returns the rows with a copy of each mutable one that is there again, or the list itself if none is."""
+    """Returns the rows with a copy in place of each repeated mutable row, or the list itself if no row is repeated."""
     if IMMUTABLE.issuperset(map(type, rows)) or len(set(map(id, rows))) == len(rows):
         return rows
     found, seen = [], set[int]()

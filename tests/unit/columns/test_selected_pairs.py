@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from clonos.api.graph import JobGraph
 from clonos.api.stream import Stream
 from clonos.operators.columnar.joins.column_join import ColumnJoin
-from clonos.operators.columnar.joins.join_by_type import JoinByType
 from tests.unit.columns.joined_sides import SIDES, Growing, joined, stamped, written_by
 from tests.unit.columns.test_column_windows import ColumnsOf
 from tests.unit.operators.driver import Given, Outbox, run
@@ -72,18 +71,17 @@ def test_a_function_of_pairs_over_columns_restored_at_any_barrier_gives_the_same
 
 @pytest.mark.parametrize("join", JOINS)
 def test_joins_with_a_function_of_pairs_keep_columns(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
-    opening = JoinByType._open
+    known: list[list[Any]] = []
+    knowing = ColumnJoin.know
 
-    def tracked(self: JoinByType, operator: Any) -> None:
-        opened.append(operator)
-        opening(self, operator)
+    def tracked(self: ColumnJoin, schemas: Any) -> None:
+        known.append(list(schemas))
+        knowing(self, schemas)
 
-    monkeypatch.setattr(JoinByType, "_open", tracked)
+    monkeypatch.setattr(ColumnJoin, "know", tracked)
     graph = JobGraph("job")
     rows = [{"key": "a", "at": 1_700_000_000, "x": 1, "name": "x"}]
     joined(graph, (rows, rows), JOINS[join]).sink(Outbox())
     (written,) = run(graph, 1).written.values()
     assert written in ([(1, "x")], [(1, None)])
-    assert len(opened) == 1
-    assert isinstance(opened[0], ColumnJoin)
+    assert None not in known[-1]
