@@ -137,7 +137,7 @@ class Again:
             context.emit("done")
 
 
-def test_event_timers_that_set_themselves_anew_for_ever_end_the_job() -> None:
+def test_event_timers_that_set_themselves_again_for_ever_end_the_job() -> None:
     for times in (1_000, 1_000_000):
         graph = JobGraph("job")
         stream = graph.source(Given([{"at": START}]), timestamps=Timestamps("at", future_max=None))
