@@ -25,7 +25,7 @@ from clonos.connectors.kafka.transactions import Outgoing, Transactions
 from clonos.core.model.errors import InternalError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
-from clonos.io.lz4_frames import FrameDamaged, compress, decompress
+from clonos.io.lz4_frames import RATIO_MAX, FrameDamaged, compress, decompress
 from clonos.operators.connector_contract import WriterContext
 
 PART_FORMAT: Final = 1
@@ -50,6 +50,11 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
     count: Count
     length_bytes: Count
     frame: bytes
+
+    def check(self) -> None:
+        """Checks that the frame can hold this many messages. Raises: InternalError."""
+        if not self.count <= self.length_bytes <= len(self.frame) * RATIO_MAX:
+            raise _no_part(self.frame, f"{len(self.frame)} bytes cannot hold {self.count} messages")
 
     def messages(self) -> list[Outgoing]:
         """Returns the messages.
@@ -248,6 +253,8 @@ def outputs_of(parts: Iterable[bytes]) -> dict[int, Output]:
     """
     found: defaultdict[int, list[_Batch]] = defaultdict(list)
     for part in sorted(map(_decode, parts), key=attrgetter("checkpoint")):
+        for batch in part.batches:
+            batch.check()
         found[part.index] += part.batches
     return {index: Output(batches) for index, batches in found.items()}
 

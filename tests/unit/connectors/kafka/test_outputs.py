@@ -46,6 +46,14 @@ def test_a_batch_with_another_number_of_messages_is_refused() -> None:
         list(outputs_of([part])[0])
 
 
+def test_a_number_of_messages_that_a_batch_cannot_hold_is_refused_before_memory_is_taken_for_it() -> None:
+    version, index, checkpoint, ((_, size, frame),) = msgspec.msgpack.decode(parts_of(0, ["a"])[0])
+    for count, length in ((1 << 40, 1 << 42), (size + 1, size)):
+        part = msgspec.msgpack.encode([version, index, checkpoint, [[count, length, frame]]])
+        with pytest.raises(InternalError, match="bytes cannot hold"):
+            outputs_of([part])
+
+
 def test_a_transaction_has_time_for_its_output_within_what_brokers_allow() -> None:
     assert transaction_ms(0) == 60_000
     assert transaction_ms(100 << 20) > 200_000
