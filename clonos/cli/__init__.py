@@ -1,4 +1,4 @@
-"""The command line: ``clonos run``, ``clonos dev``, ``clonos explain``, ``clonos demo`` and ``clonos chaos``.
+"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``demo`` and ``chaos``.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import clonos
-from clonos.cli.log_lines import log_to_console
+from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.config import resolve_settings
 from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         parser.error(_explained(unknown))
-    log_to_console(parsed.verbose)
+    log_to_console(parsed.verbose, parsed.log_format)
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
 
 
@@ -129,7 +130,7 @@ def _guarded(command: object, is_verbose: bool = False) -> int:
     try:
         return int(command())
     except ClonosError as error:
-        print(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", file=sys.stderr)
+        report(f"clonos: {full_report(error) if is_verbose else short_report(error, '-v')}", logging.ERROR)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return ABORTED
@@ -168,6 +169,16 @@ def _dev(parsed: argparse.Namespace) -> int:
     return ENDED
 
 
+def _doctor(parsed: argparse.Namespace) -> int:
+    from clonos.cli.doctor import print_examination
+    from clonos.job.description import options_of
+
+    job = load_job(parsed.job) if parsed.job else None
+    given = _pairs(parsed.option) | ({"store": parsed.store} if parsed.store else {})
+    run = resolve_settings({} if job is None else options_of(job), given).run
+    return ENDED if print_examination(job, run, parsed.server or "", parsed.json) else ENVIRONMENT_AT_FAULT
+
+
 def _explain(parsed: argparse.Namespace) -> int:
     print(load_job(parsed.job).explain(parsed.format, command_line=_pairs(parsed.option)))
     return ENDED
@@ -178,6 +189,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "dev": _dev,
     "explain": _explain,
     "demo": _demo,
+    "doctor": _doctor,
 }
 
 
@@ -229,11 +241,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"clonos {clonos.__version__}, {kernels_in_use()}")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the runtime does")
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="text", help="text (default) or one JSON object per line"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run the job of a Python file")
     run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
     run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
+    run.add_argument("--log-format", choices=LOG_FORMATS, default=argparse.SUPPRESS, help="as before the command")
     run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
     run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
     run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
@@ -250,6 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("--runs", type=int, metavar="N", help="end after N runs")
 
     _add_explain(commands)
+    _add_doctor(commands)
 
     demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
     demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
@@ -286,4 +303,15 @@ def _add_explain(commands: Any) -> None:
     )
     explain.add_argument(
         "--option", metavar="KEY=VALUE", action="append", default=[], help="set an option; may be repeated"
+    )
+
+
+def _add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser("doctor", help="check what jobs need on this machine, and a store or a server")
+    doctor.add_argument("job", nargs="?", metavar="FILE[:NAME]", help="check the input and the sinks of this job too")
+    doctor.add_argument("--store", metavar="URL", help="checkpoint store to check (default: the working folder)")
+    doctor.add_argument("--server", metavar="URL", help="server of clonos serve to reach")
+    doctor.add_argument("--json", action="store_true", help="print a JSON list of findings")
+    doctor.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="set an option of the job; may be repeated"
     )

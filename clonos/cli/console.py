@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
 from clonos.job.description import Job, options_of
 from clonos.job.results import Result, not_begun
@@ -29,13 +30,14 @@ LINE_WIDTH: Final = 160
 def run_on_console(job: Job, command_line: Mapping[str, object]) -> Result:
     """Runs a job to its end, with a live table on a terminal, else with a line every few seconds."""
     run = resolve_settings(options_of(job), command_line).run
+    JSON_LINES.job = job.name
     with _saying_if_interrupted(job.name), shown_start(run):
         handle = job.start(command_line=command_line)
     with handle, handle.handling_signals():
         result = watch(handle)
         summary = handle.summary()
     for line in (result.summary(), *summary):
-        print(line, file=sys.stderr)
+        report(line)
     return result
 
 
@@ -44,7 +46,7 @@ def _saying_if_interrupted(name: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(not_begun(name), file=sys.stderr)
+        report(not_begun(name))
         raise
 
 
@@ -56,6 +58,8 @@ def watch(handle: Handle, has_to_stop: Callable[[], bool] = lambda: False) -> Re
             try:
                 return handle.wait(LOOK_EVERY_S)
             except TimeoutError:
+                pass
+            if not is_json():
                 table = table or stack.enter_context(_new_table())
                 table.show(handle.status(), handle.steps_with_sinks(), handle.keyed_steps())
             if has_to_stop():
@@ -79,7 +83,7 @@ def shown_start(run: RunOptions) -> Iterator[None]:
     began_s, is_over = time.monotonic(), threading.Event()
 
     def show() -> None:
-        if is_over.wait(START_SHOWN_AFTER_S):
+        if is_over.wait(START_SHOWN_AFTER_S) or is_json():
             return
         with _new_table() as table:
             while not is_over.wait(LOOK_EVERY_S):

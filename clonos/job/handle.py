@@ -20,7 +20,7 @@ from clonos.api.graph import JobGraph
 from clonos.config import JobSettings
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, JobFailed, Milestone, RecoveryEvent
 from clonos.core.model.errors import Blame, InternalError, JobError
-from clonos.core.model.ids import TaskId
+from clonos.core.model.ids import TaskId, view_name
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
 from clonos.job.metrics import MetricsFile
@@ -287,7 +287,9 @@ class Handle:
         elif isinstance(progress, RecoveryEvent) and progress.milestone is Milestone.REPLAYED:
             # An exception that comes back ends the job with a message of its own.
             level = logging.INFO if progress.cause.startswith("it raised") else logging.WARNING
-            logger.log(level, "%s", self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task))))
+            sentence = self._launched.driver.ask(partial(recovery_sentence, TaskId(progress.task)))
+            task = self._launched.image.plan.task_name(TaskId(progress.task))
+            logger.log(level, "%s", sentence, extra={"task": task, "incarnation": view_name(progress.incarnation)})
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -125,6 +125,8 @@ class Logged(msgspec.Struct, frozen=True, array_like=True, tag="logged"):
     logger: Name
     text: Text
     task: Name = ""  # whose code wrote the line, if any
+    incarnation: Name = ""  # of that task, as ``view_name`` gives it
+    epoch: Count | None = None  # of that task, if its code runs in a step
 
 
 class Peek(msgspec.Struct, frozen=True, array_like=True, tag="peek"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clonos.core.wire.printable import indented
@@ -37,8 +38,15 @@ class RateLimitedLog:
         """Logs or counts a warning; returns True when it was logged."""
         return self.log(kind, logging.WARNING, text)
 
-    def log(self, kind: str, level: int, text: str, logger: logging.Logger | None = None) -> bool:
-        """Logs or counts a line; returns True when it was logged."""
+    def log(
+        self,
+        kind: str,
+        level: int,
+        text: str,
+        logger: logging.Logger | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> bool:
+        """Logs or counts a line; returns True when it was logged. ``extra``: attributes of the log record."""
         now_s = time.monotonic()
         window = self._windows.get(kind)
         if window is None or now_s - window.began_s >= WINDOW_S:
@@ -48,7 +56,7 @@ class RateLimitedLog:
         if window.lines > self._lines_max:
             window.left_out += 1
             return False
-        (logger or self._logger).log(level, "%s", indented(text))
+        (logger or self._logger).log(level, "%s", indented(text), extra=extra)
         return True
 
     def tick(self) -> None:

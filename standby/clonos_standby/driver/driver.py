@@ -66,10 +66,9 @@ from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
 from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.driver.peeks import Peeks
-from clonos_standby.driver.printed_lines import PRINTED_LINES
+from clonos_standby.driver.printed_lines import PRINTED_LINES, logger_of
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
-from clonos_standby.slot.log_forwarding import ROOT
 
 logger = logging.getLogger("clonos.coordinator")
 
@@ -274,7 +273,8 @@ class Driver:
             fields = dict(message.fields)
             line = message.text if "task" in fields else f"{self._coordinator.describe_slot(sender)}: {message.text}"
             rest = {name: value for name, value in fields.items() if name != "task"}
-            if self._slots_log.warning(f"warnings of {slot_name(sender)}", f"{line} {rest or ''}".rstrip()):
+            kind, where = f"warnings of {slot_name(sender)}", {"task": fields.get("task", ""), "fields": rest}
+            if self._slots_log.log(kind, logging.WARNING, f"{line} {rest or ''}".rstrip(), extra=where):
                 self._plan.listener(Alarm(escaped(line), message.fields))
         else:
             self._coordinator.check(sender, message)
@@ -285,8 +285,12 @@ class Driver:
     def _log_line(self, sender: SlotId, message: Logged) -> None:
         place = self._coordinator.describe_slot(sender)  # a faulty slot could name another task in each line
         writer = message.task or place
+        where = {"task": message.task, "incarnation": message.incarnation, "epoch": message.epoch, "line": message.text}
         if message.logger == PRINTED:
-            self._printed.log(f"printed lines of {place}", message.level, f"[{writer}] {message.text}", PRINTED_LINES)
+            line = f"[{writer}] {message.text}"
+            self._printed.log(
+                f"printed lines of {place}", min(message.level, logging.CRITICAL), line, PRINTED_LINES, where
+            )
             return
         if message.logger.startswith(ONCE_PER_STEP):  # each of its tasks may have sent the warning
             step = message.logger.removeprefix(ONCE_PER_STEP)
@@ -294,7 +298,7 @@ class Driver:
                 return
             self._steps_to_warn_of.remove(step)
         level = min(message.level, logging.CRITICAL)
-        self._slots_log.log(f"lines of {place}", level, f"{writer}: {message.text}", _logger_of(message.logger))
+        self._slots_log.log(f"lines of {place}", level, f"{writer}: {message.text}", logger_of(message.logger), where)
 
     def _admit(self, register: Register) -> bool:
         """Returns True when this driver launched the slot: a token is valid for the first slot that registers with
@@ -379,17 +383,12 @@ class Driver:
                 self._background_io.delete_objects(effect)
             case Alarm(text, fields, is_routine):
                 level = logging.INFO if is_routine else logging.WARNING
-                self._alarms.log("alarms", level, f"{text} {dict(fields) or ''}".rstrip())
+                self._alarms.log(
+                    "alarms", level, f"{text} {dict(fields) or ''}".rstrip(), extra={"fields": dict(fields)}
+                )
                 self._plan.listener(effect)
             case RecoveryEvent() | SlotsRefused():
                 self._plan.listener(effect)
             case JobDone() | JobFailed() | StoodDown():
                 if not self.result.done():
                     self.result.set_result(effect)
-
-
-def _logger_of(name: str) -> logging.Logger:
-    """Returns the logger of this name, else the library's or the root: a peer must not create loggers."""
-    if name in logging.Logger.manager.loggerDict:
-        return logging.getLogger(name)
-    return logging.getLogger(ROOT if name.startswith(ROOT) else None)

@@ -1,6 +1,6 @@
 """Forwarding of what a slot logs and prints to the driver, because users do not see the output of slot processes.
 
-Lines of ``clonos.logger``, of other loggers and of ``print`` in user code are forwarded with the name of their task.
+Lines of ``clonos.logger``, of other loggers and of ``print`` in user code have their task, incarnation and epoch.
 More than 100 log lines or 1,000 printed lines in a second are suppressed, and their number is logged.
 """
 
@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from typing import Final
 
 from clonos.core.model.ids import SlotId
+from clonos.core.ports.recorder import current
 from clonos.core.ports.task_failure import encodable
 from clonos.core.wire.control_messages import PRINTED, Logged
 
@@ -26,7 +27,7 @@ ROOT: Final = "clonos"
 
 THREAD_OF_TASK: Final = "task "
 THREAD_OF_CALL: Final = "call "
-"""Beginnings of the names of threads that run user code; the name of the task follows."""
+"""Beginnings of the names of threads that run user code; the names of the task and of its incarnation follow."""
 
 
 class RateLimit:
@@ -58,12 +59,10 @@ class Forwarder(logging.Handler):
         """Forwards one record; called with the handler's lock held."""
         is_within, left_out = self._limit.take()
         if left_out:
-            self._forward(logging.WARNING, ROOT, f"{left_out} more lines were suppressed")
+            self._send(Logged(self._slot, logging.WARNING, ROOT, f"{left_out} more lines were suppressed"))
         if is_within:
-            self._forward(record.levelno, record.name, self.format(record), task_of(record.threadName or ""))
-
-    def _forward(self, level: int, name: str, text: str, task: str = "") -> None:
-        self._send(Logged(self._slot, level, name, encodable(text[:TEXT_CHARACTERS_MAX]), task))
+            text = encodable(self.format(record)[:TEXT_CHARACTERS_MAX])
+            self._send(Logged(self._slot, record.levelno, record.name, text, *place_of(record.threadName or "")))
 
 
 class PrintForwarder(io.TextIOBase):
@@ -91,29 +90,32 @@ class PrintForwarder(io.TextIOBase):
             elif begun:
                 self._begun[thread] = begun
             for line in lines:
-                self._forward(line.rstrip("\r").rpartition("\r")[2], task_of(thread))
+                self._forward(line.rstrip("\r").rpartition("\r")[2], place_of(thread))
         return len(text)
 
-    def _forward(self, line: str, task: str) -> None:
+    def _forward(self, line: str, place: tuple[str, str, int | None]) -> None:
         is_within, left_out = self._limit.take()
         if left_out:
             self._send(Logged(self._slot, logging.WARNING, ROOT, f"{left_out} more printed lines were suppressed"))
         if is_within:
-            self._send(Logged(self._slot, self._level, PRINTED, encodable(line[:TEXT_CHARACTERS_MAX]), task))
+            self._send(Logged(self._slot, self._level, PRINTED, encodable(line[:TEXT_CHARACTERS_MAX]), *place))
 
     def end(self) -> None:
         """Forwards the lines that were begun."""
         with self._lock:
             for thread, begun in self._begun.items():
-                self._forward(begun, task_of(thread))
+                self._forward(begun, place_of(thread))
             self._begun.clear()
 
 
-def task_of(thread: str) -> str:
-    """Returns the name of the task whose code runs in a thread of this name; "" for other threads."""
+def place_of(thread: str) -> tuple[str, str, int | None]:
+    """Returns task, incarnation and epoch of the code that runs in a thread of this name: "", "" and None for threads
+    of the library."""
     if not thread.startswith((THREAD_OF_TASK, THREAD_OF_CALL)):
-        return ""
-    return thread.split(" ")[1]
+        return "", "", None
+    recorder = current()
+    _, task, incarnation, *_ = thread.split(" ")
+    return task, incarnation, None if recorder is None else recorder.epoch
 
 
 @contextmanager

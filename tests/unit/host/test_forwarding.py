@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from clonos.core.model.ids import SlotId
+from clonos.core.ports.recorder import running
 from clonos.core.wire.codec import encode_message
 from clonos.core.wire.control_messages import PRINTED, Logged
 from clonos_services.logger import logger as user_logger
@@ -21,6 +22,7 @@ from clonos_standby.slot.log_forwarding import (
     PrintForwarder,
     forwarded,
 )
+from tests.harnesses.fake_recorder import FakeRecorder
 
 SLOT = SlotId(7)
 
@@ -90,17 +92,37 @@ def test_printed_lines_are_forwarded_whole_with_the_task_whose_thread_printed_th
         logging.getLogger("mine").warning("odd")
 
     with forwarded(logging.WARNING, SLOT, sent.append):
-        _in_thread("task ask/0 1:3", work)
-        _in_thread("call ask/1 1:3 0", lambda: print("called"))
+        _in_thread("task ask/0 1.3", work)
+        _in_thread("call ask/1 1.3 0", lambda: print("called"))
         print("from the runtime")
     assert sent == [
-        Logged(SLOT, logging.INFO, PRINTED, "one 2", "ask/0"),
-        Logged(SLOT, logging.INFO, PRINTED, "begun and ended", "ask/0"),
-        Logged(SLOT, logging.WARNING, PRINTED, "wrong", "ask/0"),
-        Logged(SLOT, logging.WARNING, "mine", "odd", "ask/0"),
-        Logged(SLOT, logging.INFO, PRINTED, "called", "ask/1"),
+        Logged(SLOT, logging.INFO, PRINTED, "one 2", "ask/0", "1.3"),
+        Logged(SLOT, logging.INFO, PRINTED, "begun and ended", "ask/0", "1.3"),
+        Logged(SLOT, logging.WARNING, PRINTED, "wrong", "ask/0", "1.3"),
+        Logged(SLOT, logging.WARNING, "mine", "odd", "ask/0", "1.3"),
+        Logged(SLOT, logging.INFO, PRINTED, "called", "ask/1", "1.3"),
         Logged(SLOT, logging.INFO, PRINTED, "from the runtime"),
-        Logged(SLOT, logging.INFO, PRINTED, "last", "ask/0"),
+        Logged(SLOT, logging.INFO, PRINTED, "last", "ask/0", "1.3"),
+    ]
+
+
+def test_a_line_of_user_code_has_the_epoch_of_its_step() -> None:
+    sent: list[Logged] = []
+
+    def work() -> None:
+        recorder = FakeRecorder()
+        recorder.begin_epoch()
+        with running(recorder):
+            user_logger.warning("banned")
+            print("seen")
+        logging.getLogger("clonos.slot").warning("between steps")
+
+    with forwarded(logging.WARNING, SLOT, sent.append):
+        _in_thread("task ask/0 1.3", work)
+    assert [(each.text, each.incarnation, each.epoch) for each in sent] == [
+        ("banned", "1.3", 1),
+        ("seen", "1.3", 1),
+        ("between steps", "1.3", None),
     ]
 
 
