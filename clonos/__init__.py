@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from clonos.expressions.expression import Expr as Expr
     from clonos.job import Handle as Handle
     from clonos.job import Job as Job
+    from clonos.operators.connector_contract import AbortingSink as AbortingSink
     from clonos.operators.connector_contract import CheckingSource as CheckingSource
     from clonos.operators.connector_contract import FinishingSink as FinishingSink
     from clonos.operators.connector_contract import ImmediateSink as ImmediateSink
@@ -178,7 +179,7 @@ _NAMES = {
             "TimedSource",
         ),
         *("MalformedRecord", "PartlyMalformed", "PushSource", "ProducerConnection"),
-        *("TransactionalSink", "RollbackSink", "FinishingSink", "TransactionalWriter", "WriterContext"),
+        *("TransactionalSink", "RollbackSink", "FinishingSink", "AbortingSink", "TransactionalWriter", "WriterContext"),
         *("ImmediateSink", "KeyedSink", "ImmediateWriter", "TruncatingWriter"),
         *("WriterIdentity", "WriterFenced", "Registration"),
     ),

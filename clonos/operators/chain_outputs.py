@@ -18,6 +18,7 @@ from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.core.wire.log_delta import Count
 from clonos.operators.columnar.row_forms import ColumnsLost, for_sink, rows_of
 from clonos.operators.connector_contract import (
+    AbortingSink,
     RecordBatch,
     TransactionalSink,
     TransactionalWriter,
@@ -316,6 +317,11 @@ class CombinedSinks:
         for sink, parts_of_it in zip(self._sinks, of_sink, strict=True):
             sink.commit(job_id, checkpoint, parts_of_it)
 
+    def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
+        """Removes what no checkpoint will commit, of each sink that can."""
+        for sink in self._sinks:
+            abort_output(sink, job_id, checkpoint, generation)
+
     def finish_output(self, job_id: str) -> None:
         """Completes the output of each sink."""
         finish_output(self._sinks, job_id)
@@ -323,6 +329,12 @@ class CombinedSinks:
     def close_output(self) -> None:
         """Closes what the driver has open of each sink."""
         close_output(self._sinks)
+
+
+def abort_output(sink: object, job_id: str, checkpoint: int, generation: int) -> None:
+    """Calls ``abort`` of a sink that has it."""
+    if isinstance(sink, AbortingSink):
+        sink.abort(job_id, checkpoint, generation)
 
 
 def close_output(sinks: Iterable[object]) -> None:

@@ -262,6 +262,14 @@ def finish_output(sinks: Iterable[object], job_id: str) -> None:
             sink.finish_output(job_id)
 
 
+@runtime_checkable
+class AbortingSink(Protocol):
+    """``TransactionalSink`` that can remove what its writers have prepared and no checkpoint will commit."""
+
+    def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
+        """Removes it up to a checkpoint and a generation, in the driver behind a commit. May be repeated."""
+
+
 class TransactionalWriter(Protocol):
     """Writer of one incarnation of a sink task."""
 

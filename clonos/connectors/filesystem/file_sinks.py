@@ -208,6 +208,10 @@ class FileSink:
         manifests = OutputFolder(self.folder()).manifests()
         return sum(part.rows for manifest in manifests for part in manifest.parts)
 
+    def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
+        """Removes the part files that no checkpoint will commit."""
+        OutputFolder(self.folder()).abort(job_id, checkpoint, generation)
+
     def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
         """Removes the output committed after ``checkpoint``; returns the numbers of the removed checkpoints."""
         return OutputFolder(self.folder()).roll_back(job_id, checkpoint)

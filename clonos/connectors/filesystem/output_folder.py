@@ -211,6 +211,19 @@ class OutputFolder:
                     swept += 1
         return swept
 
+    def abort(self, job_id: str, checkpoint: int, generation: int) -> None:
+        """Removes prepared part files that no checkpoint will commit: see ``connector_contract.AbortingSink``."""
+        owner = self._owner()
+        self._check_owner(job_id, owner)
+        is_single = owner is not None and owner.is_single  # whose committed parts stay where they are
+        named = {part.name for manifest in (self.manifests() if is_single else ()) for part in manifest.parts}
+        for name in self._names_below(self._parts):
+            match = None if name.endswith(WRITING) else _part_match(name)
+            if not match or match[0] in named or int(match["generation"]) > generation:
+                continue
+            if int(match["checkpoint"]) <= checkpoint:
+                self.files.remove(f"{self._parts}/{name}")
+
     def check_job(self, job_id: str) -> None:
         """Raises NotOutputOwner unless the output belongs to the job."""
         self._check_owner(job_id, self._owner())

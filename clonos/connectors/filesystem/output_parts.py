@@ -21,7 +21,9 @@ OUTPUT_FORMAT = 1
 PARTS = "parts"
 MANIFESTS = "manifests"
 OWNER = "owner"
-PART_NAME = re.compile(r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+(-[0-9]+){3,4}(\.[a-z0-9]+){1,2}")
+PART_NAME = re.compile(
+    r"part-(?P<checkpoint>[0-9]{10,20})-[A-Za-z0-9_.]+-[0-9]+-(?P<generation>[0-9]+)(-[0-9]+){1,2}(\.[a-z0-9]+){1,2}"
+)
 """The fourth number counts the part files of a task and a checkpoint, if it may write several."""
 MANIFEST_NAME = re.compile(r"(?P<checkpoint>[0-9]{20})\.manifest")
 VERTEX_CHARACTERS_MAX = 80

@@ -289,6 +289,11 @@ class Coordinator:
         return self._state.checkpoint_history.times
 
     @property
+    def highest(self) -> CheckpointId:
+        """Highest number that a checkpoint has used."""
+        return self._state.ledger.highest
+
+    @property
     def generation(self) -> int:
         """Number of the view that began the generation. It grows with each rollback and each resume."""
         return self._state.ledger.generation

@@ -25,6 +25,7 @@ from clonos.io.store.object_files import StoreFailed
 from clonos.io.store.store import CheckpointStore
 from clonos.operators.chain_outputs import close_output
 from clonos.operators.connector_contract import TransactionalSink
+from clonos_standby.driver.abandoned_output import AbandonedOutput, Lives
 from clonos_standby.inbox import Inbox
 from clonos_standby.store_thread import StoreThread
 
@@ -47,6 +48,7 @@ class BackgroundIo:
         self._faults = faults
         self._store, self._sinks, self._job_id = store, sinks, job_id
         self._now_ns, self._on_event = now_ns, on_event
+        self._abandoned = AbandonedOutput()
         self._chain = StoreThread("checkpoint chain", inbox)
         self._committer = StoreThread("output committer", inbox)
         self._remover = StoreThread("object remover", inbox)
@@ -69,11 +71,11 @@ class BackgroundIo:
             self._faults.reach(FaultPoint.METADATA_WRITTEN, detail=str(checkpoint))
         self._on_event(MetadataWritten(checkpoint, outcome, text, self._now_ns()))
 
-    def commit_output(self, effect: CommitOutput) -> None:
-        """Commits the prepared output of a checkpoint."""
-        self._committer.put(lambda: self._commit_output(effect))
+    def commit_output(self, effect: CommitOutput, lives: Lives) -> None:
+        """Commits the prepared output of a checkpoint, and removes what no checkpoint will commit any more."""
+        self._committer.put(lambda: self._commit_output(effect, lives))
 
-    def _commit_output(self, effect: CommitOutput) -> None:
+    def _commit_output(self, effect: CommitOutput, lives: Lives) -> None:
         for vertex, parts in ((entry.vertex, entry.parts) for entry in effect.parts):
             try:
                 self._sinks[vertex].commit(self._job_id, effect.checkpoint, list(parts))
@@ -89,6 +91,7 @@ class BackgroundIo:
         if self._faults is not None:
             self._faults.reach(FaultPoint.COMMITTED, detail=str(effect.checkpoint))
         self._on_event(OutputCommitted(effect.checkpoint, self._now_ns()))
+        self._abandoned.remove(self._sinks.values(), self._job_id, effect.checkpoint, lives)
 
     def delete_objects(self, effect: DeleteObjects) -> None:
         """Deletes objects that no checkpoint needs any more."""

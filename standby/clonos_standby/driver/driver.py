@@ -64,6 +64,7 @@ from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
 from clonos.operators.connector_contract import TransactionalSink
 from clonos.operators.job_image import JobImage
+from clonos_standby.driver.abandoned_output import Lives
 from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.driver.peeks import Peeks
 from clonos_standby.driver.printed_lines import PRINTED_LINES, logger_of
@@ -366,6 +367,10 @@ class Driver:
         for effect in sorted(self._coordinator.handle(*events), key=lambda effect: isinstance(effect, RequestSlots)):
             self._perform(effect)
 
+    def _lives(self) -> Lives:
+        view = self._coordinator.view
+        return Lives(0 if view is None else view.number, self._coordinator.generation, self._coordinator.highest)
+
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Send(slot, message):
@@ -378,7 +383,7 @@ class Driver:
             case WriteMetadata():
                 self._background_io.write_metadata(effect)
             case CommitOutput():
-                self._background_io.commit_output(effect)
+                self._background_io.commit_output(effect, self._lives())
             case DeleteObjects():
                 self._background_io.delete_objects(effect)
             case Alarm(text, fields, is_routine):
