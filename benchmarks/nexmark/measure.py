@@ -30,16 +30,20 @@ from benchmarks.peers.running import PeerFailed, PeerMissing
 BUILD: Final = ROOT / "build"
 EVENTS_ROWS: Final = 1_000_000
 EVENTS_QUICK: Final = 200_000
-EVENTS_CHECKED: Final = 50_000
-"""Events over which Flink's results are compared."""
+EVENTS_OF_FLINK: Final = Events(10_000, per_s=500)
+"""Events over which Flink's results are compared: twenty seconds, and few rows, each of which Python gets from the JVM.
+"""
 
 EVENTS_EMPTY: Final = 200
 """Events of a job whose cost is the fixed one of a job."""
 
-EVENTS_OF_SPARK: Final = Events(EVENTS_CHECKED, per_s=500)
+EVENTS_OF_SPARK: Final = Events(50_000, per_s=500)
 """Events over which Spark's results are compared: in a hundred seconds, since it does not emit the last windows."""
 
 WARM_RUNS: Final = 5
+EVENTS_WARM: Final = generator.EVENTS
+"""Most events of a run that warms a peer up or tries a setting; longer runs are measured only."""
+
 FIXED_RUNS: Final = 3
 
 MINI_BATCH: Final = {
@@ -95,6 +99,9 @@ class Measuring:
     oracle: Oracle
     stack: ExitStack
     empty: Path
+    warm: Path
+    """Events of the runs that warm a peer up."""
+
     run: Callable[..., Cost] = clonos_side.run
     peers: dict[str, JvmPeer] = field(default_factory=dict)
 
@@ -105,6 +112,10 @@ class Measuring:
     def rates(self, costs: list[Cost], fixed_s: float = 0.0) -> list[float]:
         """Returns events per second of processor time, without a fixed cost if given."""
         return [self.count / max(cost.cpu_s - fixed_s, 1e-3) for cost in costs]
+
+    def warm_rate(self, cost: Cost) -> float:
+        """Returns events per second of processor time of a run that warms up."""
+        return min(self.count, EVENTS_WARM) / cost.cpu_s
 
 
 def run(session: Session) -> None:
@@ -118,7 +129,8 @@ def run(session: Session) -> None:
             session.leave_out(name, reason)
     with ExitStack() as stack:
         empty = prepared(Events(EVENTS_EMPTY), BUILD)
-        measuring = Measuring(session, shape, events, count, Oracle(events), stack, empty)
+        warm = prepared(Events(min(count, EVENTS_WARM)), BUILD)
+        measuring = Measuring(session, shape, events, count, Oracle(events), stack, empty, warm)
         for query in QUERIES.values():
             if query.name in session.queries:
                 measure_query(measuring, query)
@@ -252,22 +264,22 @@ def _against_peer(measuring: Measuring, query: Query, job: Callable[[], Cost], f
 
 
 def _warm_up(measuring: Measuring, peer: JvmPeer, query: Query, side: str) -> list[Cost]:
-    runs = [peer.run(query, measuring.events) for _ in range(WARM_RUNS)]
-    rates = ", ".join(f"{rate / 1e6:.2f}" for rate in measuring.rates(runs))
+    runs = [peer.run(query, measuring.warm) for _ in range(WARM_RUNS)]
+    rates = ", ".join(f"{measuring.warm_rate(run) / 1e6:.2f}" for run in runs)
     measuring.session.progress(f"{query.name}: warm-up runs of {side}: {rates} M events/cpu-s")
     return runs
 
 
 def _warmed(measuring: Measuring, flink: JvmPeer, query: Query) -> dict[str, str]:
     """Compares Flink's result, warms it up, and tries mini-batches; returns the better settings."""
-    few = prepared(Events(EVENTS_CHECKED), BUILD)
+    few = prepared(EVENTS_OF_FLINK, BUILD)
     Oracle(few).check_flink(query, flink.rows(query, few))
     runs = _warm_up(measuring, flink, query, "flink")
     if query.name not in HAS_MINI_BATCH:
         return {}
-    tried = [flink.run(query, measuring.events, MINI_BATCH) for _ in range(2)][-1]
+    tried = [flink.run(query, measuring.warm, MINI_BATCH) for _ in range(2)][-1]
     is_better = tried.cpu_s < runs[-1].cpu_s
-    rate = measuring.rates([tried])[0]
+    rate = measuring.warm_rate(tried)
     measuring.session.figure(f"{query.name}, flink with mini-batches", rate, "events/cpu-s")
     measuring.session.note(
         f"{query.name}, flink", f"runs with{'' if is_better else 'out'} mini-batches, which is better"

@@ -15,31 +15,25 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.nexmark.jobs import (
-    columns,
-    columns_joined,
-    columns_ranked,
-    columns_running,
-    rows_joined,
-    rows_simple,
-    rows_windows,
-)
-from benchmarks.nexmark.jobs.house import House
-from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.results import ResultSink
-from benchmarks.workloads.word_job import ALL_ON, COLUMN_OPTIONS
-from clonos import Job
+from clonos.io.system.collections_paused import collect_rarely, collections_paused
+
+if TYPE_CHECKING:
+    from benchmarks.nexmark.jobs.house import House
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 REAP_S_MAX: Final = 20.0
 SHAPES: Final = {
-    "rows": (rows_simple, rows_joined, rows_windows),
-    "columns": (columns, columns_joined, columns_ranked, columns_running),
+    "rows": ("rows_simple", "rows_joined", "rows_windows"),
+    "columns": ("columns", "columns_joined", "columns_ranked", "columns_running"),
 }
+"""Modules of the jobs in each shape."""
+
+OF_COLUMNS: Final = {"step_records_max": 1 << 17}
+"""Options in columns: what a query takes of a step is often a small part of it."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +58,25 @@ class Cost:
 
 def builder(query: str, shape: str) -> Callable[[House], Any]:
     """Returns the function that makes the job of a query in a shape."""
-    modules: tuple[ModuleType, ...] = SHAPES[shape]
+    modules = (import_module(f"benchmarks.nexmark.jobs.{name}") for name in SHAPES[shape])
     return next(getattr(module, query) for module in modules if hasattr(module, query))  # type: ignore[no-any-return]
 
 
 def run_here(run: Run) -> list[Path]:
     """Runs the job; returns the files with its result."""
-    make = builder(run.query, run.shape)
-    job = Job(f"{run.query}-{run.shape}")
-    sink = ResultSink(QUERIES[run.query], Path(run.folder))
-    make(House(job, Path(run.events))).sink(sink, name="results")
-    options = {**ALL_ON, **(COLUMN_OPTIONS if run.shape == "columns" else {}), **run.options}
+    collect_rarely()  # as ``clonos run`` does
+    with collections_paused():
+        from benchmarks.nexmark.jobs.house import House
+        from benchmarks.nexmark.queries import QUERIES
+        from benchmarks.nexmark.results import ResultSink
+        from benchmarks.workloads.word_job import ALL_ON
+        from clonos import Job
+
+        make = builder(run.query, run.shape)
+        job = Job(f"{run.query}-{run.shape}")
+        sink = ResultSink(QUERIES[run.query], Path(run.folder))
+        make(House(job, Path(run.events))).sink(sink, name="results")
+    options = {**ALL_ON, **(OF_COLUMNS if run.shape == "columns" else {}), **run.options}
     job.run(slots="process", store=str(Path(run.folder) / "store"), overwrite=True, **options)
     return sink.parts
 

@@ -27,6 +27,7 @@ from clonos.config import resolve_settings
 from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.io.system.collections_paused import collect_rarely, collections_paused
 from clonos.kernels import kernels_in_use
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def load_job(target: str) -> Job:
             raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
         module = importlib.util.module_from_spec(specification)
         sys.modules[file.stem] = module
-        with loading(file_name):
+        with loading(file_name), collections_paused():
             try:
                 specification.loader.exec_module(module)
             except ClonosError:
@@ -141,6 +142,7 @@ def _run(parsed: argparse.Namespace) -> int:
     with fork_server_ahead(_known_options(parsed)):  # before the imports that take the driver as long
         from clonos.cli.console import run_on_console
 
+        collect_rarely()
         result = run_on_console(load_job(parsed.job), _options(parsed))
     return ABORTED if result.was_aborted else ENDED
 

@@ -15,6 +15,12 @@ from clonos.core.values.keys import key_of, state_keys
 STRIDE: Final = 61
 """Every 61st record is sampled: a prime, because input may repeat after a round number of records."""
 
+OF_BATCH_MAX: Final = 64
+"""Records of a batch of columns that are sampled, unless it is very large."""
+
+STRIDES: Final = (61, 127, 251, 509, 1021, 2039, 4093, 8191)
+"""Strides in batches of columns, by their size; a record stands for several at those above ``STRIDE``."""
+
 SAMPLED_MAX: Final = 1024
 """Number of keys in the sample at which all counts are halved, so that it is of about the last 60,000 records."""
 
@@ -58,8 +64,9 @@ class KeySample:
         if self._next < batch.num_rows:
             import numpy  # a process that handles columns has it
 
-            places = numpy.arange(self._next, batch.num_rows, STRIDE)
-            self._add(values_of([batch.column(key).take(places) for key in keys]))
+            stride = next((each for each in STRIDES if each * OF_BATCH_MAX >= batch.num_rows), STRIDES[-1])
+            places = numpy.arange(self._next, batch.num_rows, stride)
+            self._add(values_of([batch.column(key).take(places) for key in keys]), round(stride / STRIDE))
         self._pass(batch.num_rows)
 
     def hottest(self) -> tuple[str, int] | None:
@@ -77,12 +84,12 @@ class KeySample:
     def _pass(self, count: int) -> None:
         self._next = (self._next - count) % STRIDE if self._next < count else self._next - count
 
-    def _add(self, keys: Iterable[Any]) -> None:
+    def _add(self, keys: Iterable[Any], weight: int = 1) -> None:
         counts = self._counts
         stored = state_keys(list(keys))
         for key in stored:
-            counts[key] = counts.get(key, 0) + 1
-        self._total += len(stored)
+            counts[key] = counts.get(key, 0) + weight
+        self._total += weight * len(stored)
         if self._total >= SAMPLED_MAX:
             self._counts = {key: count >> 1 for key, count in counts.items() if count > 1}
             self._total = sum(self._counts.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import pyarrow
 import pyarrow.parquet
@@ -12,6 +13,9 @@ import pyarrow.parquet
 from clonos.connectors.filesystem.input_files import open_input
 from clonos.connectors.object_stores.urls import is_url
 from clonos.core.values.columns import validate_columns
+
+FOOTERS_MAX: Final = 4
+"""Files whose metadata a process keeps."""
 
 
 class FormatUnreadable(Exception):
@@ -42,15 +46,36 @@ def arrow_input(path: str) -> Any:
     return pyarrow.PythonFile(open_input(path), mode="r") if is_url(path) else pyarrow.OSFile(path)
 
 
-def open_file(path: str) -> Any:
+def open_file(path: str, metadata: Any = None) -> Any:
     """Opens a ``pyarrow.parquet.ParquetFile``, of which a reader has only the present row group in memory.
+
+    ``metadata``: that of the file, if it is known; otherwise it is read.
 
     Raises: FormatUnreadable, OSError: see ``reading``.
     """
     with reading():
         return pyarrow.parquet.ParquetFile(
-            arrow_input(path), pre_buffer=False
+            arrow_input(path), metadata=metadata, pre_buffer=False
         )  # which would keep all columns that are read
+
+
+def open_known(path: str, size_bytes: int, mtime_ns: int) -> Any:
+    """Opens a file whose size and time of modification the caller has just looked up, as ``open_file`` does.
+
+    A file of many row groups is opened for each of them, and its metadata is parsed once: that takes 20 us per row
+    group of 22 columns.
+    """
+    return open_file(path, metadata_of(path, size_bytes, mtime_ns))
+
+
+@lru_cache(maxsize=FOOTERS_MAX)
+def metadata_of(path: str, size_bytes: int, mtime_ns: int) -> Any:
+    """Returns the metadata of a file that has this size and time of modification.
+
+    Raises: FormatUnreadable, OSError: see ``reading``.
+    """
+    with open_file(path) as file:
+        return file.metadata
 
 
 def next_batch(batches: Iterator[Any]) -> Any | None:

@@ -7,7 +7,7 @@ are written as text, sets as sorted lists and objects with fields as structs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from clonos.connectors.columns.batch_files import BATCH_ROWS, BatchFiles, BatchReader, reading_input
 from clonos.connectors.columns.group_statistics import has_no_row
@@ -15,6 +15,7 @@ from clonos.connectors.columns.parquet_batches import (
     FormatUnreadable,
     next_batch,
     open_file,
+    open_known,
     read_batches,
     reading,
 )
@@ -28,6 +29,12 @@ from clonos.operators.connector_contract import SplitReader
 
 CONNECTOR = "files.parquet"
 KIND = "Parquet"
+
+BATCH_BYTES: Final = 4 << 20
+"""Bytes of a batch, as they are in the file, up to which it has more rows than usual."""
+
+NARROW_ROWS_MAX: Final = 1 << 17
+"""Most rows of such a batch."""
 
 
 class ParquetFiles(BatchFiles):
@@ -90,7 +97,8 @@ class ParquetReader(BatchReader):
         self._bounds = tuple(bounds)
 
     def _open(self, path: str) -> Any:
-        return open_file(path)
+        assert self._split is not None, "its status was compared with that of the file"
+        return open_known(path, self._split.size_bytes, self._split.mtime_ns)
 
     def _count(self) -> int:
         return self._file.num_row_groups  # type: ignore[no-any-return]
@@ -102,14 +110,25 @@ class ParquetReader(BatchReader):
         return bool(self._bounds) and has_no_row(self._file, group, self._bounds)
 
     def _batches_of(self, groups: list[int]) -> Iterator[Any]:
+        names = self._names_of(self._file.schema_arrow.names)
         batches = self._file.iter_batches(
-            batch_size=self._batch_rows,
-            row_groups=groups,
-            columns=self._names_of(self._file.schema_arrow.names),
-            use_threads=False,
+            batch_size=self._rows_of_batch(groups[0], names), row_groups=groups, columns=names, use_threads=False
         )
         while (batch := next_batch(batches)) is not None:
             yield batch
+
+    def _rows_of_batch(self, group: int, names: Sequence[str] | None) -> int:
+        """Returns the rows of a batch: more than usual if they have few bytes, as those of a group have."""
+        if self._batch_rows != BATCH_ROWS:
+            return self._batch_rows
+        metadata = self._file.metadata.row_group(group)
+        columns = (metadata.column(number) for number in range(metadata.num_columns))
+        size_bytes = sum(
+            column.total_uncompressed_size
+            for column in columns
+            if names is None or column.path_in_schema.partition(".")[0] in names
+        )
+        return max(BATCH_ROWS, min(BATCH_BYTES * metadata.num_rows // max(size_bytes, 1), NARROW_ROWS_MAX))
 
 
 class ParquetFormat:

@@ -12,6 +12,7 @@ from pyarrow import types
 from clonos.expressions.expression import Expr
 from clonos.expressions.expression_errors import CannotBind
 from clonos.expressions.functions.binder import Binder, Kernel, Value
+from clonos.expressions.functions.constants import arrow_array
 from clonos.expressions.functions.value_types import (
     joined_type,
     kind_name,
@@ -180,7 +181,7 @@ def is_in(binder: Binder, node: Expr, inputs: list[Value]) -> Value:
         if joined is None:
             raise CannotBind("", f"the list has {each!r:.80}: {mismatch(type_, literal_type(each))}")
         type_ = joined
-    constants = pyarrow.array([_constant(each, type_) for each in wanted], type_)
+    constants = arrow_array([_constant(each, type_) for each in wanted], type_)
     found = binder.call(
         "is_in",
         lambda column: _is_member(column, constants),

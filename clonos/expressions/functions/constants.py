@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow
@@ -22,14 +24,14 @@ def arrow_scalar(value: Any, type_: Any) -> Any:
     """Returns ``pyarrow.scalar(value, type_)``."""
     if value is None:
         return pyarrow.nulls(1, type_)[0]
-    data = _bytes_of(value, type_)
-    if data is None:
-        return pyarrow.scalar(value, type_)
-    buffers: list[Any] = [None, pyarrow.py_buffer(data)]
-    if isinstance(value, str):
-        offsets = struct.pack("=qq" if types.is_large_string(type_) else "=ii", 0, len(data))
-        buffers.insert(1, pyarrow.py_buffer(offsets))
-    return pyarrow.Array.from_buffers(type_, 1, buffers)[0]
+    found = _from_bytes([value], type_)
+    return pyarrow.scalar(value, type_) if found is None else found[0]
+
+
+def arrow_array(values: Sequence[Any], type_: Any) -> Any:
+    """Returns ``pyarrow.array(values, type_)`` for values that are not null."""
+    found = None if types.is_boolean(type_) else _from_bytes(values, type_)
+    return pyarrow.array(values, type_) if found is None else found
 
 
 def decimal_type(value: Decimal) -> Any:
@@ -39,6 +41,22 @@ def decimal_type(value: Decimal) -> Any:
         return None
     precision = max(len(digits) + max(exponent, 0), -exponent)
     return pyarrow.decimal128(precision, max(-exponent, 0)) if precision <= DIGITS_MAX else None
+
+
+def _from_bytes(values: Sequence[Any], type_: Any) -> Any | None:
+    """Returns the array of the values, None if one is to be converted by Arrow; of bools it takes one."""
+    parts = []
+    for value in values:
+        data = _bytes_of(value, type_)
+        if data is None:
+            return None
+        parts.append(data)
+    buffers: list[Any] = [None, pyarrow.py_buffer(b"".join(parts))]
+    if types.is_string(type_) or types.is_large_string(type_):
+        letter = "q" if types.is_large_string(type_) else "i"
+        ends = accumulate(map(len, parts), initial=0)
+        buffers.insert(1, pyarrow.py_buffer(struct.pack(f"={len(parts) + 1}{letter}", *ends)))
+    return pyarrow.Array.from_buffers(type_, len(parts), buffers)
 
 
 def _bytes_of(value: Any, type_: Any) -> bytes | None:

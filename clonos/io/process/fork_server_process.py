@@ -26,6 +26,11 @@ WARM_MODULES: Final = ("clonos_standby.slot.host",)
 COLUMN_MODULES: Final = ("clonos.io.system.retained_memory", "clonos_standby.slot.column_modules")
 """Modules imported for a job with columns, besides those that its pickled image names."""
 
+ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
+"""Threads of numpy's linear algebra, unless the user has set them. A slot has one core for its task, and threads that
+wait for work take 0.1 s of processor time when numpy is imported.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ForkServerProcess:
@@ -128,4 +133,4 @@ def _inherited(hash_seed: str, warm_modules: tuple[str, ...], output: Path | Non
 def _environment(hash_seed: str) -> dict[str, str]:
     """Returns the environment of slots: the driver's, with one hash seed and the driver's import path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+    return ONE_THREAD | os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}

@@ -27,6 +27,11 @@ SMALL: Final = 1 << 40
 PANES_MAX: Final = 1 << 20
 """Panes from the first to the last one of a batch from which on it passes as it is."""
 
+DENSE_MAX: Final = 4
+"""Numbers of keys and panes from the least to the highest one, for each record of a batch, up to which they are places
+in an array in place of keys of an index.
+"""
+
 HAS_BEEN_IDLE: Final = 1
 """Key of the state that says so; the watermark has 0."""
 
@@ -138,36 +143,27 @@ class PartialAggregates(Operator):
         self.out.columns(batch if partials is None else partials)
 
     def partials(self, kind: _Kind, batch: Any, panes: Any) -> Any | None:
-        """Returns the partial aggregates of a batch, in the order of panes, then of the first records of keys."""
-        import numpy
+        """Returns the partial aggregates of a batch, in the order of panes, then of the first records of keys; None if
+        they are hardly fewer than its records.
+        """
         import pyarrow
 
-        from clonos.kernels.index import new_index
         from clonos.kernels.partition import gather
 
-        groups = self._numbers(kind, [batch.column(name) for name in self._keys])
-        if panes is not None and (low := int(panes.min())) != (high := int(panes.max())):
-            if high - low >= PANES_MAX:
+        groups, low, width = self._numbers(kind, [batch.column(name) for name in self._keys]), 0, 1
+        if panes is not None:
+            low, width = int(panes.min()), int(panes.max()) - int(panes.min()) + 1
+            if width > PANES_MAX:
                 return None
-            groups = groups * (high - low + 1) + (panes - low)
-        index = new_index("int64")
-        places: Any = index.add(groups)
-        if len(index) * self.gain_min > batch.num_rows:
+        grouped = _grouped(groups, None if width == 1 else panes - low, width)
+        if len(grouped.first) * self.gain_min > batch.num_rows:
             return None
-        first = numpy.empty(len(index), numpy.int64)
-        first[places[::-1]] = numpy.arange(batch.num_rows - 1, -1, -1)
+        columns = gather(batch.select(self._keys), grouped.first).columns
         if panes is not None:
-            order = numpy.argsort(panes[first], kind="stable")
-            first, ranks = first[order], numpy.empty(len(order), numpy.int64)
-            ranks[order] = numpy.arange(len(order))
-            places = ranks[places]
-        columns = gather(batch.select(self._keys), first).columns
-        if panes is not None:
-            columns.append(pyarrow.array(panes[first]))
+            columns.append(pyarrow.array(panes[grouped.first]))
         for each in kind.aggregates:
-            state = {name: numpy.zeros(len(first), dtype) for name, dtype in each.dtypes().items()}
-            each.add(state, places, None if each.of is None else batch.column(each.of))
-            columns += map(pyarrow.array, state.values())
+            cells = None if each.of is None else batch.column(each.of)
+            columns += map(pyarrow.array, grouped.state(each, cells).values())
         return pyarrow.RecordBatch.from_arrays(columns, schema=kind.schema)
 
     def _numbers(self, kind: _Kind, columns: list[Any]) -> Any:
@@ -210,6 +206,51 @@ class PartialAggregates(Operator):
         records = pyarrow.schema([schema.field(name) for name in self._names])
         metadata = {PARTIAL_KEY: records.serialize().to_pybytes()}
         return _Kind(schema, pyarrow.schema(fields, metadata), types, aggregates)
+
+
+class _Grouped(NamedTuple):
+    """Records of a batch by key and pane.
+
+    ``places``: the place of each record in arrays of ``size``; ``found``: the places that have records, in the order of
+    panes, then of the first records of keys; ``first``: the first record of each of these.
+    """
+
+    places: Any
+    size: int
+    found: Any
+    first: Any
+
+    def state(self, aggregate: Any, cells: Any) -> dict[str, Any]:
+        """Returns the columns of state of an aggregate over the records, one row for each of ``found``."""
+        import numpy
+
+        state = {name: numpy.zeros(self.size, dtype) for name, dtype in aggregate.dtypes().items()}
+        aggregate.add(state, self.places, cells)
+        return {name: column[self.found] for name, column in state.items()}
+
+
+def _grouped(groups: Any, panes: Any, width: int) -> _Grouped:
+    """Groups records by the numbers of their keys, and their panes from 0 on; None if all are of one pane."""
+    import numpy
+
+    from clonos.kernels.index import new_index
+
+    count, least = len(groups), int(groups.min())
+    span = int(groups.max()) - least + 1
+    if span * width <= DENSE_MAX * count:  # addressing costs less than looking up
+        places, size = groups - least, span * width
+        if panes is not None:
+            places += panes * span
+    else:
+        index = new_index("int64")
+        places = index.add(groups if panes is None else groups * width + panes)
+        size = len(index)
+    first = numpy.full(size, count)
+    first[places[::-1]] = numpy.arange(count - 1, -1, -1)  # of equal places the last one assigned stays
+    found = numpy.flatnonzero(first < count)
+    first = first[found]
+    order = numpy.argsort(first if panes is None else panes[first] * count + first)
+    return _Grouped(places, size, found[order], first[order])
 
 
 def _fits(aggregates: Sequence[Any], batch: Any) -> bool:

@@ -38,6 +38,7 @@ from clonos.io.net.peers import PeerAddress
 from clonos.io.net.transport import Transport
 from clonos.io.process.fault_points import FaultPoints, armed, delivered
 from clonos.io.store.store import CheckpointStore
+from clonos.io.system.collections_paused import collect_rarely
 from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.io.system.wall_clock import SlewedClock
@@ -51,10 +52,6 @@ from clonos_standby.slot.story_files import called_by_signal, traced, write_stor
 from clonos_standby.slot.surroundings import SlotSurroundings
 
 logger = logging.getLogger("clonos.slot")
-
-COLLECT_AFTER_OBJECTS = 50_000
-"""More containers than before, tuples among them, start a young collection; Python's own 700 are a fraction of one
-batch, whose rows are soon gone anyway: looking at them took 40 to 50 ns a row. Cycles of user code are still found."""
 
 NANOSECONDS_PER_MS = 1_000_000
 
@@ -224,7 +221,7 @@ def run_slot(launch_spec: SlotLaunchSpec, domain: str) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_files_limit()
     gc.freeze()  # what is imported stays
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+    collect_rarely()
     root = Path(launch_spec.folder_root) if launch_spec.folder_root else default_root()
     sweep(root)
     slot_id = SlotId(int.from_bytes(random_bytes(8), "little") >> 1 or 1)

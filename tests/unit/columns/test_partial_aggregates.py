@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import numpy
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,9 @@ from clonos.api.windows import Session, Sliding, Tumbling
 from clonos.core.model.options import Options
 from clonos.core.model.watermark import ACTIVE, IDLE
 from clonos.core.ports.operator_chain import ChainContext
+from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.chain import Input, Node, VertexImage
+from clonos.operators.columnar import partial_aggregates
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -346,3 +349,28 @@ def test_a_task_that_has_been_idle_sends_records_since_its_windows_may_have_ende
             chain.open(context, state, None)
         chain.process_columns(0, batch)
     assert [each.num_rows for each in taken] == [1, 4]
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(st.tuples(st.integers(-3, 40), st.integers(0, 6), st.integers(-9, 9)), min_size=1, max_size=120),
+    has_panes=st.booleans(),
+)
+def test_keys_as_places_and_keys_of_an_index_give_the_same_partial_aggregates(
+    rows: list[tuple[int, int, int]], has_panes: bool
+) -> None:
+    keys, panes, numbers = (numpy.array(column, numpy.int64) for column in zip(*rows, strict=True))
+    batch = pa.record_batch({"k": keys, "x": numbers})
+    found = []
+    for dense_max in (0, 1000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partial_aggregates, "DENSE_MAX", dense_max)
+            patch.setattr(PartialAggregates, "gain_min", 0)
+            aggregation = Named({"n": count(), "total": sum_("x"), "least": min_("x")})
+            step = PartialAggregates("step", cast(Any, None), aggregation, ("k",), ("x",), has_panes)
+            partials = step.partials(step._kind_of(batch.schema), batch, panes if has_panes else None)
+            found.append(partials.to_pylist())
+    assert found[0] == found[1]
+    distinct = dict.fromkeys(zip(panes.tolist() if has_panes else [0] * len(keys), keys.tolist(), strict=True))
+    assert [row["k"] for row in found[0]] == [key for _, key in sorted(distinct, key=lambda each: each[0])]
+    assert sum(row["clonos.state.n.n"] for row in found[0]) == len(rows)

@@ -21,6 +21,7 @@ from tests.unit.columns.test_column_totals import aggregates as running
 from tests.unit.columns.test_column_windows import ColumnsOf, aggregates
 from tests.unit.columns.test_windows_with_logs import aggregates as logs
 from tests.unit.operators.driver import Outbox, run
+from tests.unit.values.samples import printed_by
 
 ROWS = [
     {"key": key, "other": bool(at % 2), "at": START + at, "x": at, "y": at / 2, "money": None}
@@ -102,3 +103,12 @@ def test_a_wrong_column_behind_them_is_refused_where_the_step_is_added(name: str
     results = STREAMS[name](stream)
     with pytest.raises(InvalidExpression, match="there is no column 'totals'"):
         results.filter(col("totals") > 1)
+
+
+def test_finding_the_columns_of_a_join_imports_no_pandas() -> None:
+    program = (
+        "import sys, pyarrow; from clonos.operators.columnar.joins.results import schema_of_results;"
+        "left, right = (pyarrow.schema({key: pyarrow.int64(), 't': pyarrow.string()}) for key in 'ab');"
+        "print(schema_of_results((left, right), (('a',), ('b',)), True, True).names, 'pandas' in sys.modules)"
+    )
+    assert printed_by(program) == "['a', 't', 'b', 't_right', 'join_time'] False"

@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clonos.connectors import files
-from clonos.connectors.columns.parquet_files import ParquetReader
+from clonos.connectors.columns.batch_files import BATCH_ROWS
+from clonos.connectors.columns.parquet_batches import metadata_of
+from clonos.connectors.columns.parquet_files import NARROW_ROWS_MAX, ParquetReader
 from clonos.connectors.columns.parquet_rows import ParquetRows
 from clonos.connectors.connector_errors import (
     InputChanged,
@@ -81,6 +83,37 @@ def test_a_reader_of_many_row_groups_has_few_of_them_in_memory(tmp_path: Path) -
     assert first is not None
     assert pyarrow.total_allocated_bytes() - before < path.stat().st_size / 4
     reader.close()
+
+
+def test_a_batch_of_few_bytes_has_the_rows_of_several_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "groups.parquet"
+    count, group = 1 << 19, 1 << 16
+    numbers = numpy.arange(count)
+    wide = pyarrow.array(["x" * 100 + str(number) for number in range(1 << 10)] * (count >> 10))
+    table = pyarrow.table({"narrow": numbers % 5, "wide": wide, "number": numbers})
+    pyarrow.parquet.write_table(table, path, row_group_size=group, use_dictionary=["narrow"])
+    for columns, least, most in ((["narrow"], 2 * group, NARROW_ROWS_MAX), (["narrow", "wide"], 1, BATCH_ROWS)):
+        source = files.parquet(path, columns=columns, ordered=True)
+        (split,) = source.splits(1)
+        reader = source.reader()
+        reader.open(split, None)
+        rows = 0
+        while (batch := reader.read(count)) is not None:
+            assert least <= batch.num_rows <= most
+            assert batch.column(0).to_numpy().tolist() == (numbers[rows : rows + batch.num_rows] % 5).tolist()
+            rows += batch.num_rows
+        assert rows == count
+        reader.close()
+
+
+def test_the_metadata_of_a_file_is_read_once_for_all_row_groups_and_anew_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    for rows in (ROWS, ROWS[:50] * 2):
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=30)
+        os.utime(path, ns=(len(str(rows)), 1))
+        before = metadata_of.cache_info().misses
+        assert read_all(files.parquet(path)) == rows
+        assert metadata_of.cache_info().misses == before + 1
 
 
 def test_only_the_columns_asked_for_are_read(path: Path) -> None:

@@ -16,7 +16,7 @@ from clonos import Expr, col, concat_str, lit, when
 from clonos.expressions.expression_errors import InvalidExpression, NotComputable
 from clonos.expressions.foreign import as_foreign
 from clonos.expressions.functions.binder import FilterCall
-from clonos.expressions.functions.constants import arrow_scalar
+from clonos.expressions.functions.constants import arrow_array, arrow_scalar
 from clonos.expressions.functions.value_types import literal_type
 from clonos.expressions.program import Program
 from clonos.expressions.stages import Stage
@@ -338,6 +338,27 @@ def test_the_type_of_a_decimal_is_that_of_arrow(text: str) -> None:
     assert literal_type(Decimal(text)) == pyarrow.scalar(Decimal(text)).type
 
 
+VALUES_OF_TYPES = [
+    ([1, 2, -3], pyarrow.int64()),
+    ([1, 300], pyarrow.int32()),
+    (["", "x", "ä€", "yz"], pyarrow.string()),
+    (["x", ""], pyarrow.large_string()),
+    ([1.5, -0.0], pyarrow.float64()),
+    ([True, False, True], pyarrow.bool_()),
+    ([Decimal("1.50"), Decimal("-2")], pyarrow.decimal128(5, 2)),
+    ([datetime(2020, 1, 2, tzinfo=UTC)], pyarrow.timestamp("ms", "UTC")),
+    ([], pyarrow.int64()),
+    ([], pyarrow.string()),
+]
+
+
+@pytest.mark.parametrize(("values", "type_"), VALUES_OF_TYPES)
+def test_an_array_of_constants_is_that_of_arrow(values: list[Any], type_: Any) -> None:
+    found = arrow_array(values, type_)
+    found.validate(full=True)
+    assert found.equals(pyarrow.array(values, type_))
+
+
 def test_compiling_constants_and_empty_results_imports_no_pandas() -> None:
     program = (
         "import sys, pyarrow; from decimal import Decimal; from clonos import col, concat_str, lit, when;"
@@ -345,6 +366,7 @@ def test_compiling_constants_and_empty_results_imports_no_pandas() -> None:
         "from clonos.expressions.program import schema_behind;"
         "kind = when(col('n') % 3 == 0).then(lit('a')).otherwise(lit('b'));"
         "stages = [Stage('f', 'filter', (('c', (col('n') > 1) & col('t').str.starts_with('x')),)),"
+        " Stage('g', 'filter', (('c', col('n').is_in([1, 2, 3]) | col('t').is_in(['x', 'yz'])),)),"
         " Stage('s', 'select', (('kind', kind), ('half', col('n') * 0.5),"
         " ('rated', lit(Decimal('0.908')) * col('n')), ('some', when(col('n') > 1).then(col('n'))),"
         " ('text', concat_str(col('t'), lit(':'), col('t')))))];"

@@ -9,7 +9,7 @@ import pytest
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.options import Options
-from clonos.operators.key_sample import STRIDE, KeySample
+from clonos.operators.key_sample import OF_BATCH_MAX, STRIDE, KeySample
 from tests.unit.operators.driver import Given, Outbox, Run
 
 
@@ -93,3 +93,14 @@ def test_the_chain_of_a_keyed_step_knows_its_hottest_key(is_timed: bool, bare: b
     assert counted[0] == "'ann'"
     assert 60 <= counted[1] <= 73
     assert [key for name, key in found.items() if not name.startswith("count")] == [None] * (len(found) - 1)
+
+
+def test_a_large_batch_of_columns_is_sampled_at_few_places_that_count_for_more() -> None:
+    keys = [str(key) for key in _keys(100_000, 2)]  # every second one: an even stride would see all or none
+    sample = KeySample()
+    sample.see_columns(pa.record_batch({"k": pa.array(keys)}), ("k",))
+    assert 1 < len(sample) <= OF_BATCH_MAX
+    found = sample.hottest()
+    assert found is not None
+    assert found[0] == "'ann'"
+    assert abs(found[1] - 50) <= 5

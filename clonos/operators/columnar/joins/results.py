@@ -126,7 +126,7 @@ def schema_of_results(
 
 
 def _empty(schema: Any) -> Any:
-    return pyarrow.RecordBatch.from_arrays([pyarrow.array([], field.type) for field in schema], schema=schema)
+    return pyarrow.RecordBatch.from_arrays([pyarrow.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def taken(rows: Any, places: Any) -> Any:

@@ -37,7 +37,9 @@ class Runs:
 def measuring(tmp_path: Path) -> Measuring:
     events = prepared(Events(COUNT), tmp_path)
     empty = prepared(Events(measure.EVENTS_EMPTY), tmp_path)
-    return Measuring(Session((), 2), "columns", events, COUNT, Oracle(events), ExitStack(), empty, Runs({"q0": 5.0}))
+    return Measuring(
+        Session((), 2), "columns", events, COUNT, Oracle(events), ExitStack(), empty, events, Runs({"q0": 5.0})
+    )
 
 
 def test_a_wrong_result_gives_no_figure_and_the_next_query_is_measured(measuring: Measuring) -> None:
