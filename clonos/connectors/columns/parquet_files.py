@@ -128,7 +128,8 @@ class ParquetReader(BatchReader):
             for column in columns
             if names is None or column.path_in_schema.partition(".")[0] in names
         )
-        return max(BATCH_ROWS, min(BATCH_BYTES * metadata.num_rows // max(size_bytes, 1), NARROW_ROWS_MAX))
+        fitting: int = BATCH_BYTES * metadata.num_rows // max(size_bytes, 1)
+        return max(BATCH_ROWS, min(fitting, NARROW_ROWS_MAX))
 
 
 class ParquetFormat:

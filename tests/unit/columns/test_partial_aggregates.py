@@ -368,7 +368,7 @@ def test_keys_as_places_and_keys_of_an_index_give_the_same_partial_aggregates(
             patch.setattr(PartialAggregates, "gain_min", 0)
             aggregation = Named({"n": count(), "total": sum_("x"), "least": min_("x")})
             step = PartialAggregates("step", cast(Any, None), aggregation, ("k",), ("x",), has_panes)
-            partials = step.partials(step._kind_of(batch.schema), batch, panes if has_panes else None)
+            partials: Any = step.partials(step._kind_of(batch.schema), batch, panes if has_panes else None)
             found.append(partials.to_pylist())
     assert found[0] == found[1]
     distinct = dict.fromkeys(zip(panes.tolist() if has_panes else [0] * len(keys), keys.tolist(), strict=True))

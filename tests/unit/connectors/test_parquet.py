@@ -95,7 +95,7 @@ def test_a_batch_of_few_bytes_has_the_rows_of_several_row_groups(tmp_path: Path)
     for columns, least, most in ((["narrow"], 2 * group, NARROW_ROWS_MAX), (["narrow", "wide"], 1, BATCH_ROWS)):
         source = files.parquet(path, columns=columns, ordered=True)
         (split,) = source.splits(1)
-        reader = source.reader()
+        reader: Any = source.reader()
         reader.open(split, None)
         rows = 0
         while (batch := reader.read(count)) is not None:
