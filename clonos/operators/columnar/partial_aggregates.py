@@ -27,11 +27,6 @@ SMALL: Final = 1 << 40
 PANES_MAX: Final = 1 << 20
 """Panes from the first to the last one of a batch from which on it passes as it is."""
 
-DENSE_MAX: Final = 4
-"""Numbers of keys and panes from the least to the highest one, for each record of a batch, up to which they are places
-in an array in place of keys of an index.
-"""
-
 HAS_BEEN_IDLE: Final = 1
 """Key of the state that says so; the watermark has 0."""
 
@@ -56,6 +51,11 @@ class PartialAggregates(Operator):
 
     gain_min: ClassVar[float] = 2
     """Records for each partial aggregate below which batches pass as they are, up to the next barrier."""
+
+    places_max: ClassVar[int] = 4
+    """Numbers of keys and panes from the least to the highest one, for each record of a batch, up to which they are
+    places in an array in place of keys of an index.
+    """
 
     keys_max: ClassVar[int] = 1 << 14
     """Number of keys at which their numbers are forgotten, so that the index stays in the cache of a core."""
@@ -99,7 +99,7 @@ class PartialAggregates(Operator):
     def columns(self, batch: Any) -> None:
         kind = self._kind
         if kind is None or not kind.given.equals(batch.schema):
-            kind = self._kind = self._kind_of(batch.schema)
+            kind = self._kind = self.kind_of(batch.schema)
         if kind.schema is None or not self._pays or batch.num_rows < self.rows_min or not _fits(kind.aggregates, batch):
             self.out.columns(batch)
         elif not self._is_event_time:
@@ -155,7 +155,7 @@ class PartialAggregates(Operator):
             low, width = int(panes.min()), int(panes.max()) - int(panes.min()) + 1
             if width > PANES_MAX:
                 return None
-        grouped = _grouped(groups, None if width == 1 else panes - low, width)
+        grouped = _grouped(groups, None if width == 1 else panes - low, width, self.places_max * batch.num_rows)
         if len(grouped.first) * self.gain_min > batch.num_rows:
             return None
         columns = gather(batch.select(self._keys), grouped.first).columns
@@ -182,7 +182,7 @@ class PartialAggregates(Operator):
             self._index = KeyIndex(kind.key_types)
         return self._index.add(columns).astype(numpy.int64)
 
-    def _kind_of(self, schema: Any) -> _Kind:
+    def kind_of(self, schema: Any) -> _Kind:
         """Returns what is made of batches of a schema."""
         import pyarrow
 
@@ -229,15 +229,18 @@ class _Grouped(NamedTuple):
         return {name: column[self.found] for name, column in state.items()}
 
 
-def _grouped(groups: Any, panes: Any, width: int) -> _Grouped:
-    """Groups records by the numbers of their keys, and their panes from 0 on; None if all are of one pane."""
+def _grouped(groups: Any, panes: Any, width: int, places_max: int) -> _Grouped:
+    """Groups records by the numbers of their keys, and their panes from 0 on; None if all are of one pane.
+
+    ``places_max``: places up to which numbers are addresses.
+    """
     import numpy
 
     from clonos.kernels.index import new_index
 
     count, least = len(groups), int(groups.min())
     span = int(groups.max()) - least + 1
-    if span * width <= DENSE_MAX * count:  # addressing costs less than looking up
+    if span * width <= places_max:  # addressing costs less than looking up
         places, size = groups - least, span * width
         if panes is not None:
             places += panes * span

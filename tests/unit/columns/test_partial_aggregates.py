@@ -21,7 +21,6 @@ from clonos.core.model.watermark import ACTIVE, IDLE
 from clonos.core.ports.operator_chain import ChainContext
 from clonos.operators.aggregates.aggregate import Named
 from clonos.operators.chain import Input, Node, VertexImage
-from clonos.operators.columnar import partial_aggregates
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.partial_aggregates import PartialAggregates
 from clonos.operators.event_time.timestamps import TimestampColumn
@@ -364,11 +363,11 @@ def test_keys_as_places_and_keys_of_an_index_give_the_same_partial_aggregates(
     found = []
     for dense_max in (0, 1000):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partial_aggregates, "DENSE_MAX", dense_max)
+            patch.setattr(PartialAggregates, "places_max", dense_max)
             patch.setattr(PartialAggregates, "gain_min", 0)
             aggregation = Named({"n": count(), "total": sum_("x"), "least": min_("x")})
             step = PartialAggregates("step", cast(Any, None), aggregation, ("k",), ("x",), has_panes)
-            partials: Any = step.partials(step._kind_of(batch.schema), batch, panes if has_panes else None)
+            partials: Any = step.partials(step.kind_of(batch.schema), batch, panes if has_panes else None)
             found.append(partials.to_pylist())
     assert found[0] == found[1]
     distinct = dict.fromkeys(zip(panes.tolist() if has_panes else [0] * len(keys), keys.tolist(), strict=True))

@@ -106,7 +106,7 @@ def test_a_batch_of_few_bytes_has_the_rows_of_several_row_groups(tmp_path: Path)
         reader.close()
 
 
-def test_the_metadata_of_a_file_is_read_once_for_all_row_groups_and_anew_when_it_has_changed(tmp_path: Path) -> None:
+def test_the_metadata_of_a_file_is_parsed_once_for_all_row_groups_of_one_version(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     for rows in (ROWS, ROWS[:50] * 2):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=30)
