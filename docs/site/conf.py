@@ -48,7 +48,14 @@ NAVIGATION = {
         "docs/writing-a-sink",
     ],
     "Testing": ["docs/testing"],
-    "Operations": ["docs/options", "docs/operations", "docs/troubleshooting", "docs/security", "docs/chaos"],
+    "Operations": [
+        "docs/options",
+        "docs/operations",
+        "docs/console",
+        "docs/troubleshooting",
+        "docs/security",
+        "docs/chaos",
+    ],
     "Internals": [
         "docs/architecture",
         "docs/protocol",
