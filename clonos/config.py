@@ -27,8 +27,12 @@ from clonos.kernels import choice as kernels
 FILE_NAME: Final = "clonos.toml"
 NO_FILE: Final = Path("/nonexistent", FILE_NAME)
 VARIABLE_PREFIX: Final = "CLONOS_"
-FOREIGN_VARIABLE_PREFIXES: Final = ("CLONOS_TEST_", kernels.VARIABLE)
-"""Prefixes of variables that are not options: the test run marks its child processes with one."""
+FOREIGN_VARIABLE_PREFIXES: Final = (
+    *("CLONOS_TEST_", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN"),
+    kernels.VARIABLE,
+)
+"""Prefixes of variables that are not options: the test run marks its child processes with one, and three are of servers
+and their clients."""
 
 NANOSECONDS: Final = {
     "ns": 1,

@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rewrite-traces", action="store_true", help="write golden dialogues anew, to be reviewed as prose"
     )
     group.addoption("--fuzz-inputs", type=int, default=20_000, metavar="N", help="feed N inputs to all targets of fuzz")
+    group.addoption("--fuzz-requests", type=int, default=200, metavar="N", help="send N made-up requests to a server")
 
 
 def pytest_configure(config: pytest.Config) -> None:

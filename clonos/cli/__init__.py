@@ -1,4 +1,4 @@
-"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``demo`` and ``chaos``.
+"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``demo``, ``chaos``, and a server's commands.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -14,7 +14,7 @@ An error of this library is printed as one message, without a traceback.
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -23,16 +23,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import clonos
 from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
+from clonos.cli.pairs import pairs
+from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
+from clonos.cli.server_commands import add_commands
 from clonos.config import resolve_settings
-from clonos.core.model.error_report import JobFileRaised, error_text, full_report, short_report
+from clonos.core.model.error_report import full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
-from clonos.io.system.collections_paused import collect_rarely, collections_paused
+from clonos.io.system.collections_paused import collect_rarely
+from clonos.job.script.job_file import load_job, put_on_path
 from clonos.kernels import kernels_in_use
 
 if TYPE_CHECKING:
     from clonos.config import RunOptions
-    from clonos.job import Job
 
 ENDED: Final = 0
 JOB_AT_FAULT: Final = 1
@@ -75,55 +78,6 @@ def exit_code_of(error: ClonosError) -> int:
     if isinstance(error, JobError):
         return JOB_AT_FAULT
     return ENVIRONMENT_AT_FAULT if isinstance(error, EnvironmentFault) else WE_ARE_AT_FAULT
-
-
-def put_on_path(target: str) -> Path:
-    """Puts the folder of a job's file on the import path. Returns the file. Raises: JobError when it does not exist."""
-    file_name = target.partition(":")[0]
-    file = Path(file_name).resolve()
-    if not file.is_file():
-        raise JobError(f"the file {file_name!r} does not exist. Name a Python file that has a Job.")
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    return file
-
-
-def load_job(target: str) -> Job:
-    """Returns the job of ``FILE`` or ``FILE:NAME``: the only ``Job`` of the file, or the one with this name.
-
-    The file is imported under its stem, with its folder on the import path, as a module beside it would import it.
-
-    Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
-    """
-    from clonos.job import Job
-    from clonos.job.script_exit import loading
-
-    file_name, _, name = target.partition(":")
-    file = put_on_path(target)
-    module = sys.modules.get(file.stem)
-    if module is None or getattr(module, "__file__", None) != str(file):
-        specification = importlib.util.spec_from_file_location(file.stem, file)
-        if specification is None or specification.loader is None:
-            raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
-        module = importlib.util.module_from_spec(specification)
-        sys.modules[file.stem] = module
-        with loading(file_name), collections_paused():
-            try:
-                specification.loader.exec_module(module)
-            except ClonosError:
-                raise
-            except Exception as error:
-                raise JobFileRaised(file_name, error_text(error)).with_traceback(error.__traceback__) from error
-    jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
-    if name:
-        if name not in jobs:
-            raise JobError(f"{file_name!r} has no Job called {name!r}; it has: {', '.join(jobs) or 'none'}.")
-        return jobs[name]
-    distinct = list({id(job): job for job in jobs.values()}.values())
-    if len(distinct) != 1:
-        found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else "none."
-        raise JobError(f"{file_name!r} must have exactly one Job at its top level, but it has {found}")
-    return distinct[0]
 
 
 def _guarded(command: object, is_verbose: bool = False) -> int:
@@ -176,13 +130,13 @@ def _doctor(parsed: argparse.Namespace) -> int:
     from clonos.job.description import options_of
 
     job = load_job(parsed.job) if parsed.job else None
-    given = _pairs(parsed.option) | ({"store": parsed.store} if parsed.store else {})
+    given = pairs(parsed.option) | ({"store": parsed.store} if parsed.store else {})
     run = resolve_settings({} if job is None else options_of(job), given).run
     return ENDED if print_examination(job, run, parsed.server or "", parsed.json) else ENVIRONMENT_AT_FAULT
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    print(load_job(parsed.job).explain(parsed.format, command_line=_pairs(parsed.option)))
+    print(load_job(parsed.job).explain(parsed.format, command_line=pairs(parsed.option)))
     return ENDED
 
 
@@ -192,6 +146,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "explain": _explain,
     "demo": _demo,
     "doctor": _doctor,
+    **SERVER_COMMANDS,
 }
 
 
@@ -218,20 +173,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, object]:
     named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "checkpoint", "store")}
     options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
     options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
-    return options | _pairs(parsed.option)
-
-
-def _pairs(given: Sequence[str]) -> dict[str, object]:
-    """Returns the options that ``--option`` sets, by key."""
-    options: dict[str, object] = {}
-    for pair in given:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise JobError(
-                f"--option is {pair!r}, but key=value is expected, for example: --option checkpoint_every=5s"
-            )
-        options[key.strip().replace("-", "_")] = value
-    return options
+    return options | pairs(parsed.option)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -291,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("run", "seeds", "soak", "all"),
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
+    add_commands(commands)
     return parser
 
 

@@ -17,7 +17,7 @@ from clonos.config import SlotKind, resolve_keywords, resolve_settings
 from clonos.core.model.errors import JobError
 from clonos.io.process.fork_server_process import fork_server_ahead
 from clonos.io.system.collections_paused import collections_paused
-from clonos.job import script_exit
+from clonos.job.script import script_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

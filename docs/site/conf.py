@@ -51,6 +51,7 @@ NAVIGATION = {
     "Operations": [
         "docs/options",
         "docs/operations",
+        "docs/server",
         "docs/console",
         "docs/troubleshooting",
         "docs/security",

@@ -65,6 +65,7 @@ DISTRIBUTION_OF = {
     "py4j": "pyspark",
     "google": "protobuf",
     "nats": "nats-py",
+    "prometheus_client": "prometheus-client",
 }
 """What has another name for pip than in code, or comes with another distribution."""
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +25,7 @@ import msgspec
 from clonos.core.model.errors import JobError
 from clonos.core.wire.decoding import DECODE_ERRORS
 from clonos.io.store.object_files import ObjectFiles, ObjectMissing, StoreFailed
+from clonos.io.system.process_identity import machine, started_at
 from clonos.io.system.wall_clock import wall_ns
 
 logger = logging.getLogger("clonos.run")
@@ -50,7 +50,7 @@ class MarkRecord(msgspec.Struct, frozen=True):
     @property
     def is_of_this_process(self) -> bool:
         """Whether this process wrote the mark."""
-        return (self.pid, self.machine, self.born) == (os.getpid(), _machine(), _born(os.getpid()))
+        return (self.pid, self.machine, self.born) == (os.getpid(), machine(), started_at(os.getpid()))
 
     def is_of_run(self, other: MarkRecord) -> bool:
         """Returns whether both are marks of one run."""
@@ -95,7 +95,7 @@ def refuse_running(
     found = _marks(files)
     unknown = {number: mark for number, mark in found.items() if mark is not None and dead.get(number) != mark}
     later = found
-    if far := [mark for mark in unknown.values() if mark.machine != _machine()]:
+    if far := [mark for mark in unknown.values() if mark.machine != machine()]:
         logger.warning(
             "process %d on host %s was running job %s: waiting %.0f s to see whether it still does",
             *(far[-1].pid, far[-1].host, job, SILENT_AFTER_S),
@@ -103,8 +103,8 @@ def refuse_running(
         wait(SILENT_AFTER_S)
         later = _marks(files)
     for number, mark in unknown.items():
-        is_here = mark.machine == _machine()
-        if _born(mark.pid) == mark.born if is_here else later.get(number, mark) not in (None, mark):
+        is_here = mark.machine == machine()
+        if started_at(mark.pid) == mark.born if is_here else later.get(number, mark) not in (None, mark):
             raise _running(job, url, mark)
     return found
 
@@ -178,7 +178,7 @@ class DriverMark:
 
 def _own_record() -> MarkRecord:
     pid = os.getpid()
-    return MarkRecord(socket.gethostname(), pid, _machine(), _born(pid), wall_ns())
+    return MarkRecord(socket.gethostname(), pid, machine(), started_at(pid), wall_ns())
 
 
 def _name(number: int) -> str:
@@ -195,31 +195,3 @@ def _read(files: ObjectFiles, name: str) -> MarkRecord | None:
         return msgspec.json.decode(files.read(name), type=MarkRecord)
     except (ObjectMissing, *DECODE_ERRORS):
         return None
-
-
-def _machine() -> str:
-    """Returns what the processes that can see each other have in common: the boot and the namespace of processes."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _born(pid: int) -> str:
-    """Returns the start time of a process in ticks since the boot; "" if there is no such process, or only a zombie."""
-    if not Path("/proc/self/stat").exists():
-        return "unknown" if _exists(pid) else ""
-    try:
-        state, *numbers = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if state in "ZX" else numbers[18]
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True

@@ -7,24 +7,11 @@ unit. A field that is ``null`` is not known, unless it says otherwise.
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
 
-
-class JobStatus(StrEnum):
-    """Status of a job, in the words of Flink."""
-
-    CREATED = "CREATED"  # its processes start
-    RUNNING = "RUNNING"
-    RECOVERING = "RECOVERING"  # a task recovers; the others go on
-    FAILING = "FAILING"  # it has failed and its processes are ending
-    FAILED = "FAILED"
-    CANCELLING = "CANCELLING"
-    CANCELED = "CANCELED"
-    FINISHED = "FINISHED"  # also after a stop with a final checkpoint
-
+from clonos.server.job_status import JobStatus as JobStatus
 
 ENDED_STATUSES = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import clonos
-from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, load_job, main
+from clonos.cli import ENVIRONMENT_AT_FAULT, JOB_AT_FAULT, WE_ARE_AT_FAULT, exit_code_of, main
 from clonos.core.model.errors import EnvironmentFault, InternalError, JobError, PeerError
 from clonos.job import Job
+from clonos.job.script.job_file import load_job
 from clonos.kernels import kernels_in_use
 
 ONE = "from clonos import Job\nfrom helping_module import NAME\njob = again = Job(NAME)\n"

@@ -144,7 +144,8 @@ def test_a_key_that_resembles_no_option_is_refused_with_all_options() -> None:
 
 
 def test_the_variables_of_a_test_run_are_not_options() -> None:
-    assert resolve_settings({}, environment={"CLONOS_TEST_RUN": "7"}, file=NO_FILE).origins == {}
+    for name in ("CLONOS_TEST_RUN", "CLONOS_SERVER", "CLONOS_TOKEN", "CLONOS_READ_TOKEN"):
+        assert resolve_settings({}, environment={name: "7"}, file=NO_FILE).origins == {}
 
 
 def test_the_variable_that_chooses_kernels_is_no_option_and_has_one_value() -> None:

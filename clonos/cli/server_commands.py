@@ -1,0 +1,219 @@
+"""Commands around a server: to run it, to send it a job, and to watch and end its jobs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from clonos.cli.pairs import pairs
+from clonos.core.model.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from clonos.cli.server_client import ServerClient
+
+ENDED: Final = 0
+JOB_FAILED: Final = 1
+ENDED_STATUSES: Final = ("FAILED", "CANCELED", "FINISHED")
+LOOK_EVERY_S: Final = 0.5
+DEFAULT_PORT: Final = 8480
+SERVER_LIBRARIES: Final = (
+    "fastapi",
+    "httpx",
+    "multipart",
+    "prometheus_client",
+    "pydantic",
+    "python_multipart",
+    "uvicorn",
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to a parser."""
+    _add_serve(commands)
+    submit = _add(commands, "submit", "send a job to a server, which runs it", has_job=False)
+    submit.add_argument("file", metavar="FILE", help="a Python file, or a .zip or .tar.gz archive")
+    submit.add_argument("--file", dest="target", metavar="FILE[:NAME]", help="the file in the archive that has the job")
+    submit.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    submit.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="set an option of the job")
+    _add(commands, "jobs", "list the jobs of a server", has_job=False)
+    _add(commands, "status", "show a job of a server and its tasks")
+    logs = _add(commands, "logs", "print the log of a job of a server")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    savepoint = _add(commands, "savepoint", "take a savepoint of a job of a server")
+    savepoint.add_argument("path", nargs="?", metavar="URL", help="where to; without it the job decides")
+    stop = _add(commands, "stop", "stop a job of a server with a final checkpoint")
+    stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
+    stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
+    cancel = _add(commands, "cancel", "end a job of a server at once")
+    cancel.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
+
+
+def _add(commands: Any, name: str, text: str, has_job: bool = True) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    if has_job:
+        command.add_argument("job", metavar="JOB", help="the id of a job, or its name if no other job has it")
+    command.add_argument("--server", metavar="URL", help=f"default: CLONOS_SERVER, or http://127.0.0.1:{DEFAULT_PORT}")
+    command.add_argument("--token", metavar="TOKEN", help="default: CLONOS_TOKEN; @FILE reads it from a file")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    return command
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="run a server for jobs")
+    serve.add_argument("--folder", type=Path, default=Path(".clonos-server"), metavar="F", help="where jobs are kept")
+    serve.add_argument("--port", type=int, default=DEFAULT_PORT, metavar="P", help=f"default: {DEFAULT_PORT}; 0: any")
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: loopback)")
+    serve.add_argument(
+        "--name", action="append", default=[], metavar="HOST", help="another name by which clients may call; repeatable"
+    )
+    serve.add_argument("--token", metavar="TOKEN", help="for everything; default: CLONOS_TOKEN, or a fresh one; @FILE")
+    serve.add_argument("--read-token", metavar="TOKEN", help="for reading only; default: CLONOS_READ_TOKEN; @FILE")
+    serve.add_argument("--allow-submit", action="store_true", help="take jobs over the network: they run code here")
+    serve.add_argument("--register", metavar="PLACE", help="file of SQLite, or postgresql://user@host/database")
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain in PEM")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key in PEM")
+    serve.add_argument(
+        "--restart-attempts",
+        type=int,
+        default=10,
+        metavar="N",
+        help="restarts of a driver that completes no checkpoint",
+    )
+    serve.add_argument("--restart-delay", type=float, default=0.2, metavar="S", help="seconds before each restart")
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    try:
+        from clonos.server.serving import ServeOptions, serve, show_on_standard_error
+    except ModuleNotFoundError as missing:
+        if missing.name not in SERVER_LIBRARIES:
+            raise
+        raise ExtraMissing("clonos serve", missing.name, "server") from None
+    options = ServeOptions(
+        folder=parsed.folder.resolve(),
+        port=parsed.port,
+        host=parsed.host,
+        names=tuple(parsed.name),
+        token=parsed.token,
+        read_token=parsed.read_token,
+        allow_submit=parsed.allow_submit,
+        register=parsed.register,
+        tls_cert=parsed.tls_cert,
+        tls_key=parsed.tls_key,
+        restart_attempts=parsed.restart_attempts,
+        restart_delay_s=parsed.restart_delay,
+    )
+    serve(options, show_on_standard_error)
+    return ENDED
+
+
+# ---------------------------------------------------------------------- requests
+
+
+def _client(parsed: argparse.Namespace) -> ServerClient:
+    from clonos.cli.server_client import ServerClient
+
+    return ServerClient(parsed.server, parsed.token)
+
+
+def _submit(parsed: argparse.Namespace) -> int:
+    options = pairs(parsed.option)
+    if parsed.slots is not None:
+        options["slots"] = parsed.slots
+    job = _client(parsed).submit(Path(parsed.file), parsed.target, options)
+    print(json.dumps(job) if parsed.json else job["id"])
+    return ENDED
+
+
+def _jobs(parsed: argparse.Namespace) -> int:
+    document = _client(parsed).get("/jobs")
+    if parsed.json:
+        print(json.dumps(document))
+        return ENDED
+    from clonos.cli.server_tables import jobs_table, show
+
+    show(jobs_table(document["jobs"]))
+    return ENDED
+
+
+def _status(parsed: argparse.Namespace) -> int:
+    client = _client(parsed)
+    document = client.get(f"/jobs/{client.find(parsed.job)}/status")
+    if parsed.json:
+        print(json.dumps(document))
+        return ENDED
+    from clonos.cli.server_tables import jobs_table, show, status_lines, tasks_table
+
+    show(jobs_table([document["job"]]), *status_lines(document), tasks_table(document["tasks"]))
+    return ENDED
+
+
+def _logs(parsed: argparse.Namespace) -> int:
+    client = _client(parsed)
+    job_id = client.find(parsed.job)
+    has_ended = not parsed.follow
+    for line in client.log_lines(job_id):
+        if line is None:
+            if has_ended:
+                break
+            time.sleep(LOOK_EVERY_S)
+            has_ended = client.get(f"/jobs/{job_id}")["status"] in ENDED_STATUSES  # then once more for the last lines
+        elif parsed.json:
+            print(json.dumps(line), flush=True)
+        else:
+            print(f"{line['at']} {line['level']} {line['logger']}: {line['text']}", flush=True)
+    return ENDED
+
+
+def _savepoint(parsed: argparse.Namespace) -> int:
+    client = _client(parsed)
+    reply = client.post(f"/jobs/{client.find(parsed.job)}/savepoint", {"path": parsed.path})
+    _report(parsed, reply, f"a savepoint of {parsed.job} was requested")
+    return ENDED
+
+
+def _stop(parsed: argparse.Namespace) -> int:
+    return _end(parsed, "stop", {"savepoint": parsed.savepoint, "drain": True})
+
+
+def _cancel(parsed: argparse.Namespace) -> int:
+    return _end(parsed, "cancel", {})
+
+
+def _end(parsed: argparse.Namespace, verb: str, body: dict[str, object]) -> int:
+    """Requests the end of a job, and waits for it unless told otherwise."""
+    client = _client(parsed)
+    job_id = client.find(parsed.job)
+    reply = client.post(f"/jobs/{job_id}/{verb}", body)
+    if parsed.no_wait:
+        _report(parsed, reply, f"the server has accepted to {verb} {job_id}")
+        return ENDED
+    while (job := client.get(f"/jobs/{job_id}"))["status"] not in ENDED_STATUSES:
+        time.sleep(LOOK_EVERY_S)
+    error = f": {job['error']}" if job["error"] else ""
+    _report(parsed, job, f"{job_id} is {job['status']} (checkpoint {job['checkpoint']}){error}")
+    return JOB_FAILED if job["status"] == "FAILED" else ENDED
+
+
+def _report(parsed: argparse.Namespace, document: object, sentence: str) -> None:
+    if parsed.json:
+        print(json.dumps(document))
+    else:
+        print(sentence, file=sys.stderr)
+
+
+COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "serve": _serve,
+    "submit": _submit,
+    "jobs": _jobs,
+    "status": _status,
+    "logs": _logs,
+    "savepoint": _savepoint,
+    "stop": _stop,
+    "cancel": _cancel,
+}

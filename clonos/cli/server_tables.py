@@ -1,0 +1,65 @@
+"""Tables of a server's jobs and tasks on a terminal, or as plain text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+WIDTH: Final = 160
+"""Width in characters if there is no terminal."""
+
+
+def show(*parts: RenderableType) -> None:
+    """Prints tables and lines on standard output."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+
+
+def jobs_table(jobs: Sequence[dict[str, Any]]) -> Table:
+    """Returns a table of jobs."""
+    table = _table("job", "status", "started", "ended", "restarts", "checkpoint", "error")
+    for job in jobs:
+        status = f"{job['status']} (stopped)" if job["stopped"] else job["status"]
+        cells = (job["id"], status, job["started_at"], job["ended_at"] or "", job["restarts"], job["checkpoint"])
+        table.add_row(*map(_cell, cells), _cell((job["error"] or "").partition("\n")[0]))
+    return table
+
+
+def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
+    """Returns a table of tasks."""
+    table = _table("task", "phase", "pid", "host", "in/s", "out/s", "busy", "standbys", "keepers", "incarnation")
+    for task in tasks:
+        rates = task["rates"]
+        cells = (
+            *(task["name"], task["phase"], task["pid"] or "", task["host"]),
+            *(f"{rates['records_in_per_s']:,.0f}", f"{rates['records_out_per_s']:,.0f}", f"{rates['busy_ratio']:.0%}"),
+            *(task["standbys"], task["keepers"], task["incarnation"]),
+        )
+        table.add_row(*map(_cell, cells))
+    return table
+
+
+def status_lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yields the last recoveries and alarms of a job."""
+    for recovery in document["recoveries"][:3]:
+        offset = recovery["phases"][-1]["offset_ms"] if recovery["phases"] else 0
+        yield f"recovery of {recovery['task']}: {recovery['cause']}, {offset:.0f} ms"
+    for alarm in document["alarms"][-3:]:
+        yield f"alarm: {alarm['text']} {alarm['advice']}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in ("job", "status"))
+    return table
+
+
+def _cell(value: object) -> Text:
+    return Text(str(value))  # in which brackets are no markup

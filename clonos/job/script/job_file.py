@@ -1,0 +1,64 @@
+"""The file of a job: a Python file with a ``Job`` at its top level, as the command line and the server load it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clonos.core.model.error_report import JobFileRaised, error_text
+from clonos.core.model.errors import ClonosError, JobError
+from clonos.io.system.collections_paused import collections_paused
+
+if TYPE_CHECKING:
+    from clonos.job import Job
+
+
+def put_on_path(target: str) -> Path:
+    """Puts the folder of a job's file on the import path. Returns the file. Raises: JobError when it does not exist."""
+    file_name = target.partition(":")[0]
+    file = Path(file_name).resolve()
+    if not file.is_file():
+        raise JobError(f"the file {file_name!r} does not exist. Name a Python file that has a Job.")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    return file
+
+
+def load_job(target: str) -> Job:
+    """Returns the job of ``FILE`` or ``FILE:NAME``: the only ``Job`` of the file, or the one with this name.
+
+    The file is imported under its stem, with its folder on the import path, as a module beside it would import it.
+
+    Raises: JobError when the file does not exist, is no Python file, or has no such job or more than one.
+    """
+    from clonos.job import Job
+    from clonos.job.script.script_exit import loading
+
+    file_name, _, name = target.partition(":")
+    file = put_on_path(target)
+    module = sys.modules.get(file.stem)
+    if module is None or getattr(module, "__file__", None) != str(file):
+        specification = importlib.util.spec_from_file_location(file.stem, file)
+        if specification is None or specification.loader is None:
+            raise JobError(f"{file_name!r} is not a Python file. Name a file that ends in .py.")
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[file.stem] = module
+        with loading(file_name), collections_paused():
+            try:
+                specification.loader.exec_module(module)
+            except ClonosError:
+                raise
+            except Exception as error:
+                raise JobFileRaised(file_name, error_text(error)).with_traceback(error.__traceback__) from error
+    jobs = {key: value for key, value in vars(module).items() if isinstance(value, Job)}
+    if name:
+        if name not in jobs:
+            raise JobError(f"{file_name!r} has no Job called {name!r}; it has: {', '.join(jobs) or 'none'}.")
+        return jobs[name]
+    distinct = list({id(job): job for job in jobs.values()}.values())
+    if len(distinct) != 1:
+        found = f"{len(distinct)} of them: {', '.join(jobs)}. Name one: {file_name}:NAME" if distinct else "none."
+        raise JobError(f"{file_name!r} must have exactly one Job at its top level, but it has {found}")
+    return distinct[0]

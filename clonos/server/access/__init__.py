@@ -1,0 +1,1 @@
+"""Access to a server: its tokens, and the pace at which wrong ones are compared."""

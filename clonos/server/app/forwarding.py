@@ -1,0 +1,70 @@
+"""Forwarding of requests to the driver of a job, over the Unix socket in the job's folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import httpx
+
+from clonos.server.supervision.driver_link import BASE_URL, TIMEOUT_S, DriverSilent
+from clonos.server.supervision.job_folder import JobFolder
+
+REPLY_BYTES_MAX: Final = 32 << 20
+STREAM_SILENCE_S: Final = 40.0
+"""Seconds after which a silent event stream counts as broken: its heartbeat comes every 15 s."""
+
+
+@asynccontextmanager
+async def _client(folder: JobFolder, timeout: httpx.Timeout | float) -> AsyncIterator[httpx.AsyncClient]:
+    with folder.socket_path() as path:
+        async with (
+            httpx.AsyncHTTPTransport(uds=path) as transport,
+            httpx.AsyncClient(transport=transport, timeout=timeout) as client,
+        ):
+            yield client
+
+
+async def forward(
+    folder: JobFolder, method: str, path: str, query: str = "", body: bytes | None = None
+) -> tuple[int, bytes]:
+    """Sends a request to a driver and returns the status and the body of its answer. ``path``: behind /api/v1.
+
+    Raises: DriverSilent.
+    """
+    headers = {} if body is None else {"content-type": "application/json"}
+    url = f"{BASE_URL}{path}" + (f"?{query}" if query else "")
+    try:
+        async with (
+            _client(folder, TIMEOUT_S) as client,
+            client.stream(method, url, content=body, headers=headers) as reply,
+        ):
+            pieces, size = [], 0
+            async for piece in reply.aiter_bytes():
+                size += len(piece)
+                if size > REPLY_BYTES_MAX:
+                    raise DriverSilent(f"its answer has more than {REPLY_BYTES_MAX:,} bytes")
+                pieces.append(piece)
+            return reply.status_code, b"".join(pieces)
+    except (httpx.HTTPError, OSError) as error:
+        raise DriverSilent(str(error) or type(error).__name__) from None
+
+
+async def forward_events(folder: JobFolder, path: str, query: str = "") -> AsyncIterator[bytes]:
+    """Yields the server-sent events of a driver, one by one, until its stream ends or breaks."""
+    timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
+    url = f"{BASE_URL}{path}" + (f"?{query}" if query else "")
+    try:
+        async with _client(folder, timeout) as client, client.stream("GET", url) as reply:
+            if reply.status_code != 200:
+                return
+            rest = b""
+            async for piece in reply.aiter_bytes():
+                *events, rest = (rest + piece).split(b"\n\n")
+                if len(rest) > REPLY_BYTES_MAX:
+                    return
+                for event in events:
+                    yield event + b"\n\n"
+    except (httpx.HTTPError, OSError):
+        return

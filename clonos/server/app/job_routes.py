@@ -1,0 +1,161 @@
+"""Routes of the jobs of a server: the URLs of a driver, for all jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Query
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from clonos.server.app.event_stream import job_events
+from clonos.server.app.forwarding import forward
+from clonos.server.app.known_jobs import KnownJobs
+from clonos.server.app.log_file import log_of_file
+from clonos.server.job_api.app import JOB, NUMBER_MAX
+from clonos.server.job_api.documents import (
+    Accepted,
+    CheckpointList,
+    JobDocument,
+    JobList,
+    KillRequest,
+    LogDocument,
+    RecoveryList,
+    SavepointRequest,
+    SeriesDocument,
+    StatusDocument,
+    StopRequest,
+)
+from clonos.server.job_api.job_source import Refused
+from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
+from clonos.server.register.transitions import JobEvent, next_status
+from clonos.server.supervision.driver_link import DriverSilent
+
+DOCUMENTS: Final[dict[str, Any]] = {
+    "": JobDocument,
+    "/status": StatusDocument,
+    "/checkpoints": CheckpointList,
+    "/recoveries": RecoveryList,
+    "/metrics": SeriesDocument,
+}
+
+
+def add_documents(app: FastAPI, known: KnownJobs) -> None:
+    """Adds the routes that read."""
+
+    @app.get("/api/v1/jobs")
+    async def jobs() -> JobList:
+        """Lists the jobs, the latest first."""
+        records = await asyncio.to_thread(known.register.jobs)
+        return JobList(jobs=[known.summary(record) for record in records])
+
+    for path, model in DOCUMENTS.items():
+        _add_document(app, known, path.strip("/"), f"{JOB}{path}", model)
+
+    @app.get(f"{JOB}/logs")
+    async def logs(
+        job_id: str,
+        after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+        limit: Annotated[int, Query(ge=1, le=ANSWER_LINES_MAX)] = ANSWER_LINES_MAX,
+    ) -> LogDocument:
+        """Returns lines of the log of the latest driver behind a line."""
+        await asyncio.to_thread(known.record, job_id)
+        folder, driver_job = known.supervisor.folder_of(job_id), known.driver_job(job_id)
+        if driver_job is not None:
+            try:
+                status, body = await forward(folder, "GET", f"/jobs/{driver_job}/logs", f"after={after}&limit={limit}")
+                if status == 200:
+                    return LogDocument.model_validate_json(body)
+            except DriverSilent:
+                pass  # it has just ended
+        return await asyncio.to_thread(log_of_file, folder, after, limit)
+
+    @app.get(
+        f"{JOB}/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    )
+    async def event_stream(
+        job_id: str, after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
+    ) -> StreamingResponse:
+        """Streams status, recovery, alarm, log and ended events. ``after``: the last line of the log that is known."""
+        await asyncio.to_thread(known.record, job_id)
+        query = "" if after is None else f"after={after}"
+        return StreamingResponse(job_events(known, job_id, query), media_type="text/event-stream")
+
+
+def _add_document(app: FastAPI, known: KnownJobs, name: str, path: str, model: Any) -> None:
+    async def document(job_id: str) -> Response:
+        record = await asyncio.to_thread(known.record, job_id)
+        driver_job = known.driver_job(job_id)
+        if driver_job is not None:
+            folder = known.supervisor.folder_of(job_id)
+            try:
+                status, body = await forward(folder, "GET", f"/jobs/{driver_job}/{name}".rstrip("/"))
+                if status == 200:
+                    return JSONResponse(known.overlaid(record, name, json.loads(body)))
+            except DriverSilent:
+                pass  # it has just ended
+        return JSONResponse(await asyncio.to_thread(known.last_known, record, name))
+
+    title = name or "job"
+    document.__doc__ = f"Returns the {title} of a job: of its living driver, or as the last one reported it."
+    app.get(path, response_model=model, name=title)(document)
+
+
+def add_requests(app: FastAPI, known: KnownJobs) -> None:
+    """Adds the routes that change something."""
+
+    @app.post(f"{JOB}/stop", status_code=202)
+    async def stop(job_id: str, request: StopRequest) -> Accepted:
+        """Requests the end of a job with a final checkpoint. An accepted request outlasts the death of driver and
+        server."""
+        record = await asyncio.to_thread(known.record, job_id)
+        if request.savepoint is not None:
+            await _check_savepoints(known, record.id)
+        return await _intend(known, job_id, JobEvent.STOP, request.savepoint, request.drain)
+
+    @app.post(f"{JOB}/cancel", status_code=202)
+    async def cancel(job_id: str) -> Accepted:
+        """Requests the end of a job at once."""
+        await asyncio.to_thread(known.record, job_id)
+        return await _intend(known, job_id, JobEvent.CANCEL, None, False)
+
+    @app.post(f"{JOB}/savepoint", status_code=202, response_model=Accepted)
+    async def savepoint(job_id: str, request: SavepointRequest) -> Response:
+        """Requests a savepoint."""
+        return await _forwarded(known, job_id, "savepoint", request.model_dump_json().encode())
+
+    @app.post(f"{JOB}/kill", status_code=202, response_model=Accepted)
+    async def kill(job_id: str, request: KillRequest) -> Response:
+        """Kills the process of a task, in a job with the option allow_injection."""
+        return await _forwarded(known, job_id, "kill", request.model_dump_json().encode())
+
+
+async def _intend(known: KnownJobs, job_id: str, event: JobEvent, savepoint: str | None, drain: bool) -> Accepted:
+    await asyncio.to_thread(known.register.intend, job_id, event, savepoint, drain)
+    known.supervisor.look_at(job_id)
+    return Accepted()
+
+
+async def _forwarded(known: KnownJobs, job_id: str, verb: str, body: bytes) -> Response:
+    """Returns the answer of a job's driver. Raises: Refused."""
+    record = await asyncio.to_thread(known.record, job_id)
+    if next_status(record.status, JobEvent.SAVEPOINT) is None:
+        raise Refused("job_status", f"The job {job_id} is {record.status}, which does not allow this.", 409)
+    driver_job = known.driver_job(job_id)
+    if driver_job is None:
+        raise Refused("no_driver", f"The driver of {job_id} is starting: try again in some seconds.", 409)
+    status, reply = await forward(known.supervisor.folder_of(job_id), "POST", f"/jobs/{driver_job}/{verb}", "", body)
+    return Response(reply, status, media_type="application/json")
+
+
+async def _check_savepoints(known: KnownJobs, job_id: str) -> None:
+    """Raises: Refused: the driver of the job cannot write savepoints."""
+    driver_job = known.driver_job(job_id)
+    if driver_job is not None:
+        _, body = await forward(known.supervisor.folder_of(job_id), "GET", f"/jobs/{driver_job}/status")
+        if json.loads(body).get("savepoints_supported"):
+            return
+    raise Refused("savepoints_unsupported", "The driver of the job cannot write a savepoint now.", 409)

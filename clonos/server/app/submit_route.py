@@ -1,0 +1,61 @@
+"""Route of submissions. Without the permission to submit it refuses before it reads the body."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+from fastapi import FastAPI, File, Form, UploadFile
+
+from clonos.server.app.known_jobs import KnownJobs
+from clonos.server.job_api.documents import JobSummary
+from clonos.server.job_api.job_source import Refused
+from clonos.server.submission.submissions import Submissions
+from clonos.server.submission.unpacking import SubmissionRefused
+
+
+def add_submit(app: FastAPI, known: KnownJobs, submissions: Submissions | None) -> None:
+    """Adds the route. ``submissions``: None where nothing may be submitted."""
+    if submissions is None:
+
+        @app.post("/api/v1/jobs", status_code=201)
+        async def refuse() -> JobSummary:
+            """Refuses every submission: the server was started without permission for it.
+
+            Raises: Refused.
+            """
+            message = "This server takes no submissions: start it with --allow-submit."
+            raise Refused("submission_not_allowed", message, 403)
+
+        return
+    taking = submissions
+
+    @app.post("/api/v1/jobs", status_code=201)
+    async def submit(
+        job: Annotated[UploadFile, File()],
+        file: Annotated[str | None, Form()] = None,
+        options: Annotated[str, Form()] = "{}",
+    ) -> JobSummary:
+        """Takes a job: a Python file or an archive.
+
+        ``file``: FILE or FILE:NAME in an archive. ``options``: a JSON object of texts. Raises: Refused.
+        """
+        values = _options(options)
+        try:
+            record = await asyncio.to_thread(taking.submit, job.file, job.filename or "", file, values)
+        except SubmissionRefused as error:
+            raise Refused("submission_refused", str(error), 422) from None
+        known.supervisor.look_at(record.id)
+        return known.summary(record)
+
+
+def _options(text: str) -> dict[str, str]:
+    """Returns the options of a submission. Raises: Refused."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise Refused("invalid_request", "The field options must be a JSON object whose values are texts.", 422)
+    return found

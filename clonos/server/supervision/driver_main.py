@@ -1,0 +1,166 @@
+"""Program of a driver process: ``python -m clonos.server.supervision.driver_main FOLDER ATTEMPT``.
+
+It takes the lock of the job's folder, runs the job from what its store has, serves the job's API on a Unix socket in
+the folder, and writes there how it ended. It outlives the server. A SIGTERM ends it with a final checkpoint, from which
+a later driver continues: only a request over the API ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from logging.handlers import MemoryHandler, RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from clonos.config import RunOptions, resolve_settings
+from clonos.core.model.error_report import short_report
+from clonos.core.model.errors import Blame, ClonosError
+from clonos.core.model.progress import SETTLED_PHASES
+from clonos.io.process.fork_server_process import fork_server_ahead
+from clonos.io.system.collections_paused import collect_rarely
+from clonos.io.system.process_identity import machine, started_at
+from clonos.job.script.job_file import load_job, put_on_path
+from clonos.server.register.job_record import DriverProcess
+from clonos.server.supervision.job_folder import REPORTED_DOCUMENTS, DriverEnd, JobFolder, JobSpec
+
+if TYPE_CHECKING:
+    from clonos.job import Handle, Result
+
+logger = logging.getLogger("clonos.server")
+
+LOCK_WAIT_S: Final = 2.0
+"""Seconds for which a server that looks at the lock may have it."""
+ANOTHER_DRIVER: Final = 5
+"""Exit code of a driver that found another one in the folder."""
+LOG_BYTES_MAX: Final = 16 << 20
+LOGS_RETAINED: Final = 2
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+EARLY_LINES_MAX: Final = 1_000
+API_AFTER_S: Final = 5.0
+API_LOOK_EVERY_S: Final = 0.05
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one driver and returns its exit code: 0, or 5 if another driver has the folder."""
+    folder, attempt = JobFolder(Path(arguments[0])), int(arguments[1])
+    lock = folder.lock(LOCK_WAIT_S)
+    if lock is None:
+        return ANOTHER_DRIVER
+    folder.clear_end()
+    folder.write_driver(DriverProcess(os.getpid(), started_at(os.getpid()), machine(), attempt))
+    os.chdir(folder.files)
+    folder.write_end(_end_of(folder, attempt, _log_to(folder)))
+    return 0
+
+
+def _log_to(folder: JobFolder) -> MemoryHandler:
+    """Writes log lines, and what tasks print, into the folder's log, which has a limit. Returns a handler that collects
+    them for the API."""
+    handler = RotatingFileHandler(folder.log, maxBytes=LOG_BYTES_MAX, backupCount=LOGS_RETAINED, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    early = MemoryHandler(EARLY_LINES_MAX, flushLevel=logging.CRITICAL + 1)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler, early])
+    logging.getLogger("clonos").setLevel(logging.INFO)
+    from clonos_standby.driver.printed_lines import PRINTED_LINES
+
+    PRINTED_LINES.handlers = [handler, early]
+    return early
+
+
+def _end_of(folder: JobFolder, attempt: int, early: MemoryHandler) -> DriverEnd:
+    """Runs the job and returns its end."""
+    try:
+        return _run(folder, attempt, folder.read_spec(), early)
+    except ClonosError as error:
+        logger.error("%s", short_report(error))
+        from clonos.job import JobSuperseded
+
+        is_superseded = isinstance(error, JobSuperseded)
+        return DriverEnd(attempt, "failed", 0, error.blame, short_report(error), is_superseded)
+    except KeyboardInterrupt:
+        return DriverEnd(attempt, "aborted")
+    except Exception as error:
+        logger.exception("the driver has failed")
+        return DriverEnd(attempt, "failed", 0, Blame.LIBRARY, f"{type(error).__name__}: {error}")
+
+
+def _run(folder: JobFolder, attempt: int, spec: JobSpec, early: MemoryHandler) -> DriverEnd:
+    options: dict[str, object] = {"store": str(folder.store), **spec.options, "resume": True}
+    put_on_path(spec.target)
+    with fork_server_ahead(_known(options | {"slots": spec.slots})):
+        collect_rarely()
+        handle = load_job(spec.target).start(command_line=options)
+    with handle, handle.handling_signals(), _serving(handle, folder, early):
+        result: Result = handle.wait()
+    return DriverEnd(attempt, result.ending.value, result.checkpoint)
+
+
+def _known(options: dict[str, object]) -> RunOptions | None:
+    try:
+        return resolve_settings({}, options).run
+    except ClonosError:
+        return None
+
+
+@contextmanager
+def _serving(handle: Handle, folder: JobFolder, early: MemoryHandler) -> Iterator[None]:
+    """Context in which the API of the job is served. At its end the last documents are written.
+
+    The API takes longer to import than the coordinator, so it waits until the tasks run: output comes first. ``early``:
+    the log lines until then.
+    """
+    has_ended = threading.Event()
+    with ExitStack() as stack:
+        opening = threading.Thread(target=_open_api, args=(handle, folder, early, has_ended, stack), name="api start")
+        opening.start()
+        try:
+            yield
+        finally:
+            has_ended.set()
+            opening.join()
+            _keep_last(handle, folder)
+
+
+def _open_api(
+    handle: Handle, folder: JobFolder, early: MemoryHandler, has_ended: threading.Event, stack: ExitStack
+) -> None:
+    """Opens the API when all tasks run, or the job has ended, or after a limit."""
+    deadline_s = time.monotonic() + API_AFTER_S
+    while not has_ended.wait(API_LOOK_EVERY_S) and time.monotonic() < deadline_s:
+        tasks = handle.status().tasks
+        if tasks and all(task.phase in SETTLED_PHASES for task in tasks):
+            break
+    from clonos.server.job_api.log_ring import log_ring
+    from clonos.server.job_api.server_thread import served_job_at
+
+    try:
+        path = stack.enter_context(folder.socket_path())
+        logs = stack.enter_context(log_ring())
+        for each in (logging.getLogger(), logging.getLogger("clonos.printed")):
+            each.removeHandler(early)
+        early.setTarget(logs)
+        early.close()
+        stack.enter_context(served_job_at(handle, logs, Path(path)))
+    except ClonosError as error:  # the job goes on, and the server says that its driver does not answer
+        logger.error("the API of the job is not served: %s", error)
+
+
+def _keep_last(handle: Handle, folder: JobFolder) -> None:
+    """Writes the last documents, as the API gives them, for the time when nobody serves it."""
+    from clonos.server.supervision.driver_link import DriverLink, DriverRefused, DriverSilent
+
+    link = DriverLink(folder)
+    try:
+        folder.write_last({name: link.document(handle.job_id, name) for name in REPORTED_DOCUMENTS})
+    except (DriverSilent, DriverRefused) as error:
+        logger.warning("the last documents of the job were not kept: %s", error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""Process of a driver as the server sees it: its start, its adoption, its end and its kill.
+
+An end is seen through a descriptor of the process (pidfd), for children and for adopted processes alike; a number of a
+process is never trusted alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+from clonos.core.model.errors import EnvironmentFault
+from clonos.io.system.process_identity import machine, started_at
+from clonos.server.register.job_record import DriverProcess
+from clonos.server.supervision.job_folder import JobFolder
+
+DRIVER_MODULE = "clonos.server.supervision.driver_main"
+
+
+class RunningDriver:
+    """Living process of a driver. ``pidfd``: readable when it has ended; None where the system has no such thing."""
+
+    def __init__(self, identity: DriverProcess, pidfd: int | None, child: subprocess.Popen[bytes] | None) -> None:
+        self.identity, self.pidfd = identity, pidfd
+        self._child = child
+
+    @classmethod
+    def spawn(cls, folder: JobFolder, attempt: int) -> RunningDriver:
+        """Starts a driver, which outlives this process. Raises: EnvironmentFault."""
+        try:
+            with folder.output.open("wb") as output:
+                child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", DRIVER_MODULE, str(folder.path), str(attempt)],
+                    cwd=folder.files,
+                    env=os.environ | {"PYTHONSAFEPATH": "1"},  # a job's numbers.py is not that of the interpreter
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise EnvironmentFault(f"a driver cannot be started with {sys.executable}: {error}") from None
+        return cls(DriverProcess(child.pid, started_at(child.pid), machine(), attempt), _open(child.pid), child)
+
+    @classmethod
+    def adopt(cls, identity: DriverProcess) -> RunningDriver | None:
+        """Takes over a driver that another server has started; None if it does not live."""
+        if identity.machine != machine() or not identity.started_at:
+            return None
+        pidfd = _open(identity.pid)
+        if started_at(identity.pid) != identity.started_at:  # looked at while the descriptor holds the number
+            if pidfd is not None:
+                os.close(pidfd)
+            return None
+        return cls(identity, pidfd, None)
+
+    def has_ended(self) -> bool:
+        """Returns whether the process has ended."""
+        if self._child is not None:
+            return self._child.poll() is not None
+        return started_at(self.identity.pid) != self.identity.started_at
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of a child that has ended; None of an adopted process."""
+        return None if self._child is None else self._child.returncode
+
+    def kill(self) -> None:
+        """Ends the process by SIGKILL."""
+        with suppress(ProcessLookupError):
+            if self.pidfd is not None:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            elif not self.has_ended():
+                os.kill(self.identity.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Closes the descriptor; the process goes on if it lives."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+        if self._child is not None and self._child.returncode is None:
+            self._child.returncode = 0  # it outlives this object on purpose, which Popen would report as a leak
+
+
+def _open(pid: int) -> int | None:
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None

@@ -1,0 +1,168 @@
+"""A server of jobs as a process, its drivers, and a word count that it runs; nothing of it outlives the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from clonos.cli.server_client import ServerClient
+from clonos.io.system.process_identity import started_at
+from clonos.server.register.job_record import DriverProcess
+from clonos.server.supervision.job_folder import JobFolder
+from tests.processes.harness.running_program import ENVIRONMENT
+
+LIMIT_S: Final = 60.0
+LOOK_EVERY_S: Final = 0.02
+TOKEN: Final = "write-token-of-the-tests"
+READ_TOKEN: Final = "read-token-of-the-tests"
+LISTENS: Final = re.compile(r"listens on (\S+),")
+
+WORD_COUNT: Final = """
+from clonos import Job, files
+
+job = Job("words", parallelism=2, checkpoint_every="200ms", slots="process", allow_injection={injection})
+lines = job.source(files.lines({input!r}, watch="50ms"), name="read")
+counts = lines.flat_map(str.split).key_by(lambda word: word).count(name="count")
+counts.map(lambda counted: {{"word": counted[0], "count": counted[1]}}, name="row").sink(files.jsonl("out"))
+"""
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    """Waits until a condition holds."""
+    deadline_s, pause = time.monotonic() + LIMIT_S, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline_s, f"{what} was waited for in vain"
+        pause.wait(LOOK_EVERY_S)
+
+
+class RunningServer:
+    """``clonos serve`` on a folder, and a client with the token for writing."""
+
+    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
+        self.folder, self.options, self._variables = folder, [*options], variables
+        self.log = folder.parent / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts the server, and waits until it listens."""
+        assert self._process is None, "it runs already"
+        command = [sys.executable, "-m", "clonos.cli", "-v", "serve", "--port", "0", "--folder", str(self.folder)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "--read-token", READ_TOKEN, *self.options],
+                env=os.environ | ENVIRONMENT | {"CLONOS_TOKEN": TOKEN} | self._variables,
+                cwd=self.folder.parent,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        wait_for(lambda: self._url() or self._process is None or self._process.poll() is not None, "the server")
+        self.url = self._url()
+        assert self.url, self.log.read_text("utf-8")
+        self.client = ServerClient(self.url, TOKEN)
+
+    def _url(self) -> str:
+        found = LISTENS.search(self.log.read_text("utf-8"))
+        return found[1] if found else ""
+
+    def kill(self) -> None:
+        """Ends the server by SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ends the server by SIGTERM and returns its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
+        process.send_signal(number)
+        return process.wait(LIMIT_S)
+
+    def submit(self, file: Path, **options: str) -> str:
+        """Submits a job and returns its id."""
+        return str(self.client.submit(file, None, options)["id"])
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """The job as the API shows it."""
+        found: dict[str, Any] = self.client.get(f"/jobs/{job_id}")
+        return found
+
+    def wait_for_status(self, job_id: str, *statuses: str) -> dict[str, Any]:
+        """Waits until a job has one of these statuses, and returns it."""
+        wait_for(lambda: self.job(job_id)["status"] in statuses, f"{job_id} to be {statuses}")
+        return self.job(job_id)
+
+    def folder_of(self, job_id: str) -> JobFolder:
+        """The folder of a job."""
+        return JobFolder(self.folder / "jobs" / job_id)
+
+    def driver(self, job_id: str) -> DriverProcess:
+        """The driver of a job, which has written of itself."""
+        wait_for(lambda: self.folder_of(job_id).read_driver(), f"the driver of {job_id}")
+        found = self.folder_of(job_id).read_driver()
+        assert found is not None, "it was there"
+        return found
+
+    def counts(self, job_id: str) -> Counter[tuple[str, int]]:
+        """How often each row is in the output of the word count."""
+        files = sorted((self.folder_of(job_id).files / "out").glob("*.jsonl"))
+        rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+        return Counter((row["word"], row["count"]) for row in rows)
+
+    def close(self) -> None:
+        """Ends the server and every driver that lives, with its slots."""
+        if self._process is not None:
+            self.kill()
+        for folder in self.folder.glob("jobs/*"):
+            found = JobFolder(folder).read_driver()
+            if found is not None and started_at(found.pid) == found.started_at:
+                with suppress(psutil.NoSuchProcess):
+                    family = psutil.Process(found.pid).children(recursive=True)
+                    os.kill(found.pid, signal.SIGKILL)
+                    psutil.wait_procs(family, timeout=LIMIT_S)
+
+
+def word_count_file(folder: Path, *, injection: bool = False) -> Path:
+    """The file of a word count over the files of ``folder / "in"``."""
+    (folder / "in").mkdir(exist_ok=True)
+    file = folder / "words.py"
+    file.write_text(WORD_COUNT.format(input=str(folder / "in"), injection=injection), "utf-8")
+    return file
+
+
+def add_words(folder: Path, name: str, text: str) -> None:
+    """Adds a file of words for the word count, at once."""
+    hidden = folder / f"{name}.new"
+    hidden.write_text(text, "utf-8")
+    os.replace(hidden, folder / "in" / name)
+
+
+def expected_counts(*texts: str) -> Counter[tuple[str, int]]:
+    """What the word count writes of these texts: each count of each word, once."""
+    words = Counter(word for text in texts for word in text.split())
+    return Counter((word, count) for word, total in words.items() for count in range(1, total + 1))
+
+
+@contextmanager
+def running_server(folder: Path, *options: str, **variables: str) -> Iterator[RunningServer]:
+    """Context with a server that takes submissions."""
+    server = RunningServer(folder / "server", "--allow-submit", *options, **variables)
+    (folder / "server").mkdir(exist_ok=True)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

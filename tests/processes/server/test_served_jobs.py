@@ -1,0 +1,132 @@
+"""Jobs of a real server: deaths of drivers and of the server, stops, cancellations, and what is exact afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from clonos.cli.server_client import RequestFailed
+from clonos.io.system.process_identity import started_at
+from tests.processes.harness.running_server import (
+    RunningServer,
+    add_words,
+    expected_counts,
+    running_server,
+    wait_for,
+    word_count_file,
+)
+
+pytestmark = pytest.mark.processes
+
+FIRST = "to be or not to be\nthat is the question\n" * 20
+SECOND = "whether tis nobler in the mind to suffer\n" * 20
+
+
+def _submitted(server: RunningServer, folder: Path) -> str:
+    """The id of a word count that has written the counts of the first text."""
+    file = word_count_file(folder)
+    add_words(folder, "first.txt", FIRST)
+    job_id = server.submit(file)
+    _wait_for_counts(server, job_id, FIRST)
+    return job_id
+
+
+def _wait_for_counts(server: RunningServer, job_id: str, *texts: str) -> None:
+    wait_for(lambda: server.counts(job_id) == expected_counts(*texts), f"the counts of {len(texts)} texts")
+
+
+def _is_alive(server: RunningServer, job_id: str) -> bool:
+    driver = server.driver(job_id)
+    return started_at(driver.pid) == driver.started_at
+
+
+def test_a_job_whose_driver_is_killed_continues_and_its_output_is_exact(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        assert server.wait_for_status(job_id, "RUNNING")["restarts"] == 0
+        before = server.driver(job_id)
+        os.kill(before.pid, signal.SIGKILL)
+        add_words(tmp_path, "second.txt", SECOND)
+        _wait_for_counts(server, job_id, FIRST, SECOND)
+        assert server.wait_for_status(job_id, "RUNNING")["restarts"] == 1
+        assert server.driver(job_id).pid != before.pid
+        server.client.post(f"/jobs/{job_id}/stop", {})
+        ended = server.wait_for_status(job_id, "FINISHED")
+        assert (ended["stopped"], ended["error"]) == (True, None)
+        assert server.counts(job_id) == expected_counts(FIRST, SECOND)
+        plan = {vertex["name"]: vertex["tasks"] for vertex in ended["plan"]["vertices"]}
+        assert plan["read"] == 2
+        assert not _is_alive(server, job_id)
+
+
+def test_jobs_go_on_while_the_server_is_dead_and_the_next_one_adopts_their_drivers(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        before = server.driver(job_id)
+        server.kill()
+        add_words(tmp_path, "second.txt", SECOND)
+        _wait_for_counts(server, job_id, FIRST, SECOND)
+        server.start()
+        found = server.wait_for_status(job_id, "RUNNING")
+        assert (server.driver(job_id), found["restarts"]) == (before, 0)
+        wait_for(lambda: server.client.get("/cluster")["drivers"] == 1, "the driver to answer the new server")
+        server.client.post(f"/jobs/{job_id}/cancel", {})
+        assert server.wait_for_status(job_id, "CANCELED")["restarts"] == 0
+        assert not _is_alive(server, job_id)
+
+
+def test_a_stop_that_was_accepted_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        driver = server.driver(job_id)
+        os.kill(driver.pid, signal.SIGSTOP)  # so that it cannot take the request before the server is dead
+        server.client.post(f"/jobs/{job_id}/stop", {})
+        server.kill()
+        os.kill(driver.pid, signal.SIGCONT)
+        server.start()
+        assert server.wait_for_status(job_id, "FINISHED", "FAILED", "CANCELED")["stopped"]
+        assert server.counts(job_id) == expected_counts(FIRST)
+
+
+def test_a_driver_that_dies_while_no_server_runs_is_started_by_the_next_one(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        assert server.stop() == 0
+        assert _is_alive(server, job_id)
+        os.kill(server.driver(job_id).pid, signal.SIGKILL)
+        add_words(tmp_path, "second.txt", SECOND)
+        server.start()
+        _wait_for_counts(server, job_id, FIRST, SECOND)
+        assert server.wait_for_status(job_id, "RUNNING")["restarts"] == 1
+        server.client.post(f"/jobs/{job_id}/cancel", {})
+        server.wait_for_status(job_id, "CANCELED")
+
+
+def test_a_driver_that_a_signal_ends_continues_from_its_final_checkpoint(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        before = server.driver(job_id)
+        os.kill(before.pid, signal.SIGTERM)
+        wait_for(lambda: server.job(job_id)["restarts"] == 1, "the next driver")
+        add_words(tmp_path, "second.txt", SECOND)
+        _wait_for_counts(server, job_id, FIRST, SECOND)
+        server.client.post(f"/jobs/{job_id}/cancel", {})
+        server.wait_for_status(job_id, "CANCELED")
+
+
+def test_a_job_that_fails_by_its_own_fault_is_not_started_again(tmp_path: Path) -> None:
+    file = word_count_file(tmp_path)
+    file.write_text(file.read_text("utf-8").replace("counted[1]", "counted[1] // 0"), "utf-8")
+    add_words(tmp_path, "first.txt", FIRST)
+    with running_server(tmp_path) as server:
+        job_id = server.submit(file)
+        ended = server.wait_for_status(job_id, "FAILED")
+        assert "ZeroDivisionError" in ended["error"]
+        assert ended["restarts"] == 0
+        lines = server.client.get(f"/jobs/{job_id}/logs")["lines"]
+        assert any("ZeroDivisionError" in line["text"] for line in lines)
+        with pytest.raises(RequestFailed, match="is FAILED, which does not allow to stop it"):
+            server.client.post(f"/jobs/{job_id}/stop", {})

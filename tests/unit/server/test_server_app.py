@@ -1,0 +1,225 @@
+"""The application of a server without drivers: who may do what, what it refuses, and its answers from the register."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clonos.server.app.known_jobs import KnownJobs
+from clonos.server.app.server_app import server_app
+from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
+from clonos.server.job_status import JobStatus
+from clonos.server.register.job_record import Intention, JobRecord
+from clonos.server.register.opening import open_register
+from clonos.server.register.register import Register
+from clonos.server.submission.submissions import Submissions
+from clonos.server.supervision.restart_strategy import NoRestart
+from clonos.server.supervision.supervisor import Supervisor
+
+WRITE, READ = "w" * 20, "r" * 20
+JOB = b"from clonos import Job, values, collect\njob = Job('words')\njob.source(values(['a'])).sink(collect())\n"
+POSTS = ("stop", "cancel", "savepoint", "kill")
+BODIES: dict[str, object] = {"stop": {}, "cancel": None, "savepoint": {}, "kill": {"task": "count/0"}}
+DOCUMENTS = ("", "/status", "/checkpoints", "/recoveries", "/metrics", "/logs")
+
+
+class App:
+    """The application, its register with a job that has ended and a job that runs, and requests to it."""
+
+    def __init__(self, folder: Path, allows_submission: bool = False) -> None:
+        (folder / "jobs").mkdir()
+        self.register: Register = open_register(None, folder)
+        self.register.add(JobRecord("ended-1", "words", JobStatus.FINISHED, 1_000, "job.py", checkpoint=7))
+        self.register.add(JobRecord("runs-1", "words", JobStatus.RUNNING, 2_000, "job.py", {"store": "s://u:pw@h/b"}))
+        self.supervisor = Supervisor(self.register, folder / "jobs", NoRestart())  # not started: no driver lives
+        submissions = Submissions(self.register, folder) if allows_submission else None
+        known = KnownJobs(self.register, self.supervisor)
+        roles = role_by_token({WRITE: Role.WRITE, READ: Role.READ})
+        self._app = server_app(known, submissions, roles, LOOPBACK_HOSTS)
+
+    def ask(self, method: str, path: str, token: str | None = WRITE, host: str = "127.0.0.1", **body: Any) -> Any:
+        """The answer to one request."""
+        headers: dict[str, Any] = {"host": host}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}".encode()
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return await client.request(method, path, headers=headers, **body)
+
+        return asyncio.run(send())
+
+    def close(self) -> None:
+        """Closes all of it."""
+        self.supervisor.close()
+        self.register.close()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    """An application that takes no submissions."""
+    made = App(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def taking_app(tmp_path: Path) -> Iterator[App]:
+    """An application that takes submissions."""
+    made = App(tmp_path, allows_submission=True)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("token", [None, "", "x" * 20, WRITE[:-1], WRITE + "w", "é"])
+def test_every_request_without_a_right_token_gets_the_same_answer(app: App, token: str | None) -> None:
+    paths = ["/api/v1/jobs", "/api/v1/jobs/runs-1", "/api/v1/nothing", "/api/v1/openapi.json", "/api/v2", "/metrics"]
+    answers = [app.ask("GET", path, token) for path in paths]
+    answers += [app.ask(method, "/api/v1/jobs/runs-1/stop", token and "wrong") for method in ("POST", "DELETE", "PUT")]
+    assert {(answer.status_code, answer.content) for answer in answers} == {(401, answers[0].content)}
+    assert app.register.job("runs-1").intention is None
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_a_token_for_reading_changes_nothing(app: App, verb: str) -> None:
+    answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", READ, json=BODIES[verb])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+    assert app.register.job("runs-1").intention is None
+
+
+def test_a_token_for_reading_reads_jobs_and_documents(app: App) -> None:
+    jobs = app.ask("GET", "/api/v1/jobs", READ).json()["jobs"]
+    assert [(job["id"], job["status"], job["checkpoint"]) for job in jobs] == [
+        ("runs-1", "RUNNING", 0),
+        ("ended-1", "FINISHED", 7),
+    ]
+    for path in DOCUMENTS:
+        answer = app.ask("GET", f"/api/v1/jobs/ended-1{path}", READ)
+        assert answer.status_code == 200, path
+
+
+def test_a_request_by_another_name_of_the_host_is_refused(app: App) -> None:
+    answer = app.ask("GET", "/api/v1/jobs", host="rebound.example")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "host_not_allowed")
+
+
+def test_the_register_answers_with_what_a_driver_last_reported(app: App) -> None:
+    app.register.keep("ended-1", "status", b'{"job": {"status": "RUNNING"}, "tasks": [1]}')
+    found = app.ask("GET", "/api/v1/jobs/ended-1/status").json()
+    assert (found["tasks"], found["job"]["status"], found["job"]["id"]) == ([1], "FINISHED", "ended-1")
+
+
+def test_passwords_in_options_are_not_shown(app: App) -> None:
+    assert app.ask("GET", "/api/v1/jobs/runs-1").json()["options"] == {"store": "s://u:***@h/b"}
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+def test_a_request_for_an_end_is_written_before_it_is_answered(app: App, verb: str) -> None:
+    answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", json=BODIES[verb])
+    assert (answer.status_code, answer.json()["accepted"]) == (202, True)
+    assert app.register.job("runs-1").intention == Intention(verb, drain=verb == "stop")
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_a_request_that_the_status_does_not_allow_gets_a_sentence(app: App, verb: str) -> None:
+    answer = app.ask("POST", f"/api/v1/jobs/ended-1/{verb}", json=BODIES[verb])
+    assert answer.status_code == 409
+    assert "ended-1 is FINISHED, which does not allow" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["savepoint", "kill"])
+def test_a_request_to_a_driver_that_is_starting_is_refused_for_now(app: App, verb: str) -> None:
+    answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", json=BODIES[verb])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_driver")
+
+
+@pytest.mark.parametrize("name", ["none-1", "a%00b", "%C3%A9", "x" * 300, "..%2E"])
+def test_an_unknown_job_is_not_found_whatever_its_name(app: App, name: str) -> None:
+    for method, path in [("GET", ""), ("GET", "/status"), ("GET", "/events"), ("POST", "/cancel")]:
+        assert app.ask(method, f"/api/v1/jobs/{name}{path}").status_code == 404, (method, path)
+
+
+def test_a_body_that_is_too_large_is_refused(app: App) -> None:
+    answer = app.ask("POST", "/api/v1/jobs/runs-1/stop", content=b" " * (65 << 10))
+    assert (answer.status_code, app.register.job("runs-1").intention) == (413, None)
+
+
+def test_an_event_stream_of_an_ended_job_has_its_status_and_its_end(app: App) -> None:
+    text = app.ask("GET", "/api/v1/jobs/ended-1/events").text
+    assert [line for line in text.splitlines() if line.startswith("event: ")] == ["event: status", "event: ended"]
+
+
+def test_a_register_that_fails_is_an_error_of_the_service(app: App) -> None:
+    app.register.close()
+    answer = app.ask("GET", "/api/v1/jobs")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "register_unavailable")
+
+
+def test_metrics_count_jobs_by_status(app: App) -> None:
+    text = app.ask("GET", "/metrics", READ).text
+    assert 'clonos_server_jobs{status="RUNNING"} 1.0' in text
+    assert app.ask("GET", "/api/v1/cluster", READ).json()["jobs"]["FINISHED"] == 1
+
+
+def test_a_submission_is_refused_unless_the_server_allows_it(app: App) -> None:
+    answer = app.ask("POST", "/api/v1/jobs", files={"job": ("job.py", JOB)})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "submission_not_allowed")
+    assert len(app.register.jobs()) == 2
+
+
+def test_a_submitted_archive_becomes_a_job_in_a_folder_of_its_own(taking_app: App, tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("lib/jobs.py", JOB)
+    data = {"file": "lib/jobs.py:job", "options": '{"parallelism": "3"}'}
+    answer = taking_app.ask("POST", "/api/v1/jobs", files={"job": ("jobs.zip", archive.getvalue())}, data=data)
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert (job["name"], job["status"]) == ("words", "CREATED")
+    assert (tmp_path / "jobs" / job["id"] / "files" / "lib" / "jobs.py").read_bytes() == JOB
+    record = taking_app.register.job(job["id"])
+    assert (record.target, record.options) == ("lib/jobs.py:job", {"parallelism": "3"})
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "reason"),
+    [
+        ("job.py", b"raise ValueError('no')\n", "{}", "job.py raised ValueError: no"),
+        ("job.py", b"x = 1\n", "{}", "must have exactly one Job"),
+        ("job.py", b"import os\nos._exit(0)\n", "{}", "the process that loads the job has died"),
+        ("job.py", b"job = (\n", "{}", "SyntaxError"),
+        ("job.exe", b"MZ", "{}", "neither a .py file nor an archive"),
+        ("job.zip", b"PK\3\4 no archive", "{}", "no zip archive that can be read"),
+        ("job.py", JOB, '{"paralelism": "3"}', "did you mean 'parallelism'?"),
+        ("job.py", JOB, '{"overwrite": "true"}', "the option overwrite is the server's"),
+        ("job.py", JOB, "[1]", "must be a JSON object whose values are texts"),
+    ],
+)
+def test_a_submission_that_cannot_run_is_refused_and_leaves_nothing(
+    taking_app: App, tmp_path: Path, name: str, data: bytes, options: str, reason: str
+) -> None:
+    answer = taking_app.ask("POST", "/api/v1/jobs", files={"job": (name, data)}, data={"options": options})
+    assert (answer.status_code, reason in answer.json()["error"]["message"]) == (422, True), answer.text
+    assert len(taking_app.register.jobs()) == 2
+    assert [*(tmp_path / "incoming").iterdir(), *(tmp_path / "jobs").iterdir()] == []
+
+
+def test_a_job_that_does_not_end_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    register = open_register(None, tmp_path)
+    try:
+        submissions = Submissions(register, tmp_path, check_timeout_s=0.5)
+        with pytest.raises(Exception, match="loading a job must not run it"):
+            submissions.submit(io.BytesIO(b"while True: pass\n"), "job.py", None, {})
+        assert register.jobs() == []
+    finally:
+        register.close()

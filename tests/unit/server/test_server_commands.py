@@ -1,0 +1,149 @@
+"""The commands around a server: what they print, and the sentence and the exit code when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clonos.cli import main
+from clonos.cli.server_client import RequestFailed, ServerClient
+from clonos.server.app.known_jobs import KnownJobs
+from clonos.server.app.server_app import server_app
+from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
+from clonos.server.job_api.server_thread import ServerThread, listen_tcp
+from clonos.server.job_status import JobStatus
+from clonos.server.register.job_record import JobRecord
+from clonos.server.register.opening import open_register
+from clonos.server.register.register import Register
+from clonos.server.supervision.restart_strategy import NoRestart
+from clonos.server.supervision.supervisor import Supervisor
+
+WRITE, READ = "w" * 20, "r" * 20
+
+
+@pytest.fixture
+def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+    """The register of a server without drivers; server and token are in the environment."""
+    (tmp_path / "jobs").mkdir()
+    opened = open_register(None, tmp_path)
+    ended = JobRecord("words-1", "words", JobStatus.FAILED, 1_000, "job.py", checkpoint=7, error="it [b]broke[/b]")
+    opened.add(msgspec.structs.replace(ended, ended_at_ms=1_500))
+    opened.add(JobRecord("words-2", "words", JobStatus.RUNNING, 2_000, "job.py"))
+    supervisor = Supervisor(opened, tmp_path / "jobs", NoRestart())
+    roles = role_by_token({WRITE: Role.WRITE, READ: Role.READ})
+    listener = listen_tcp("127.0.0.1", 0)
+    monkeypatch.setenv("CLONOS_SERVER", f"http://127.0.0.1:{listener.getsockname()[1]}")
+    monkeypatch.setenv("CLONOS_TOKEN", WRITE)
+    served = ServerThread(server_app(KnownJobs(opened, supervisor), None, roles, LOOPBACK_HOSTS), listener)
+    yield opened
+    served.close()
+    supervisor.close()
+    opened.close()
+
+
+def test_jobs_are_printed_as_a_table_and_as_json(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["jobs"]) == 0
+    head, latest, earliest = capsys.readouterr().out.splitlines()
+    assert head.split() == ["job", "status", "started", "ended", "restarts", "checkpoint", "error"]
+    assert latest.split()[:2] == ["words-2", "RUNNING"]
+    assert earliest.rstrip().endswith("7           it [b]broke[/b]")
+    assert main(["jobs", "--json"]) == 0
+    assert [job["id"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["words-2", "words-1"]
+
+
+def test_the_status_of_a_job_is_printed_by_the_name_of_its_running_one(
+    register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = {
+        "tasks": [
+            {
+                "name": "count/0",
+                "phase": "live",
+                "pid": 42,
+                "host": "h",
+                "standbys": 1,
+                "keepers": 0,
+                "rates": {"records_in_per_s": 1234.0, "records_out_per_s": 0.0, "busy_ratio": 0.5},
+                "incarnation": 1,
+            }
+        ],
+        "recoveries": [{"task": "count/0", "cause": "its process died", "phases": [{"offset_ms": 31.0}]}],
+        "alarms": [{"text": "slot 1 is gone.", "advice": "Nothing."}],
+    }
+    register.keep("words-2", "status", json.dumps(status).encode())
+    assert main(["status", "words"]) == 0
+    printed = capsys.readouterr().out
+    assert "recovery of count/0: its process died, 31 ms" in printed
+    assert "alarm: slot 1 is gone. Nothing." in printed
+    assert "count/0  live   42   h     1,234  0      50%" in printed
+
+
+def test_the_log_of_a_dead_driver_is_printed_with_its_tracebacks(
+    register: Register, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs" / "words-1").mkdir()
+    log = "2026-11-25 10:00:00,250 WARNING clonos.run: first\n  more of it\n2026-11-25 10:00:01,000 INFO a.b: second\n"
+    (tmp_path / "jobs" / "words-1" / "driver.log").write_text(log)
+    assert main(["logs", "words-1", "-f"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    texts = [line.partition(" ")[2] for line in lines]
+    assert texts == ["WARNING clonos.run: first", " more of it", "INFO a.b: second"]
+    assert lines[0].endswith(".250Z WARNING clonos.run: first")
+
+
+def test_a_cancellation_is_requested_and_named(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cancel", "words-2", "--no-wait"]) == 0
+    assert "the server has accepted to cancel words-2" in capsys.readouterr().err
+    assert register.job("words-2").status is JobStatus.CANCELLING
+
+
+@pytest.mark.parametrize(
+    ("command", "token", "code", "sentence"),
+    [
+        (["stop", "words-1"], WRITE, 1, "job words-1 is FAILED, which does not allow to stop it."),
+        (["stop", "words-2"], READ, 1, "This token may only read."),
+        (["jobs"], "x" * 20, 1, "The request needs a valid token"),
+        (["jobs"], "", 1, "the server asks for a token: give --token, or set CLONOS_TOKEN."),
+        (["jobs", "--token", "@/no/such/file"], WRITE, 1, "the token file cannot be read"),
+        (["status", "none"], WRITE, 1, "has no job 'none': clonos jobs lists them."),
+        (["submit", "/no/such/job.py"], WRITE, 1, "/no/such/job.py cannot be read: No such file or directory."),
+        (["submit", __file__], WRITE, 1, "This server takes no submissions: start it with --allow-submit."),
+        (["submit", __file__, "--option", "x"], WRITE, 1, "--option is 'x', but key=value is expected"),
+        (["savepoint", "words-2"], WRITE, 1, "The driver of words-2 is starting"),
+        (["stop", "words-2", "--savepoint", "/s"], WRITE, 1, "The driver of the job cannot write a savepoint now."),
+        (["jobs", "--server", "ftp://x"], WRITE, 3, "the server ftp://x cannot be used"),
+    ],
+)
+def test_an_error_is_one_sentence_with_its_exit_code(
+    register: Register,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    token: str,
+    code: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setenv("CLONOS_TOKEN", token)
+    assert main(command) == code
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert len(printed.splitlines()) == 1
+
+
+def test_a_server_that_is_not_there_is_the_environments_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert main(["jobs", "--server", f"http://127.0.0.1:{port}", "--token", WRITE]) == 3
+    assert "Connection refused. Is it running, and is --server right?" in capsys.readouterr().err
+
+
+def test_a_name_that_several_running_jobs_have_is_refused_with_their_ids(register: Register) -> None:
+    register.add(JobRecord("words-3", "words", JobStatus.CREATED, 3_000, "job.py"))
+    client = ServerClient(None, None)
+    with pytest.raises(RequestFailed, match="2 jobs called 'words': name one by its id: words-3, words-2"):
+        client.find("words")
