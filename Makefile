@@ -81,7 +81,7 @@ bench: setup ## The benchmarks: what is measured, paired, in one session
 	@.venv/bin/python -m benchmarks $(ARGS)
 
 # Kept in ~/.cache/clonos/brokers or $CLONOS_BROKERS. Nothing is fetched that is there.
-brokers: setup ## Fetch the brokers and databases that the tests of connectors start; needs Maven
+brokers: setup ## Fetch the brokers, databases and the browser that tests start; needs Maven
 	@.venv/bin/python -m tests.connectors.servers fetch
 
 # Not a part of `test`: each connector is killed, cut off and resumed for a minute. Builds Toxiproxy with Go, once.

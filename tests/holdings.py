@@ -20,7 +20,7 @@ RUN_VARIABLE = "CLONOS_TEST_RUN"
 # They run once per test run and end with it.
 COMMANDS_OF_THE_RUN = ("multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit")
 # They run as long as the Spark session that tests share, executors and their Python workers; or they are the servers
-# that the tests of connectors share, and restart.
+# and the browser that tests share.
 COMMANDS_OF_A_SESSION = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "pyspark.daemon",
@@ -34,6 +34,8 @@ COMMANDS_OF_A_SESSION = (
     "erl_child_setup",
     "inet_gethost",
     "rabbit_disk_monitor",
+    "chromedriver",  # the browser of the tests of the page
+    "chromium",
 )
 
 

@@ -42,6 +42,7 @@ JOB_AT_FAULT: Final = 1
 ENVIRONMENT_AT_FAULT: Final = 3
 WE_ARE_AT_FAULT: Final = 4
 ABORTED: Final = 130
+PORT_MAX: Final = 65_535
 
 CHAOS_LIBRARIES: Final = ("greenlet", "matplotlib", "psutil", "toxiproxy")
 """Libraries that failure injection needs in addition to those of every job."""
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         parser.error(_explained(unknown))
-    log_to_console(parsed.verbose, parsed.log_format)
+    log_to_console(parsed.verbose, parsed.log_format, has_page=getattr(parsed, "ui", False))
     return _guarded(lambda: COMMANDS[parsed.command](parsed), parsed.verbose)
 
 
@@ -97,8 +98,22 @@ def _run(parsed: argparse.Namespace) -> int:
         from clonos.cli.console import run_on_console
 
         collect_rarely()
-        result = run_on_console(load_job(parsed.job), _options(parsed))
+        result = run_on_console(load_job(parsed.job), _options(parsed), parsed.ui, _page_port(parsed))
     return ABORTED if result.was_aborted else ENDED
+
+
+def _port(text: str) -> int:
+    """Returns a port number. Raises: ArgumentTypeError: it is none."""
+    if not text.isdigit() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 (any) to {PORT_MAX}")
+    return int(text)
+
+
+def _page_port(parsed: argparse.Namespace) -> int | None:
+    if parsed.ui_port is not None and not parsed.ui:
+        raise JobError("--ui-port is the port of the page of the job, which --ui serves: add --ui.")
+    port: int | None = parsed.ui_port
+    return port
 
 
 def _demo(parsed: argparse.Namespace) -> int:
@@ -113,6 +128,8 @@ def _demo(parsed: argparse.Namespace) -> int:
         kills=tuple(parsed.kills.split(",")) if parsed.kills else (),
         json_file=parsed.json,
         keep=parsed.keep,
+        has_page=parsed.ui,
+        page_port=_page_port(parsed),
     )
     return ENDED if run_demo(options) else JOB_AT_FAULT
 
@@ -205,6 +222,8 @@ def _parser() -> argparse.ArgumentParser:
         "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
     )
 
+    _add_page(run)
+
     dev = commands.add_parser("dev", help="preview a job on child processes, and start it again when its files change")
     dev.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
     dev.add_argument("--runs", type=int, metavar="N", help="end after N runs")
@@ -226,6 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
     demo.add_argument("--keep", type=Path, metavar="FOLDER", help="keep input, output and logs in this folder")
+    _add_page(demo)
 
     chaos = commands.add_parser("chaos", help="run jobs under injected faults, real or simulated, and check them")
     chaos.add_argument(
@@ -235,6 +255,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_commands(commands)
     return parser
+
+
+def _add_page(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--ui", action="store_true", help="serve a page with the graph, tasks and log of the job")
+    command.add_argument(
+        "--ui-port", type=_port, metavar="P", help="port of that page (default: the first free one from 8090 on)"
+    )
 
 
 def _add_explain(commands: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from clonos.cli.log_lines import JSON_LINES, is_json, report
@@ -27,18 +27,31 @@ LINE_WIDTH: Final = 160
 """Width of lines in characters if there is no terminal."""
 
 
-def run_on_console(job: Job, command_line: Mapping[str, object]) -> Result:
-    """Runs a job to its end, with a live table on a terminal, else with a line every few seconds."""
+def run_on_console(
+    job: Job, command_line: Mapping[str, object], has_page: bool = False, page_port: int | None = None
+) -> Result:
+    """Runs a job to its end, with a live table on a terminal, else with a line every few seconds; with a page if
+    ``has_page``."""
     run = resolve_settings(options_of(job), command_line).run
     JSON_LINES.job = job.name
-    with _saying_if_interrupted(job.name), shown_start(run):
-        handle = job.start(command_line=command_line)
-    with handle, handle.handling_signals():
-        result = watch(handle)
-        summary = handle.summary()
+    with ExitStack() as stack:
+        serve = stack.enter_context(_page(page_port)) if has_page else None
+        with _saying_if_interrupted(job.name), shown_start(run):
+            handle = job.start(command_line=command_line)
+        with handle, handle.handling_signals():
+            if serve is not None:
+                report(f"the page of {job.name}: {serve(handle)}")
+            result = watch(handle)
+            summary = handle.summary()
     for line in (result.summary(), *summary):
         report(line)
     return result
+
+
+def _page(port: int | None) -> AbstractContextManager[Callable[[Handle], str]]:
+    from clonos.server.job_page import job_page
+
+    return job_page(port)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ import glob
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from clonos.demo.server import ServerProcess
 from clonos.demo.text import words_in, write_text
 from clonos.demo.verdict import Verdict, answers_given, committed_rows, judge, words_read
 from clonos.demo.wordcount import wordcount
-from clonos.job import Handle
+from clonos.job import Handle, Result
 from clonos.job.live_table import LiveTable
 from clonos.status import RecoveryState
 
@@ -32,6 +32,10 @@ LINES_PER_SECOND_MAX: Final = 1_000
 
 SECONDS_PER_KILL_MAX: Final = 20
 """Time that one kill may take. The text is long enough for all kills, and the input ends when they are made."""
+
+PAGE_SECONDS: Final = 600.0
+PAGE_LINES: Final = 60_000
+"""Length of a demo with a page: it ends at either, or when it is stopped on the page."""
 
 FILES: Final = 4
 PARALLELISM: Final = 2
@@ -45,7 +49,11 @@ DEMO_MASTER: Final = "local-cluster[2,6,1024]"
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Options of the command line. ``kills`` are the kinds of kills in order: () for all, ("none",) for none."""
+    """Options of the command line.
+
+    ``kills``: the kinds of kills in order; () for all, or for none if there is a page, which has buttons for them;
+    ("none",) for none.
+    """
 
     slots: str = "spark"
     master: str | None = None
@@ -55,6 +63,8 @@ class DemoOptions:
     kills: tuple[str, ...] = ()
     json_file: Path | None = None
     keep: Path | None = None
+    has_page: bool = False
+    page_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +75,16 @@ class RunEvents:
     recoveries: tuple[RecoveryState, ...]
     disturbed: list[str]
     was_stopped: bool
+    is_unfinished: bool = False  # the job was stopped on its page
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
     """Runs the demo; returns whether no word was lost, duplicated or contradicted."""
     console = console or Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
+    options = _with_time_to_look(options) if options.has_page else options
     kinds = _kinds(options.kills)
-    with _folder(options.keep) as folder:
+    with _folder(options.keep) as folder, ExitStack() as stack:
+        serve = stack.enter_context(_page(options)) if options.has_page else None
         texts = _texts(options, folder)
         log = folder / "answers.jsonl"
         with closing(ServerProcess(log)) as server:
@@ -81,21 +94,27 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> bool:
             with LiveTable(console) as display:
                 display.show_event(f"starting {options.slots} slots")
                 with closing(job.start()) as handle:
+                    if serve is not None:
+                        display.show_event(f"the page, where you can kill tasks: {serve(handle)}")
                     events = _watch(handle, display, Kills(kinds), options.seconds, stop)
+            if events.is_unfinished:
+                console.print("the job was stopped on its page: it is resumed, and its input ends")
+                stop.touch()
+                with closing(job.start(resume=True)) as handle:
+                    handle.wait()
         console.print("reading the output and the server's log")
         return _judge(options, folder, texts, log, events, console)
 
 
 def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | None, stop: Path) -> RunEvents:
-    """Shows the job until it ends, makes the kills, and ends its input after ``seconds``."""
+    """Shows the job until it ends, makes the kills, and ends its input after ``seconds``.
+
+    Raises: JobError: the job was cancelled.
+    """
     ends_s = None if seconds is None else time.monotonic() + seconds
     was_stopped = False
-    while True:
-        try:
-            handle.wait(POLL_INTERVAL_S)
-            break
-        except TimeoutError:
-            status = handle.status()
+    while (result := _result_of(handle)) is None:
+        status = handle.status()
         display.show(status, handle.steps_with_sinks(), handle.keyed_steps())
         event = None if was_stopped else kills.look(status)
         if event is not None:
@@ -109,7 +128,32 @@ def _watch(handle: Handle, display: LiveTable, kills: Kills, seconds: float | No
     if not kills.has_ended:
         not_made = ", ".join(kills.kinds) or "none"
         display.show_event(f"the input ended before all kills were made and recovered from; not made: {not_made}")
-    return RunEvents(kills.done, status.recoveries, kills.disturbed, was_stopped)
+    if result.was_aborted:
+        raise JobError("the demo was cancelled on its page, so there is no verdict: Stop ends it with one.")
+    is_unfinished = not result.has_finished
+    return RunEvents(kills.done, status.recoveries, kills.disturbed, was_stopped or is_unfinished, is_unfinished)
+
+
+def _result_of(handle: Handle) -> Result | None:
+    """Waits for a moment; returns the result of a job that has ended."""
+    try:
+        return handle.wait(POLL_INTERVAL_S)
+    except TimeoutError:
+        return None
+
+
+def _page(options: DemoOptions) -> AbstractContextManager[Callable[[Handle], str]]:
+    from clonos.server.job_page import job_page
+
+    return job_page(options.page_port)
+
+
+def _with_time_to_look(options: DemoOptions) -> DemoOptions:
+    """Returns the options of a demo with a page: long enough to look at it, and no kills but those on the page."""
+    kills = options.kills or ("none",)
+    if options.lines is not None or options.seconds is not None or options.pattern is not None:
+        return replace(options, kills=kills)
+    return replace(options, kills=kills, lines=PAGE_LINES, seconds=PAGE_SECONDS)
 
 
 def _judge(
@@ -148,7 +192,7 @@ def _texts(options: DemoOptions, folder: Path) -> list[Path]:
             raise JobError(f"no file matches {options.pattern!r}.")
         return texts
     lines = DEFAULT_LINES if options.lines is None else options.lines
-    if options.seconds is not None:
+    if options.seconds is not None and options.lines is None:
         lines = int((options.seconds + SECONDS_PER_KILL_MAX * len(_kinds(options.kills))) * LINES_PER_SECOND_MAX)
     if lines < 1:
         raise JobError(f"the demo needs at least one line of text, not {lines}.")
@@ -165,6 +209,7 @@ def _options(options: DemoOptions, folder: Path) -> dict[str, Any]:
         "standbys": 1,
         "spare_slots": SPARE_SLOTS,
         "domains": DOMAINS,
+        "allow_injection": options.has_page,
     }
 
 

@@ -69,6 +69,8 @@ class JobRates:
     def _task(self, task: TaskState, host: str) -> TaskDocument:
         vertex, _, index = task.name.rpartition("/")
         watermark_ns = task.counters.get(TaskCounter.WATERMARK_NS)
+        busy = self._ratio(task.name, TaskCounter.BUSY_US)
+        blocked = min(self._ratio(task.name, TaskCounter.BLOCKED_US), round(1.0 - busy, 3))
         return TaskDocument(
             name=task.name,
             vertex=vertex,
@@ -88,8 +90,8 @@ class JobRates:
             rates=TaskRates(
                 records_in_per_s=self._rate(task.name, TaskCounter.RECORDS_IN),
                 records_out_per_s=self._rate(task.name, TaskCounter.RECORDS_OUT),
-                busy_ratio=self._ratio(task.name, TaskCounter.BUSY_US),
-                backpressure_ratio=self._ratio(task.name, TaskCounter.BLOCKED_US),
+                busy_ratio=busy,
+                backpressure_ratio=blocked,
             ),
             watermark=None if watermark_ns is None else time_text(watermark_ns),
             hot_key=task.hot_key,

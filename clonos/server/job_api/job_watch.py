@@ -69,6 +69,7 @@ class JobWatch:
         self._alarm_number = 0
         self._series: dict[str, deque[tuple[int, float]]] = {}
         self._ended_ns: int | None = None
+        self._recoveries = RecoveryNumbers()
         self._wakers: list[Callable[[], None]] = []
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._sample_on, name="job sampler", daemon=True)
@@ -192,7 +193,7 @@ class JobWatch:
             tasks=self.rates.tasks(status),
             slots=[SlotDocument(slot=slot_text(s.slot), pid=s.pid, host=s.host, domain=s.domain) for s in status.slots],
             edges=self.rates.edges(status),
-            recoveries=recovery_documents(status, RECOVERIES_SHOWN_MAX),
+            recoveries=self._recoveries.documents(status, RECOVERIES_SHOWN_MAX),
             alarms=list(self._alarms),
             totals=dict(status.totals),
             injection_allowed=self.source.allows_injection,
@@ -201,7 +202,7 @@ class JobWatch:
 
     def recoveries(self) -> list[RecoveryDocument]:
         """Returns the last recoveries, newest first."""
-        return recovery_documents(self.source.status(), RECOVERIES_MAX)
+        return self._recoveries.documents(self.source.status(), RECOVERIES_MAX)
 
     def checkpoints(self) -> CheckpointList:
         """Returns the last checkpoints, newest first."""
@@ -218,15 +219,35 @@ def is_final(summary: JobSummary) -> bool:
     return summary.status in ENDED_STATUSES
 
 
-def recovery_documents(status: Status, count: int) -> list[RecoveryDocument]:
-    """Returns the last recoveries, newest first."""
-    first = max(0, len(status.recoveries) - count)
-    numbered = list(enumerate(status.recoveries, 1))[first:]
-    return [_recovery(number, recovery) for number, recovery in reversed(numbered)]
+class RecoveryNumbers:
+    """Numbers of recoveries in the order in which they began. The status lists those in progress last."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self._next = 1
+        self._lock = threading.Lock()
+
+    def documents(self, status: Status, count: int) -> list[RecoveryDocument]:
+        """Returns the last recoveries, newest first."""
+        with self._lock:
+            began = sorted(status.recoveries, key=_began_ns)
+            known = {}
+            for recovery in began:
+                identity = (recovery.task, recovery.failed_incarnation, _began_ns(recovery))
+                number = self._numbers.get(identity, self._next)
+                self._next += number == self._next
+                known[identity] = number
+            self._numbers = known
+        numbered = list(zip(known.values(), began, strict=True))[-count:]
+        return [_recovery(number, recovery) for number, recovery in reversed(numbered)]
+
+
+def _began_ns(recovery: RecoveryState) -> int:
+    return min(recovery.reached.values(), default=0)
 
 
 def _recovery(number: int, recovery: RecoveryState) -> RecoveryDocument:
-    began_ns = min(recovery.reached.values(), default=0)
+    began_ns = _began_ns(recovery)
     return RecoveryDocument(
         number=number,
         task=recovery.task,

@@ -37,10 +37,11 @@ class LogRing(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps one line."""
-        text = record.getMessage()
+        text = str(getattr(record, "line", "") or record.getMessage())
         if record.exc_info and record.exc_info[0] is not None:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         writer = _OF_TASK.match(text)
+        task = getattr(record, "task", "") or (writer[1] if writer else "")
         with self._lines_lock:
             self._number += 1
             self._lines.append(
@@ -50,7 +51,9 @@ class LogRing(logging.Handler):
                     level=record.levelname,
                     logger=record.name,
                     text=text[:TEXT_CHARACTERS_MAX],
-                    task=writer[1] if writer else None,
+                    task=str(task) or None,
+                    incarnation=_number(record, "incarnation"),
+                    epoch=_number(record, "epoch"),
                 )
             )
         self.notify()
@@ -71,6 +74,12 @@ class LogRing(logging.Handler):
         found.reverse()
         lines = found[: min(limit, ANSWER_LINES_MAX)]
         return LogDocument(lines=lines, next=lines[-1].number if lines else max(number, 0))
+
+
+def _number(record: logging.LogRecord, name: str) -> int | None:
+    """Returns an attribute that the driver gives to records of tasks; None without it."""
+    found = getattr(record, name, None)
+    return found if isinstance(found, int) and found else None
 
 
 @contextmanager

@@ -113,18 +113,16 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 @contextmanager
-def served_job(handle: Handle, logs: LogRing, port: int | None = None) -> Iterator[str]:
-    """Context in which the page and the API of a job are served on the loopback interface.
+def served_job(handle: Handle, logs: LogRing, listener: socket.socket) -> Iterator[str]:
+    """Context in which the page and the API of a job are served at a TCP socket of the loopback interface, which is
+    closed in the end.
 
     Gives the URL with a fresh token in its fragment, which a browser does not send.
-
-    Raises: PortTaken.
     """
     token = secrets.token_urlsafe(24)
-    listener = listen_tcp(LOOPBACK, port)
-    number = listener.getsockname()[1]
+    port = listener.getsockname()[1]
     with _served(handle, logs, listener, token):
-        yield f"http://{LOOPBACK}:{number}/#token={token}"
+        yield f"http://{LOOPBACK}:{port}/#token={token}"
 
 
 @contextmanager

@@ -69,7 +69,7 @@ export class Curves {
     const color = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1, size: 4 }, font: "12px system-ui, sans-serif" };
     this.plot = new uPlot({
-      width, height: 190, padding: [10, 8, 0, 0],
+      width, height: 190, padding: [10, 28, 0, 0],
       cursor: { y: false },
       legend: { live: false },
       scales: { x: { time: true, range: () => this.range }, y: { range: (_, __, most) => [0, Math.max(1, (most || 0) * 1.12)] } },

@@ -142,10 +142,11 @@ class Node {
   constructor(vertex, position, width) {
     this.vertex = vertex;
     const [left, top] = [position.x - width / 2, position.y - NODE_HEIGHT / 2];
-    const letters = Math.max(8, Math.floor((width - 24) / 7.6));
+    const letters = Math.max(8, Math.floor((width - 24) / 8.6));
     this.second = svg("text", { class: "line", x: left + 14, y: top + 44 });
     this.third = svg("text", { class: "line", x: left + 14, y: top + 62 });
     this.width = width - 28;
+    this.left = left + 14;
     this.busy = svg("rect", { class: "busy", x: left + 14, y: top + NODE_HEIGHT - 14, width: 0, height: 5, rx: 2.5 });
     this.blocked = svg("rect", { class: "blocked", x: left + 14, y: top + NODE_HEIGHT - 14, width: 0, height: 5, rx: 2.5 });
     const shown = Math.min(vertex.tasks, DOTS_MAX, Math.floor((width - 24) / 14));
@@ -169,7 +170,8 @@ class Node {
     const busy = Math.max(0, ...tasks.map((task) => task.rates.busy_ratio));
     const blocked = Math.max(0, ...tasks.map((task) => task.rates.backpressure_ratio || 0));
     setAttribute(this.busy, "width", (this.width * Math.min(1, busy)).toFixed(1));
-    setAttribute(this.blocked, "width", (this.width * Math.min(1, blocked)).toFixed(1));
+    setAttribute(this.blocked, "width", (this.width * Math.min(1 - busy, blocked)).toFixed(1));
+    setAttribute(this.blocked, "x", (this.left + this.width * Math.min(1, busy)).toFixed(1));
     this.dots.forEach((dot, index) => setAttribute(dot, "class", `dot ${dotClass(tasks[index])}`));
     const isRecovering = tasks.some((task) => !SETTLED.has(task.phase) && task.phase !== "waiting" || task.isDown);
     setAttribute(this.element, "class", isRecovering ? "node is-recovering" : "node");

@@ -7,7 +7,7 @@ const PHASES = [
   { from: "detected", to: "view", name: "place", title: "the successor is placed on a standby" },
   { from: "view", to: "gathered", name: "gather", title: "its log is gathered from the tasks that hold it" },
   { from: "gathered", to: "replayed", name: "replay", title: "the log is replayed" },
-  { from: "replayed", to: "caught_up", name: "catch up", title: "the input that came meanwhile is worked off" },
+  { from: "replayed", to: "caught_up", name: "catch up", title: "the input that came meanwhile is worked off, while new input is taken" },
 ];
 const SHOWN_MAX = 8;
 
@@ -97,7 +97,7 @@ export class Recoveries {
     setText(this.note, total ? `${format.plural(total, "recovery", "recoveries")}${total > SHOWN_MAX ? `, the last ${SHOWN_MAX} shown` : ""}; milliseconds since the failure was noticed` : "");
     const now = Date.now() - this.offset;
     const spans = shown.map((item) => ({ ...item, isGrowing: !item.recovery.is_over && !this.isSuperseded(item), now }));
-    const longest = Math.max(1, ...spans.map((item) => totalOf(item)));
+    const longest = Math.max(1, ...spans.map((item) => drawnOf(item)));
     this.rows.update(spans.map((item) => ({ ...item, longest })));
     if (this.open.length && !this.isDrawing) {
       this.isDrawing = true;
@@ -110,6 +110,16 @@ function totalOf(item) {
   const phases = item.recovery.phases;
   const last = phases.length ? phases[phases.length - 1].offset_ms : 0;
   return item.isGrowing ? Math.max(last, item.now - item.began) : last;
+}
+
+/** Length of a whole bar. Catching up may take much longer than the recovery itself, which must stay visible. */
+function drawnOf(item) {
+  const live = item.recovery.phases.find((phase) => phase.name === "replayed");
+  return live ? live.offset_ms + caughtUp(totalOf(item) - live.offset_ms, live.offset_ms) : totalOf(item);
+}
+
+function caughtUp(length, live) {
+  return Math.min(length, 0.7 * Math.max(live, 1));
 }
 
 class Bar {
@@ -139,9 +149,11 @@ class Bar {
       const to = at.get(phase.to) ?? (isLast && item.isGrowing ? end : from);
       const length = from === undefined ? 0 : Math.max(0, to - from);
       part.hidden = from === undefined || (isLast && !item.isGrowing);
-      const share = (100 * length) / item.longest;
+      const drawn = index === PHASES.length - 1 ? caughtUp(length, from) : length;
+      const isCut = drawn < length;
+      const share = (100 * drawn) / item.longest;
       part.style.flex = `0 0 ${share.toFixed(2)}%`;
-      const base = `s${index + 1}${isLast && item.isGrowing ? " is-growing" : ""}${share < 6 ? " tight" : ""}`;
+      const base = `s${index + 1}${isLast && item.isGrowing ? " is-growing" : ""}${share < 6 ? " tight" : ""}${isCut ? " is-cut" : ""}`;
       setAttribute(part, "class", base);
       setText(part, share >= 14 ? `${phase.name} ${format.milliseconds(length)}` : share >= 6 ? format.milliseconds(length) : "");
       if (!part.hidden) texts.push(`${phase.name} ${format.milliseconds(length)}`);

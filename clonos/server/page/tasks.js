@@ -8,7 +8,7 @@ const SHOWN_MAX = 100;
 const POINTS = 60;
 const COLUMNS = [
   { label: "Task" }, { label: "State" }, { label: "Records in", number: true }, { label: "Last minute" }, { label: "Busy" }, { label: "Backlog", number: true },
-  { label: "Process" }, { label: "Slot" }, { label: "Life" }, { label: "Standbys", number: true }, { label: "Keepers", number: true }, { label: "Survives" },
+  { label: "Process" }, { label: "Incarnation" }, { label: "Standbys", number: true }, { label: "Keepers", number: true }, { label: "Survives" },
 ];
 
 export class Tasks {
@@ -75,9 +75,15 @@ class Row {
     this.busy = el("span");
     this.blocked = el("span", { class: "blocked" });
     this.busyText = el("span");
-    this.cells[4].append(el("span", { class: "meter", "aria-hidden": "true" }, this.busy, this.blocked), this.busyText);
-    this.element = el("tr", { "data-task": task.name }, el("th", { scope: "row", class: "hidden-head" }), ...this.cells);
-    this.element.firstChild.remove();
+    this.blockedText = el("small");
+    this.cells[4].append(el("span", { class: "meter", "aria-hidden": "true" }, this.busy, this.blocked), this.busyText, this.blockedText);
+    this.rate = el("span");
+    this.total = el("small");
+    this.cells[2].append(this.rate, this.total);
+    this.pid = el("span");
+    this.place = el("small");
+    this.cells[6].append(this.pid, this.place);
+    this.element = el("tr", { "data-task": task.name }, ...this.cells);
     if (table.isInjectionAllowed) {
       this.button = el("button", { type: "button", class: "is-small is-danger", "aria-label": `Kill the process of ${task.name}`, text: "Kill", on: { click: () => table.kill(task.name) } });
       this.element.append(el("td", { class: "bare right" }, this.button));
@@ -85,23 +91,25 @@ class Row {
   }
 
   update(task) {
-    const [name, , records, , , backlog, where, slot, life, standbys, keepers, survives] = this.cells;
+    const [name, , , , , backlog, , life, standbys, keepers, survives] = this.cells;
     setText(name, task.name);
     setAttribute(name, "title", task.steps.join(", "));
     const isSettled = task.phase === "live" || task.phase === "final";
     setText(this.badge, task.phase);
     setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
     setAttribute(this.element, "class", isSettled ? null : "is-recovering");
-    setText(records, `${format.count(task.counters.records_in || 0)} · ${format.rate(task.rates.records_in_per_s)}`);
+    setText(this.rate, format.rate(task.rates.records_in_per_s));
+    setText(this.total, `${format.count(task.counters.records_in || 0)} so far`);
     setAttribute(this.line, "points", points(this.table.history.get(task.name) || []));
     this.busy.style.width = `${Math.round(task.rates.busy_ratio * 100)}%`;
     this.blocked.style.width = `${Math.round((task.rates.backpressure_ratio || 0) * 100)}%`;
     const blocked = task.rates.backpressure_ratio || 0;
-    setText(this.busyText, format.percent(task.rates.busy_ratio) + (blocked >= 0.01 ? `, ${format.percent(blocked)} held back` : ""));
+    setText(this.busyText, format.percent(task.rates.busy_ratio));
+    setText(this.blockedText, blocked >= 0.01 ? `${format.percent(blocked)} held back` : "");
     setText(backlog, format.count(task.counters.backlog_elements ?? task.counters.backlog_bytes));
-    setText(where, task.pid ? `${task.pid} · ${task.domain} · ${task.host}` : "waits for a process");
-    setText(slot, task.slot ? task.slot.slice(0, 6) : "–");
-    setAttribute(slot, "title", task.slot);
+    setText(this.pid, task.pid || "waits for one");
+    setText(this.place, task.pid ? `${task.domain} · ${task.host} · slot ${task.slot.slice(0, 6)}` : "");
+    setAttribute(this.place, "title", `slot ${task.slot}`);
     setText(life, format.incarnation(task.incarnation));
     setText(standbys, task.hot_standbys ? `${task.standbys} (${task.hot_standbys} hot)` : task.standbys);
     setText(keepers, task.keepers);

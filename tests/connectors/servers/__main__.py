@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> None:
     if command == "start":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         module: Any = system(names[0])
+        if not hasattr(module, "serve"):
+            raise SystemExit(f"{module.NAME} is no server\n{USAGE}")
         with tempfile.TemporaryDirectory(prefix=f"clonos-{names[0]}-") as folder:
             module.serve(Path(folder))
 

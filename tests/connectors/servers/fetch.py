@@ -1,4 +1,4 @@
-"""What the tests of connectors run against, fetched once: `make brokers`.
+"""What the tests of connectors and of the page run against, fetched once: `make brokers`.
 
 Each system is a module beside this one with `NAME`, `is_there()` and `fetch()`.
 """
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-SYSTEMS = ("kafka", "nats", "postgres", "rabbitmq")
+SYSTEMS = ("chromium", "kafka", "nats", "postgres", "rabbitmq")
 """Names of the modules."""
 
 FOLDER_VARIABLE = "CLONOS_BROKERS"
@@ -65,7 +65,7 @@ def fetch(names: tuple[str, ...] = SYSTEMS) -> None:
     """Fetches what is missing."""
     for found in map(system, names):
         if not found.is_there():
-            print(f"fetching {found.NAME} for the tests of connectors", file=sys.stderr)
+            print(f"fetching {found.NAME} for the tests", file=sys.stderr)
             found.fetch()
             if not found.is_there():
                 raise SystemExit(f"{found.NAME} was fetched and cannot be found: this is a fault of its fetch().")

@@ -14,7 +14,7 @@ from typing import Any
 from clonos.connectors import files
 from clonos.job import Handle, Job
 from clonos.server.job_api.log_ring import log_ring
-from clonos.server.job_api.server_thread import served_job
+from clonos.server.job_api.server_thread import LOOPBACK, listen_tcp, served_job
 from tests.processes.harness.gated_source import Gate, GatedNumbers
 
 LIMIT_S = 40.0
@@ -83,5 +83,5 @@ def paged_job(folder: Path, name: str = "sums", **options: Any) -> Iterator[Page
     numbers = job.source(GatedNumbers(gate), name="read", parallelism=2)
     counts = numbers.key_by(lambda number: number % 7).count(name="count")
     counts.map(lambda counted: {"key": counted[0], "count": counted[1]}, name="row").sink(files.jsonl(folder / "out"))
-    with log_ring() as logs, job.start() as handle, served_job(handle, logs, 0) as url:
+    with log_ring() as logs, job.start() as handle, served_job(handle, logs, listen_tcp(LOOPBACK, 0)) as url:
         yield PagedJob(handle, gate, folder, url)

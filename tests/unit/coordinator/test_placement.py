@@ -17,7 +17,7 @@ from clonos.core.coordinator.placement import (
     place,
     replication_targets,
 )
-from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
+from clonos.core.coordinator.survivability import depth_problem, losses_survived, what_is_not_survived
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from tests.harnesses.coordinator_harness import chain_plan
@@ -247,6 +247,27 @@ def test_full_sharing_has_no_depth_problem() -> None:
     full = Plan(plan.job_name, plan.vertices, plan.edges)
     assert depth_problem(full, assignment, domains) is None
     assert depth_problem(plan, assignment, domains) is not None
+
+
+def test_without_a_depth_a_task_that_others_depend_on_survives_any_losses() -> None:
+    plan, assignment, domains = _run_plan("a", "a", "b", depth=0)
+    full = Plan(plan.job_name, plan.vertices, plan.edges)
+    assert losses_survived(full, assignment, {}, domains) == (None, None, None)
+
+
+def test_with_a_depth_a_task_survives_no_loss_of_a_domain_that_holds_a_longer_run() -> None:
+    plan, assignment, domains = _run_plan("a", "b", "b", "a", depth=1)
+    assert losses_survived(plan, assignment, {}, domains) == (1, 0, 0, None)
+    plan, assignment, domains = _run_plan("a", "b", "b", "a", depth=2)
+    assert losses_survived(plan, assignment, {}, domains) == (1, 1, 1, None)
+
+
+def test_a_task_with_effects_survives_as_many_losses_as_it_has_keepers_elsewhere() -> None:
+    plan, assignment, domains = _run_plan("a", "b", "c", depth=0)
+    acting = replace(plan.vertices[1], has_effects=True)
+    plan = replace(plan, vertices=(plan.vertices[0], acting, plan.vertices[2]), sharing_depth=None)
+    assert losses_survived(plan, assignment, {TaskId(1): 2}, domains) == (None, 2, None)
+    assert losses_survived(plan, assignment, {}, domains) == (None, 0, None)
 
 
 def _longest_run_by_paths(plan: Plan, domain_of: list[str]) -> int:

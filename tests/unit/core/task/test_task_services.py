@@ -183,6 +183,7 @@ def test_c14_a_logged_call_is_not_repeated_even_when_it_raised() -> None:
         assert len(life.performed) == tags_of(life.log).count(d.CALL)
         logged = tags_of(life.start.log).count(d.CALL)
         assert len(life.performed) == 14 - logged
+        assert life.task.log.replayed_calls == logged
         assert list(drawn(life).items())[:logged] == list(drawn(first).items())[:logged]
 
 

@@ -1,0 +1,136 @@
+"""The page of a job in a real Chromium: kills, stops, hostile texts, narrow windows, accessibility."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.processes.page.conftest import Tab
+from tests.processes.page.hostile_source import LONG, SCRIPT, TOKEN, hostile_page
+from tests.processes.page.paged_job import LIMIT_S, PagedJob, paged_job
+
+pytestmark = [pytest.mark.processes, pytest.mark.keeps_sockets]
+
+KILLS_MAX = 3
+SECOND_MS = 1_000
+NUMBERS = 300
+KILL = 'tr[data-task="count-row/0"] button'
+PLACES = (".alarms li", ".recovery .what", "tr[data-task]", ".properties dd", ".properties dt", "svg title")
+SCRIPTS = "return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())"
+IMAGES = "return [...document.images].map(each => each.src.split('/').pop())"
+
+NOTE_RECOVERIES = """
+window.shown = [];
+new MutationObserver((changes) => {
+  for (const change of changes)
+    for (const added of change.addedNodes)
+      if (added.matches?.(".recovery")) window.shown.push([added.dataset.task, Date.now()]);
+}).observe(document.querySelector(".recoveries"), { childList: true });
+"""
+
+
+def _is_whole(document: Any) -> bool:
+    """Whether all tasks are live and have standbys."""
+    has_tasks = bool(document["tasks"]) and document["job"]["checkpoint"] > 0
+    return has_tasks and all(task["phase"] == "live" and task["standbys"] for task in document["tasks"])
+
+
+def test_a_task_killed_on_the_page_recovers_there_within_a_second_and_a_stop_loses_nothing(
+    tmp_path: Path, tab: Tab
+) -> None:
+    with paged_job(tmp_path, allow_injection=True) as job:
+        job.gate.open_to(NUMBERS)
+        tab.open(job.url)
+        tab.one(KILL)
+        tab.run(NOTE_RECOVERIES)
+        delays_ms = [_kill(job, tab, 1)]
+        while min(delays_ms) >= SECOND_MS and len(delays_ms) < KILLS_MAX:  # a machine under load
+            delays_ms.append(_kill(job, tab, len(delays_ms) + 1))
+        assert min(delays_ms) < SECOND_MS
+        recovery = tab.one('.recovery[data-task="count-row/0"]')
+        tab.until(lambda: "live in" in recovery.text, "when the task was live again")
+        tab.until(lambda: "the other 2 tasks kept their processes" in recovery.text, "that the others did not notice")
+        tab.until(lambda: any("count-row/0 recovered" in text for text in tab.texts("#announcer")), "the spoken words")
+        _press_stop(tab)
+        assert job.handle.wait(LIMIT_S).checkpoint
+        tab.until(lambda: "FINISHED" in tab.one(".badge").text, "the end of the job")
+        assert tab.errors() == []
+    expected = [(key, count) for key in range(7) for count in range(1, len(range(key, 2 * NUMBERS, 7)) + 1)]
+    assert sorted((row["key"], row["count"]) for row in job.rows()) == expected
+
+
+def _kill(job: PagedJob, tab: Tab, number: int) -> float:
+    """Kills the task; returns the milliseconds from the first milestone of its recovery until the page shows it."""
+
+    def ended() -> Any:
+        return [each for each in job.ask("/recoveries")["recoveries"] if each["number"] == number and each["is_over"]]
+
+    tab.until(lambda: _is_whole(job.ask("/status")), "standbys of all tasks")
+    tab.one(KILL).click()
+    task, shown_ms = tab.until(lambda: tab.run("return window.shown[arguments[0]]", number - 1), "the recovery")
+    assert task == "count-row/0"
+    noticed_at = tab.until(ended, "the end of the recovery")[0]["phases"][0]["at"]
+    return float(shown_ms - tab.run("return +new Date(arguments[0])", noticed_at))
+
+
+def _press_stop(tab: Tab) -> None:
+    """Stops the job with the keyboard alone, and goes back once before."""
+    stop = next(each for each in tab.all(".head button") if each.text == "Stop")
+    for answer in (Keys.ESCAPE, Keys.ENTER):
+        tab.run("arguments[0].focus()", stop)
+        stop.send_keys(Keys.ENTER)
+        tab.one("dialog")
+        confirm = tab.one("dialog button[type=submit]")
+        if answer == Keys.ENTER:
+            tab.run("arguments[0].focus()", confirm)
+        tab.driver.switch_to.active_element.send_keys(answer)
+        tab.until(lambda: not tab.all("dialog"), "the end of the dialog")
+
+
+@pytest.mark.parametrize("error", [None, f"{SCRIPT}\n{LONG}"])
+def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, error: str | None) -> None:
+    with hostile_page(error) as url:
+        tab.open(url, width=400, height=800)
+        tab.until(lambda: any(SCRIPT in text for text in tab.texts("h1")), "the name of the job")
+        tab.until(lambda: any(SCRIPT in text for text in tab.texts(".log li")), "the lines of the log")
+        tab.until(lambda: len(tab.all(".recovery")) == 2, "the recoveries")
+        for selector in PLACES:
+            assert any(SCRIPT in text for text in tab.texts(selector)), selector
+        if error is not None:
+            assert any(SCRIPT in text for text in tab.texts(".notice pre"))
+        assert tab.run("return window.taken") is None
+        assert tab.run("return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())") == [
+            "app.js"
+        ]
+        assert tab.run(IMAGES) == ["icon.svg"]
+        for width in (400, 1000):
+            tab.resize(width)
+            assert tab.run("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_axe_finds_no_serious_violation(tab: Tab, scheme: str, width: int) -> None:
+    with hostile_page() as url:
+        tab.open(url, width=width, scheme=scheme)
+        tab.until(lambda: len(tab.all(".recovery")) == 2 and tab.all(".log li"), "the page")
+        for summary in tab.all("summary"):
+            summary.click()
+        assert tab.violations() == []
+        tab.one(".head button").click()
+        tab.one("dialog")
+        assert tab.violations() == []
+
+
+def test_the_page_asks_for_the_token_and_removes_it_from_the_address(tab: Tab) -> None:
+    with hostile_page() as url:
+        tab.open(url.partition("#")[0])
+        tab.one("dialog input[type=password]").send_keys("wrong", Keys.ENTER)
+        tab.until(lambda: not tab.one("dialog input[type=password]").get_attribute("value"), "the second question")
+        tab.one("dialog input[type=password]").send_keys(TOKEN, Keys.ENTER)
+        tab.until(lambda: any(SCRIPT in text for text in tab.texts("h1")), "the job")
+        tab.open(url)
+        tab.until(lambda: any(SCRIPT in text for text in tab.texts("h1")), "the job")
+        assert TOKEN not in tab.run("return location.href")
