@@ -7,7 +7,7 @@ const NODE_HEIGHT = 104;
 const NARROW = 680;
 const DOTS_MAX = 18;
 const BLOCKED_FROM = 0.1;
-const SETTLED = new Set(["live", "final"]);
+const SETTLED = new Set(["live", "final", "ended"]);
 
 /** Layers of the vertices: each behind all that it reads. Long edges pass through layers at places of their own. */
 export function layersOf(vertices, edges) {
@@ -179,7 +179,7 @@ class Node {
 }
 
 function dotClass(task) {
-  if (!task || task.phase === "final") return "";
+  if (!task || task.phase === "final" || task.phase === "ended") return "";
   if (task.phase === "live") return "is-live";
   return task.phase === "waiting" || task.phase === "lost" ? "is-lost" : "is-recovering";
 }

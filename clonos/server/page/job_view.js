@@ -11,6 +11,7 @@ import { Checkpoints } from "./checkpoints.js";
 import { LogView } from "./log_view.js";
 
 const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
+const LOG_REQUESTS_MAX = 20;
 const BADGES = { RUNNING: "is-good", RECOVERING: "is-warn", FAILING: "is-bad", FAILED: "is-bad", CANCELLING: "is-warn", CREATED: "is-warn" };
 
 export class JobView {
@@ -31,7 +32,7 @@ export class JobView {
     this.showLatency(series.series);
     this.onStatus(status);
     await this.loadCheckpoints();
-    readEvents(this.id, 0, this.abort.signal, (name, data) => this.onEvent(name, data), (state, error) => this.onState(state, error));
+    readEvents(this.id, await this.loadLog(), this.abort.signal, (name, data) => this.onEvent(name, data), (state, error) => this.onState(state, error));
   }
 
   stop() {
@@ -94,7 +95,8 @@ export class JobView {
     for (const button of this.buttons) button.disabled = isOver || job.status === "CANCELLING";
     this.failure.hidden = !job.error;
     if (job.error) this.failure.replaceChildren(el("strong", { text: "The job has failed" }), el("pre", { text: job.error }));
-    this.recoveries.onStatus(status);
+    this.recoveries.onStatus(status, isOver);
+    if (isOver) status = { ...status, tasks: status.tasks.map((task) => ({ ...task, phase: task.phase === "final" ? "final" : "ended" })) };
     this.graph.update({ ...status, tasks: status.tasks.map((task) => (down.has(task.name) && task.phase !== "live" ? { ...task, isDown: true } : task)) });
     this.tasks.update(status);
     this.alarms.add(status.alarms);
@@ -133,6 +135,18 @@ export class JobView {
     const end = job.ended_at ? new Date(job.ended_at) : new Date(status.at);
     const rows = { Throughput: format.rate(totals.records_in_per_s), Backlog: format.count(totals.backlog), Checkpoint: job.checkpoint || "none yet", Recoveries: job.restarts, "Running for": format.duration(end - new Date(job.started_at)) };
     for (const [name, text] of Object.entries(rows)) setText(this.figures.get(name), text);
+  }
+
+  /** Loads the lines of the log so far, also of a job that has ended. Returns the number of the last one. */
+  async loadLog() {
+    let after = 0;
+    for (let request = 0; request < LOG_REQUESTS_MAX; request += 1) {
+      const found = await get(jobPath(this.id, `/logs?after=${after}`)).catch(() => ({ lines: [], next: after }));
+      if (!found.lines.length) break;
+      this.log.add(found.lines);
+      after = found.next;
+    }
+    return after;
   }
 
   async loadCheckpoints() {

@@ -28,10 +28,12 @@ export class Recoveries {
     this.legend.hidden = true;
     this.rows = new KeyedList(this.list, (item) => item.number, (item) => new Bar(item));
     this.isDrawing = false;
+    this.isOver = false; // the job has ended, and with it what was in progress
   }
 
   /** Takes a status: what the tasks are now. */
-  onStatus(status) {
+  onStatus(status, isOver = false) {
+    this.isOver = isOver;
     this.offset = Date.now() - new Date(status.at);
     for (const recovery of status.recoveries) this.take(recovery);
     this.last = new Map(status.tasks.map((task) => [task.name, `${task.incarnation} ${task.pid}`]));
@@ -82,7 +84,7 @@ export class Recoveries {
   }
 
   get open() {
-    return [...this.items.values()].filter((item) => !item.recovery.is_over && !this.isSuperseded(item));
+    return this.isOver ? [] : [...this.items.values()].filter((item) => !item.recovery.is_over && !this.isSuperseded(item));
   }
 
   isSuperseded(item) {
@@ -96,7 +98,7 @@ export class Recoveries {
     const total = this.items.size;
     setText(this.note, total ? `${format.plural(total, "recovery", "recoveries")}${total > SHOWN_MAX ? `, the last ${SHOWN_MAX} shown` : ""}; milliseconds since the failure was noticed` : "");
     const now = Date.now() - this.offset;
-    const spans = shown.map((item) => ({ ...item, isGrowing: !item.recovery.is_over && !this.isSuperseded(item), now }));
+    const spans = shown.map((item) => ({ ...item, isGrowing: !this.isOver && !item.recovery.is_over && !this.isSuperseded(item), isOver: this.isOver, now }));
     const longest = Math.max(1, ...spans.map((item) => drawnOf(item)));
     this.rows.update(spans.map((item) => ({ ...item, longest })));
     if (this.open.length && !this.isDrawing) {
@@ -161,7 +163,7 @@ class Bar {
     setAttribute(this.track, "aria-label", `${recovery.task}: ${texts.join(", ") || "noticed"}`);
     const live = at.get("replayed");
     const began = recovery.phases.length ? format.clock(recovery.phases[0].at) : "";
-    setText(this.when, `${began} · ${live === undefined ? (item.isGrowing ? "recovering" : "failed again") : `live in ${format.milliseconds(live)}`}`);
+    setText(this.when, `${began} · ${live === undefined ? (item.isGrowing ? "recovering" : item.isOver ? "until the job ended" : "failed again") : `live in ${format.milliseconds(live)}`}`);
     const calls = recovery.replayed_calls || recovery.executed_calls ? [`${format.count(recovery.replayed_calls)} calls replayed, ${format.count(recovery.executed_calls)} executed`] : [];
     const parts = [recovery.cause, `${format.plural(recovery.replayed_records, "record")} replayed`, ...calls];
     const text = parts.filter(Boolean).join(" · ");

@@ -94,9 +94,9 @@ class Row {
     const [name, , , , , backlog, , life, standbys, keepers, survives] = this.cells;
     setText(name, task.name);
     setAttribute(name, "title", task.steps.join(", "));
-    const isSettled = task.phase === "live" || task.phase === "final";
+    const isSettled = ["live", "final", "ended"].includes(task.phase);
     setText(this.badge, task.phase);
-    setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
+    setAttribute(this.badge, "class", `badge ${task.phase === "live" ? "is-good" : task.phase === "final" || task.phase === "ended" ? "" : task.phase === "lost" ? "is-bad" : "is-warn"}`);
     setAttribute(this.element, "class", isSettled ? null : "is-recovering");
     setText(this.rate, format.rate(task.rates.records_in_per_s));
     setText(this.total, `${format.count(task.counters.records_in || 0)} so far`);
@@ -107,7 +107,7 @@ class Row {
     setText(this.busyText, format.percent(task.rates.busy_ratio));
     setText(this.blockedText, blocked >= 0.01 ? `${format.percent(blocked)} held back` : "");
     setText(backlog, format.count(task.counters.backlog_elements ?? task.counters.backlog_bytes));
-    setText(this.pid, task.pid || "waits for one");
+    setText(this.pid, task.pid || (isSettled ? "–" : "waits for one"));
     setText(this.place, task.pid ? `${task.domain} · ${task.host} · slot ${task.slot.slice(0, 6)}` : "");
     setAttribute(this.place, "title", `slot ${task.slot}`);
     setText(life, format.incarnation(task.incarnation));

@@ -101,6 +101,8 @@ def test_texts_of_a_job_stay_texts_and_need_no_sideways_scrolling(tab: Tab, erro
             assert any(SCRIPT in text for text in tab.texts(selector)), selector
         if error is not None:
             assert any(SCRIPT in text for text in tab.texts(".notice pre"))
+            tab.until(lambda: not tab.all(".is-growing, .is-recovering"), "that nothing is shown as in progress")
+            assert set(tab.texts("tr[data-task] .badge")) == {"ended"}
         assert tab.run("return window.taken") is None
         assert tab.run("return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())") == [
             "app.js"
