@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clonos.core.model.ids import view_name
+
 WIDTH: Final = 160
 """Width in characters if there is no terminal."""
 
@@ -39,7 +41,7 @@ def tasks_table(tasks: Sequence[dict[str, Any]]) -> Table:
         cells = (
             *(task["name"], task["phase"], task["pid"] or "", task["host"]),
             *(f"{rates['records_in_per_s']:,.0f}", f"{rates['records_out_per_s']:,.0f}", f"{rates['busy_ratio']:.0%}"),
-            *(task["standbys"], task["keepers"], task["incarnation"]),
+            *(task["standbys"], task["keepers"], view_name(task["incarnation"])),
         )
         table.add_row(*map(_cell, cells))
     return table
