@@ -231,6 +231,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_doctor(commands)
 
+    _add_demo(commands)
+
+    chaos = commands.add_parser("chaos", help="run jobs under injected faults, real or simulated, and check them")
+    chaos.add_argument(
+        "what",
+        choices=("run", "seeds", "soak", "all"),
+        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
+    )
+    add_commands(commands)
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
     demo = commands.add_parser("demo", help="run a word count while its tasks are killed, and check the output")
     demo.add_argument("--slots", choices=("spark", "process"), default="spark", help="where tasks run")
     demo.add_argument("--master", metavar="URL", help="Spark master (default: a local cluster of two executors)")
@@ -246,15 +259,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to this file")
     demo.add_argument("--keep", type=Path, metavar="FOLDER", help="keep input, output and logs in this folder")
     _add_page(demo)
-
-    chaos = commands.add_parser("chaos", help="run jobs under injected faults, real or simulated, and check them")
-    chaos.add_argument(
-        "what",
-        choices=("run", "seeds", "soak", "all"),
-        help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
-    )
-    add_commands(commands)
-    return parser
 
 
 def _add_page(command: argparse.ArgumentParser) -> None:

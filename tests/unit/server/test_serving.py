@@ -34,7 +34,7 @@ def test_tls_needs_a_certificate_and_its_key(tmp_path: Path) -> None:
     assert "TLS needs both --tls-cert and --tls-key" in str(error)
 
 
-def test_a_certificate_that_is_none_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
+def test_a_file_without_a_certificate_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
     file = tmp_path / "cert.pem"
     file.write_text("no certificate")
     error = _refused(ServeOptions(tmp_path / "F", 0, token=TOKEN, tls_cert=file, tls_key=file))
