@@ -24,7 +24,7 @@ from clonos.server.register.job_record import DriverProcess
 from clonos.server.supervision.job_folder import JobFolder
 from tests.processes.harness.running_program import ENVIRONMENT
 
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 150.0
 LOOK_EVERY_S: Final = 0.02
 TOKEN: Final = "write-token-of-the-tests"
 READ_TOKEN: Final = "read-token-of-the-tests"

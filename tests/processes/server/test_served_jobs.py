@@ -19,7 +19,7 @@ from tests.processes.harness.running_server import (
     word_count_file,
 )
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 FIRST = "to be or not to be\nthat is the question\n" * 20
 SECOND = "whether tis nobler in the mind to suffer\n" * 20

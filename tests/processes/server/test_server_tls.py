@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from clonos.cli.server_client import ServerClient, ServerUnreachable
 from tests.processes.harness.running_server import TOKEN, running_server
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
