@@ -1,0 +1,64 @@
+"""Rates of a job: of tasks and of the edges between vertices."""
+
+from __future__ import annotations
+
+from clonos.core.model.progress import TaskPhase
+from clonos.server.job_api.documents import PlanDocument, PlanEdge, VertexDocument
+from clonos.server.job_api.job_rates import JobRates
+from clonos.status import Phase, Status, TaskState
+
+
+def _plan(*edges: str) -> PlanDocument:
+    names = dict.fromkeys(letter for edge in edges for letter in edge)
+    vertices = [
+        VertexDocument(name=name, steps=[name], tasks=1, is_source=name == "a", has_sink=False) for name in names
+    ]
+    return PlanDocument(
+        steps=[], vertices=vertices, edges=[PlanEdge(source=a, target=b, exchange="hash") for a, b in edges]
+    )
+
+
+def _status(**counters: dict[str, int]) -> Status:
+    tasks = [TaskState(f"{name}/0", 1, 1, 2, "", TaskPhase.LIVE, found, 1, 1) for name, found in counters.items()]
+    return Status("job", Phase.RUNNING, tasks=tuple(tasks))
+
+
+def test_an_edge_has_the_rate_of_the_side_that_has_no_other_edge() -> None:
+    rates = JobRates(_plan("ac", "bc", "cd", "ce"))
+    names = "abcde"
+    rates.add(_status(**{name: {"records_in": 0, "records_out": 0} for name in names}), 10.0)
+    moved = {name: {"records_in": 10 * place, "records_out": 100 * place} for place, name in enumerate(names, 1)}
+    rates.add(_status(**moved), 11.0)
+    found = {edge.source + edge.target: edge.records_per_s for edge in rates.edges(_status(**moved))}
+    assert found == {"ac": 100.0, "bc": 200.0, "cd": 40.0, "ce": 50.0}
+
+
+def test_an_edge_between_several_outputs_and_several_inputs_has_no_known_rate() -> None:
+    rates = JobRates(_plan("ac", "ad", "bc", "bd"))
+    assert [edge.records_per_s for edge in rates.edges(_status(a={}, b={}, c={}, d={}))] == [None] * 4
+
+
+def test_the_backlog_of_a_task_counts_for_its_only_input() -> None:
+    status = _status(a={"watermark_ns": 5_000_000}, b={"backlog_elements": 7}, c={"backlog_bytes": 9})
+    edges = JobRates(_plan("ab", "ac")).edges(status)
+    assert [edge.backlog for edge in edges] == [7, 9]
+    assert [edge.watermark for edge in edges] == ["1970-01-01T00:00:00.005Z"] * 2
+
+
+def test_times_of_work_and_of_waiting_for_receivers_are_shares_that_make_at_most_the_whole() -> None:
+    rates = JobRates(_plan("ab"))
+    rates.add(_status(a={"busy_us": 0, "blocked_us": 0}), 10.0)
+    now = _status(a={"busy_us": 700_000, "blocked_us": 900_000})
+    rates.add(now, 11.0)
+    (task,) = rates.tasks(now)
+    assert (task.rates.busy_ratio, task.rates.backpressure_ratio) == (0.7, 0.3)
+
+
+def test_a_counter_that_starts_again_with_an_incarnation_makes_no_negative_rate() -> None:
+    rates = JobRates(_plan("ab"))
+    rates.add(_status(a={"records_out": 500}), 10.0)
+    later = Status(
+        "job", Phase.RUNNING, tasks=(TaskState("a/0", 2, 1, 2, "", TaskPhase.LIVE, {"records_out": 20}, 1, 1),)
+    )
+    rates.add(later, 11.0)
+    assert rates.tasks(later)[0].rates.records_out_per_s == 0.0
