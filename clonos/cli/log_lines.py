@@ -7,8 +7,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from clonos_standby.driver.printed_lines import PRINTED_LINES, StandardErrorHandler
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -28,6 +26,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line."""
+        import msgspec  # most commands log nothing as JSON, and start without it
+
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line: dict[str, object] = {"at": at, "level": record.levelname, "logger": record.name}
         if self.job:
