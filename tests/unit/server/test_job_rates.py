@@ -14,7 +14,7 @@ def _plan(*edges: str) -> PlanDocument:
         VertexDocument(name=name, steps=[name], tasks=1, is_source=name == "a", has_sink=False) for name in names
     ]
     return PlanDocument(
-        steps=[], vertices=vertices, edges=[PlanEdge(source=a, target=b, exchange="hash") for a, b in edges]
+        steps=[], vertices=vertices, edges=[PlanEdge(source=edge[0], target=edge[1], exchange="hash") for edge in edges]
     )
 
 
