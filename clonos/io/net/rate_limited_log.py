@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from clonos.core.wire.printable import indented
 
@@ -14,6 +15,9 @@ LINES_MAX = 10
 """Lines of one kind in ``WINDOW_S``; further lines are counted."""
 
 WINDOW_S = 10.0
+
+ROOT: Final = "clonos"
+"""Logger of the library. Lines of a slot for it, and for all loggers below it, appear nowhere but in the driver."""
 
 
 @dataclass(slots=True)
@@ -75,3 +79,10 @@ class RateLimitedLog:
         window = self._windows.pop(kind, None)
         if window is not None and window.left_out:
             self._logger.log(window.level, "%d more lines were suppressed: %s", window.left_out, kind)
+
+
+def logger_of(name: str) -> logging.Logger:
+    """Returns the logger of this name, else the library's or the root: a peer must not create loggers."""
+    if name in logging.Logger.manager.loggerDict:
+        return logging.getLogger(name)
+    return logging.getLogger(ROOT if name.startswith(ROOT) else None)

@@ -54,7 +54,7 @@ from clonos.io.net.binding import Binding
 from clonos.io.net.curve import new_keys
 from clonos.io.net.frames import slot_name
 from clonos.io.net.peers import PeerAddress
-from clonos.io.net.rate_limited_log import RateLimitedLog
+from clonos.io.net.rate_limited_log import RateLimitedLog, logger_of
 from clonos.io.net.transport import AddressRewriter, Transport
 from clonos.io.process.fault_points import armed
 from clonos.io.process.slot_provider import Listener, SlotEnded, SlotProvider
@@ -67,7 +67,7 @@ from clonos.operators.job_image import JobImage
 from clonos_standby.driver.abandoned_output import Lives
 from clonos_standby.driver.background_io import BackgroundIo
 from clonos_standby.driver.peeks import Peeks
-from clonos_standby.driver.printed_lines import PRINTED_LINES, logger_of
+from clonos_standby.driver.printed_lines import PRINTED_LINES
 from clonos_standby.inbox import Inbox
 from clonos_standby.launch_spec import SWITCH_INTERVAL_S, SlotLaunchSpec, run_slot
 

@@ -1,4 +1,4 @@
-"""Lines of slots in the driver: their loggers, and what user code prints, on standard error with the name of the task.
+"""Lines that user code prints in slots, as the driver prints them: on standard error, with the name of the task.
 
 Standard output belongs to the rows of ``stdout()``.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 from typing import Final, TextIO
-
-from clonos_standby.slot.log_forwarding import ROOT
 
 
 class StandardErrorHandler(logging.Handler):
@@ -26,10 +24,3 @@ PRINTED_LINES: Final = logging.getLogger("clonos.printed")
 PRINTED_LINES.propagate = False
 PRINTED_LINES.setLevel(logging.DEBUG)
 PRINTED_LINES.addHandler(StandardErrorHandler())
-
-
-def logger_of(name: str) -> logging.Logger:
-    """Returns the logger of this name, else the library's or the root: a peer must not create loggers."""
-    if name in logging.Logger.manager.loggerDict:
-        return logging.getLogger(name)
-    return logging.getLogger(ROOT if name.startswith(ROOT) else None)

@@ -18,12 +18,11 @@ from clonos.core.model.ids import SlotId
 from clonos.core.ports.recorder import current
 from clonos.core.ports.task_failure import encodable
 from clonos.core.wire.control_messages import PRINTED, Logged
+from clonos.io.net.rate_limited_log import ROOT
 
 LINES_PER_SECOND_MAX: Final = 100
 PRINTED_PER_SECOND_MAX: Final = 1_000
 TEXT_CHARACTERS_MAX: Final = 20_000
-ROOT: Final = "clonos"
-"""Logger of the library. Its lines, and those of all loggers below it, appear nowhere but in the driver."""
 
 THREAD_OF_TASK: Final = "task "
 THREAD_OF_CALL: Final = "call "
