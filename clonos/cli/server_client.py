@@ -97,6 +97,10 @@ class ServerClient:
             raise ServerUnreachable(self.url, "its answer is no JSON, so it is no server of Clonos")
         return document
 
+    def close(self) -> None:
+        """Closes the connections."""
+        self._pool.clear()
+
     def find(self, job: str) -> str:
         """Returns the id of a job by its id, or by its name if one job has it that has not ended.
 

@@ -55,6 +55,13 @@ class RunningServer:
         self.folder, self.options, self._variables = folder, [*options], variables
         self.log = folder.parent / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._client: ServerClient | None = None
+
+    @property
+    def client(self) -> ServerClient:
+        """Client of the server, which has been started."""
+        assert self._client is not None, "it has not been started"
+        return self._client
 
     def start(self) -> None:
         """Starts the server, and waits until it listens."""
@@ -71,7 +78,7 @@ class RunningServer:
         wait_for(lambda: self._url() or self._process is None or self._process.poll() is not None, "the server")
         self.url = self._url()
         assert self.url, self.log.read_text("utf-8")
-        self.client = ServerClient(self.url, TOKEN)
+        self._client = ServerClient(self.url, TOKEN)
 
     def _url(self) -> str:
         found = LISTENS.search(self.log.read_text("utf-8"))
@@ -88,6 +95,8 @@ class RunningServer:
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
         assert process is not None, "it does not run"
+        if self._client is not None:
+            self._client.close()
         process.send_signal(number)
         return process.wait(LIMIT_S)
 
