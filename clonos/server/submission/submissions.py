@@ -7,6 +7,7 @@ the register, in this order, so that a crash leaves no job without files.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ CHECK_MODULE: Final = "clonos.server.submission.job_check"
 CHECK_TIMEOUT_S: Final = 60.0
 CHECKS_MAX: Final = 2
 """Checks at the same time. Further submissions wait."""
+JOB_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 NAME_CHARACTERS_MAX: Final = 32
 RESERVED_OPTIONS: Final = ("resume", "overwrite", "checkpoint")
 """Options that the server sets itself."""
@@ -90,6 +92,8 @@ class Submissions:
             raise SubmissionRefused(f"the process that loads the job has died: {last:.300}") from None
         if outcome.error:
             raise SubmissionRefused(outcome.error)
+        if not JOB_NAME.fullmatch(outcome.name):  # a job's code may write its own outcome
+            raise SubmissionRefused(f"{outcome.name!r:.100} is no name of a job.")
         return outcome
 
     def _add(self, incoming: JobFolder, outcome: CheckOutcome, target: str, options: dict[str, str]) -> JobRecord:

@@ -25,6 +25,7 @@ from clonos.server.supervision.supervisor import Supervisor
 
 WRITE, READ = "w" * 20, "r" * 20
 JOB = b"from clonos import Job, values, collect\njob = Job('words')\njob.source(values(['a'])).sink(collect())\n"
+FORGED_OUTCOME = b"""import os\nos.write(1, b'\\n{"name": "../../up"}\\n')\nos._exit(0)\n"""
 POSTS = ("stop", "cancel", "savepoint", "kill")
 BODIES: dict[str, object] = {"stop": {}, "cancel": None, "savepoint": {}, "kill": {"task": "count/0"}}
 DOCUMENTS = ("", "/status", "/checkpoints", "/recoveries", "/metrics", "/logs")
@@ -197,6 +198,7 @@ def test_a_submitted_archive_becomes_a_job_in_a_folder_of_its_own(taking_app: Ap
         ("job.py", b"x = 1\n", "{}", "must have exactly one Job"),
         ("job.py", b"import os\nos._exit(0)\n", "{}", "the process that loads the job has died"),
         ("job.py", b"job = (\n", "{}", "SyntaxError"),
+        ("job.py", FORGED_OUTCOME, "{}", "'../../up' is no name of a job"),
         ("job.exe", b"MZ", "{}", "neither a .py file nor an archive"),
         ("job.zip", b"PK\3\4 no archive", "{}", "no zip archive that can be read"),
         ("job.py", JOB, '{"paralelism": "3"}', "did you mean 'parallelism'?"),
