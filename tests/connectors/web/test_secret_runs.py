@@ -1,4 +1,4 @@
-"""Runs with a token for a server, or for those who send to the job, write it nowhere."""
+"""Runs with a token for a server that they ask or post to, or for those who send to the job, write it nowhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from clonos.connectors import files
 from tests.connectors.secret_runs import WRONG, run_with_secret
+from tests.unit.connectors.web.polled_server import Answer, pages
 from tests.unit.connectors.web.receiving_server import receiver
 from tests.unit.connectors.web.sending import LIMIT_S, PATH, free_port, send
 
@@ -27,6 +28,26 @@ RECEIVE = """
 rows = job.source(web.receive({port}, "{path}", token=PASSWORD, decode=codecs.json()))
 rows.sink(files.jsonl("out"))
 """
+POLL = """
+rows = job.source(web.poll("{url}", records="orders", cursor=web.NEXT_LINK, until="end", {given}))
+rows.sink(files.jsonl("out"))
+"""
+
+
+@pytest.mark.parametrize("given", ["token=PASSWORD", 'headers={"X-Shop": PASSWORD}'])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_run_that_polls_with_a_token_writes_it_nowhere(tmp_path: Path, given: str, is_refused: bool) -> None:
+    with pages(["tea", "ink", "jam"]) as server:
+        server.answers.extend([Answer(401, b"unknown " + TOKEN.encode())] * is_refused)
+        run = run_with_secret(tmp_path, POLL.format(url=server.url, given=given), TOKEN)
+    assert (run.code == 0) is not is_refused, run.shown
+    header, value = ("authorization", f"Bearer {TOKEN}") if given.startswith("token") else ("x-shop", TOKEN)
+    assert {one.headers[header] for one in server.asked} == {value}
+    if is_refused:
+        assert "401" in run.shown
+    else:
+        assert list(files.read_committed(tmp_path / "run" / "out")) == ["tea", "ink", "jam"]
+    assert server.url in run.shown
 
 
 @pytest.mark.parametrize("status", [204, 401])
