@@ -86,7 +86,7 @@ brokers: setup ## Fetch the brokers, databases and the browser that tests start;
 
 # Not a part of `test`: each connector is killed, cut off and resumed for a minute. Builds Toxiproxy with Go, once.
 connectors: brokers ## The guarantee of each connector under kills and network faults, into build/connectors.md
-	@$(PYTEST) tests/connectors/guarantees/on_connectors.py $(ARGS)
+	@$(PYTEST) tests/connectors/guarantees/on_*.py $(ARGS)
 
 # Not a part of `test`: they fetch 57 MB from Maven Central and build a server with Go, once, into build/.
 stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from clonos.testing import Guarantee, Guarantees, NetworkLink
+from clonos.testing import Evidence, Guarantee, Guarantees, NetworkLink
 from tests.connectors.servers.kafka import KafkaServer
 from tests.connectors.servers.nats import NatsServer
 from tests.connectors.servers.postgres import PostgresServer
@@ -18,8 +19,10 @@ from tests.tidy.source import ROOT
 
 Outages = dict[str, Callable[[], object]]
 Expect = Callable[[str, Guarantees], None]
+Rows = dict[str, dict[str, str]]
 
 TABLE = ROOT / "build" / "connectors.md"
+CELLS = TABLE.with_suffix(".json")
 EXACTLY, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 REPEATING: Mapping[str, Guarantee] = {"rollbacks": AT_LEAST, "resumes": AT_LEAST}
 """Trials after which a sink repeats rows that it cannot withdraw."""
@@ -31,22 +34,24 @@ for another row, and who compares keys drops that one."""
 
 @pytest.fixture(scope="session")
 def table() -> Iterator[dict[str, Guarantees]]:
-    """Reports by the name of the connector."""
+    """Reports by the name of the connector. Those of connectors that this run leaves out stay as they were."""
     reports: dict[str, Guarantees] = {}
     yield reports
-    trials = list(dict.fromkeys(trial for report in reports.values() for trial in report))
+    cells: Rows = json.loads(CELLS.read_text("utf-8")) if CELLS.exists() else {}
+    cells |= {name: {trial: _cell(found) for trial, found in report.items()} for name, report in reports.items()}
+    trials = [*dict.fromkeys(trial for row in cells.values() for trial in row)]
     lines = [["connector", *trials], ["---"] * (len(trials) + 1)]
-    for name, report in reports.items():
-        lines.append([name, *(_cell(report, trial) for trial in trials)])
+    lines += [[name, *(row.get(trial, "") for trial in trials)] for name, row in sorted(cells.items())]
     TABLE.parent.mkdir(exist_ok=True)
+    CELLS.write_text(json.dumps(cells, indent=1), "utf-8")
     TABLE.write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), "utf-8")
 
 
-def _cell(report: Guarantees, trial: str) -> str:
-    if trial not in report:
-        return ""
-    found = report[trial]
-    return f"{found.rows}: {found.lost} / {found.twice + found.changed}"
+def _cell(found: Evidence) -> str:
+    """Rows, how many of them are lost, how many are too many, and how many of these the alarms have numbered."""
+    repeated = found.twice + found.changed
+    announced = f", {found.announced} numbered" if repeated and found.announced else ""
+    return f"{found.rows:,}: {found.lost} / {repeated}{announced}"
 
 
 @pytest.fixture

@@ -1,0 +1,224 @@
+"""The guarantees of all sources, under kills, rollbacks, resumes, kills of the server and network faults.
+
+`make connectors` runs it: it takes minutes, so that CI does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow
+import pytest
+
+from clonos import codecs, files, kafka, nats, rabbitmq, sockets, values, web
+from clonos import postgres as pg
+from clonos.testing import Evidence, Guarantees, NetworkLink, check_source
+from clonos_chaos.connectors.network_link import OUTAGES
+from tests.connectors.guarantees.conftest import server_outages
+from tests.connectors.guarantees.places import WORLDS, WRITERS, nats_url, postgres_url, rabbit_url, s3_url
+from tests.connectors.kafka.producing import produce
+from tests.connectors.nats.streams import add_stream
+from tests.connectors.nats.streams import publish as publish_to_stream
+from tests.connectors.object_stores.objects import put
+from tests.connectors.rabbitmq.messages import declare, publish
+from tests.connectors.servers.kafka import KafkaServer
+from tests.connectors.servers.nats import NatsServer
+from tests.connectors.servers.postgres import PostgresServer
+from tests.connectors.servers.rabbitmq import RabbitServer
+from tests.harnesses.s3_server import S3Server
+from tests.processes.harness.line_server import LineServer
+from tests.unit.connectors.web.feed_server import Feeds, after
+from tests.unit.connectors.web.polled_server import RestartedPages
+from tests.unit.connectors.web.sending import PATH, deliver, free_port
+
+pytestmark = [pytest.mark.connectors, pytest.mark.timeout(1200)]
+
+
+def test_lines_of_files_are_read_once(places: Path, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        (places / place).mkdir(exist_ok=True)
+        new = places / place / f"{numbers[0]}.new"
+        new.write_text("".join(f"{number}\n" for number in numbers), "ascii")
+        new.rename(new.with_suffix(".txt"))
+
+    report = check_source(lambda place: files.lines(places / place / "*.txt", watch="100ms"), write, int)
+    expect("`files.lines`, read", report)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "arrow"])
+def test_rows_of_files_are_read_once(places: Path, expect: Any, kind: str) -> None:
+    def make(place: str) -> Any:
+        return getattr(files, kind)(places / place / "*.done", watch="100ms")
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        (places / place).mkdir(exist_ok=True)
+        new = places / place / f"{numbers[0]}.new"
+        WRITERS[kind](pyarrow.table({"n": list(numbers)}), str(new))
+        new.rename(new.with_suffix(".done"))
+
+    expect(f"`files.{kind}`, read", check_source(make, write, lambda row: int(row["n"])))
+
+
+def test_values_are_read_once(expect: Any) -> None:
+    written: dict[str, list[int]] = {}
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        written[place] = list(numbers)
+
+    report = check_source(lambda place: values(written[place]), write, int, is_live=False, worlds=WORLDS)
+    expect("`values`", report)
+
+
+def test_lines_of_a_socket_are_read_once(expect: Any) -> None:
+    """Without the death of all processes: it loses acknowledged lines since the checkpoint, which the documents say."""
+    found: dict[str, Evidence] = {}
+    for trial in ("kills", *OUTAGES):
+        with LineServer() as server, NetworkLink(f"127.0.0.1:{server.port}") as link:
+            host, port = link.address.split(":")
+
+            def make(_: str, host: str = host, port: str = port) -> Any:
+                return sockets.lines(host, int(port), acknowledge=True)
+
+            def write(_: str, numbers: Sequence[int], server: LineServer = server) -> None:
+                server.let_out(numbers)
+
+            outages = {name: cut for name, cut in link.outages().items() if name == trial}
+            found |= check_source(make, write, int, trials=() if outages else [trial], outages=outages)
+    expect("`sockets.lines`", Guarantees("SocketLines", found))
+
+
+def test_messages_of_a_topic_are_read_once(broker: KafkaServer, kafka_link: NetworkLink, expect: Any) -> None:
+    def make(place: str) -> Any:
+        topic = broker.create_topic(f"in-{place}", 2)
+        return kafka.source(topic, servers=kafka_link.address, decode=int)
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        for partition in range(2):
+            produce(broker, f"in-{place}", numbers[partition::2], partition)
+
+    outages = kafka_link.outages() | server_outages(broker)
+    expect("`kafka.source`", check_source(make, write, int, outages=outages))
+
+
+def test_rows_of_a_query_are_read_once(postgres: PostgresServer, postgres_link: NetworkLink, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        name = place.replace("-", "_")
+        with postgres.connect() as connection:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS q_{name} (n bigint PRIMARY KEY)")
+            connection.execute(f"INSERT INTO q_{name} SELECT generate_series({numbers[0]}, {numbers[-1]})")
+
+    def make(place: str) -> Any:
+        return pg.query(postgres_url(postgres_link), f"SELECT n FROM q_{place.replace('-', '_')}", key="n")
+
+    outages = postgres_link.outages() | server_outages(postgres)
+    report = check_source(make, write, lambda row: int(row["n"]), is_live=False, outages=outages)
+    expect("`postgres.query`", report)
+
+
+def test_changes_of_a_table_are_followed_once(
+    replicated: PostgresServer, postgres_link: NetworkLink, expect: Any
+) -> None:
+    def make(place: str) -> Any:
+        name = place.replace("-", "_")
+        replicated.run(f"CREATE TABLE c_{name} (n bigint PRIMARY KEY)")
+        return pg.changes(postgres_url(postgres_link), f"c_{name}", slot=f"slot_{name}")
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        replicated.run(f"INSERT INTO c_{place.replace('-', '_')} SELECT generate_series({numbers[0]}, {numbers[-1]})")
+
+    def number(change: Any) -> int:
+        return int(change.row["n"])
+
+    outages = postgres_link.outages() | server_outages(replicated)
+    report = check_source(make, write, number, outages=outages)
+    expect("`postgres.changes`", report)
+
+
+def test_messages_of_a_queue_count_once(rabbit: RabbitServer, rabbit_link: NetworkLink, expect: Any) -> None:
+    def make(place: str) -> Any:
+        name, url = declare(rabbit, f"in-{place}"), rabbit_url(rabbit_link)
+        return rabbitmq.queue(name, url=url, decode=codecs.json(), acknowledge="checkpoint")
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        publish(rabbit, f"in-{place}", numbers, first=numbers[0])
+
+    outages = rabbit_link.outages() | server_outages(rabbit)
+    expect("`rabbitmq.queue`", check_source(make, write, int, outages=outages))
+
+
+def test_messages_of_a_stream_are_read_once(nats_server: NatsServer, nats_link: NetworkLink, expect: Any) -> None:
+    def make(place: str) -> Any:
+        return nats.source(add_stream(nats_server, f"in-{place}"), url=nats_url(nats_link), decode=codecs.json())
+
+    def write(place: str, numbers: Sequence[int]) -> None:
+        publish_to_stream(nats_server, f"in-{place}", numbers)
+
+    outages = nats_link.outages() | server_outages(nats_server)
+    expect("`nats.source`", check_source(make, write, int, outages=outages))
+
+
+def test_lines_of_objects_are_read_once(s3: S3Server, s3_link: NetworkLink, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        put(s3, f"in/{place}/{numbers[0]}.txt", "".join(f"{number}\n" for number in numbers).encode())
+
+    def make(place: str) -> Any:
+        return files.lines(s3_url(s3_link, f"in/{place}/*.txt"), watch="100ms")
+
+    expect("`files.lines`, objects read", check_source(make, write, int, outages=s3_link.outages()))
+
+
+def test_requests_that_were_answered_count_once(expect: Any) -> None:
+    """Without the death of all processes: it loses answered requests since the checkpoint, which the documents say."""
+    port = free_port()
+
+    def make(_place: str) -> Any:
+        return web.receive(port, PATH, decode=codecs.json())
+
+    def write(_place: str, numbers: Sequence[int]) -> None:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(partial(deliver, int(link.address.split(":")[1])), numbers))
+
+    with NetworkLink(f"127.0.0.1:{port}") as link:
+        report = check_source(make, write, int, trials=["kills"], outages=link.outages())
+    expect("`web.receive`", report)
+
+
+def test_records_of_an_endpoint_count_once(expect: Any) -> None:
+    with RestartedPages() as server, NetworkLink(server.address) as link:
+
+        def make(place: str) -> Any:
+            return web.poll(f"http://{link.address}/{place}", records="data.items", cursor="next", every="20ms")
+
+        outages = link.outages() | {"server killed": server.restart}
+        expect("`web.poll`", check_source(make, server.add, int, outages=outages))
+
+
+def test_messages_of_a_websocket_count_once_if_the_server_continues_behind_a_cursor(expect: Any) -> None:
+    with Feeds() as server, NetworkLink(server.address) as link:
+
+        def make(place: str) -> Any:
+            return web.websocket(f"ws://{link.address}/{place}", send=after, cursor="at")
+
+        outages = link.outages() | {"server killed": server.restart, "connection cut": server.cut}
+        report = check_source(make, server.number, lambda message: int(message["n"]), outages=outages)
+        expect("`web.websocket`, behind a cursor", report)
+
+
+def test_records_of_avro_are_read_once(places: Path, expect: Any) -> None:
+    def write(place: str, numbers: Sequence[int]) -> None:
+        (places / place).mkdir(exist_ok=True)
+        new = places / place / f"{numbers[0]}.new"
+        with new.open("wb") as file:
+            schema = fastavro.parse_schema({"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]})
+            fastavro.writer(file, schema, [{"n": number} for number in numbers], sync_interval=100)
+        new.rename(new.with_suffix(".avro"))
+
+    report = check_source(
+        lambda place: files.avro(places / place / "*.avro", watch="100ms"), write, lambda record: int(record["n"])
+    )
+    expect("`files.avro`, read", report)
