@@ -27,7 +27,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "wal_level": "logical",
     "max_wal_senders": "8",
-    "max_replication_slots": "8",
+    "max_replication_slots": "16",
     "max_connections": "60",
     "shared_buffers": "16MB",
     "fsync": "off",  # a kill of the process loses nothing that it gave to the kernel
