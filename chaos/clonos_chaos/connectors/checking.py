@@ -37,6 +37,8 @@ WORLDS_USUAL: Final = range(20)
 QUIET_S: Final = 8.0
 """Time without a new row after which a source that has no end has nothing more to give."""
 
+EARLY: Final = "the job has ended without an error before the trial ended it"
+
 Inject = Callable[[ProcessTrial], None]
 Outages = Mapping[str, Callable[[], object]]
 
@@ -159,15 +161,21 @@ def check_source(
         found |= simulated(simulated_job, lambda _: False, judge_world, seeds)
     for name, injections in _trials(trials, outages).items():
         place = name.replace(" ", "-")
+        written = STEP * (len(injections) + 1)
         if not is_live:
-            write(place, range(STEP * (len(injections) + 1)))
+            write(place, range(written))
         make_job: MakeJob = partial(source_job, source_of(place), number, SOURCE_PER_SECOND)
-        found[name] = _run_source(make_job, injections, partial(write, place) if is_live else None)
+        found[name] = _run_source(make_job, injections, written, partial(write, place) if is_live else None)
     return Guarantees(connector, found)
 
 
-def _run(trial: ProcessTrial, injections: Sequence[Inject], end: Callable[[ProcessTrial], object]) -> str:
-    """Runs a job to its end, under load while faults are injected; returns its error, or ""."""
+def _run(
+    trial: ProcessTrial, injections: Sequence[Inject], end: Callable[[ProcessTrial], object], ended_early: str = EARLY
+) -> str:
+    """Runs a job to its end, under load while faults are injected; returns its error, or "".
+
+    ``ended_early``: what to return of a job that ends without an error before ``end``.
+    """
     with trial:
         try:
             trial.wait_until_whole()
@@ -177,16 +185,21 @@ def _run(trial: ProcessTrial, injections: Sequence[Inject], end: Callable[[Proce
             trial.load()
             end(trial)
         except JobEnded as ended:
-            return str(ended)
+            return str(ended) or ended_early
         return trial.wait_for_end()
 
 
-def _run_source(make_job: MakeJob, injections: Sequence[Inject], write: Callable[[range], object] | None) -> Evidence:
-    """Runs a job with a source to its end. ``write``: None for a source that ends."""
+def _run_source(
+    make_job: MakeJob, injections: Sequence[Inject], records: int, write: Callable[[range], object] | None
+) -> Evidence:
+    """Runs a job with a source to its end. ``write``: None for a source that ends behind ``records``."""
     with _folder() as folder:
         trial = ProcessTrial(make_job, Path(folder) / "job", STEP, write=write or _nothing)
-        failure = _run(trial, injections, _nothing if write is None else _stop)
-        evidence = _judged_source(trial.rows(), trial.goal)
+        if write is None:  # all were written before, and the job may end before the last fault
+            failure = _run(trial, injections, _nothing, "")
+        else:
+            failure = _run(trial, injections, _stop)
+        evidence = _judged_source(trial.rows(), records if write is None else trial.goal)
         return replace(evidence, injected=trial.injected, failure=failure)
 
 

@@ -17,6 +17,7 @@ import msgspec
 import psutil
 
 from clonos.connectors import files
+from clonos.connectors.connector_errors import InputMissing
 from clonos.core.model.errors import EnvironmentFault
 from clonos.status import Status
 from clonos_chaos.connectors.tested_jobs import PACKED, TESTED, MakeJob, pack_job, truth_folder
@@ -171,8 +172,11 @@ class ProcessTrial:
         self._driver.stop()
 
     def rows(self) -> list[dict[str, int]]:
-        """Returns the committed rows of the job's own output."""
-        return list(files.read_committed(truth_folder(self.folder)))
+        """Returns the committed rows of the job's own output: none before its first checkpoint."""
+        try:
+            return list(files.read_committed(truth_folder(self.folder)))
+        except InputMissing:
+            return []
 
     # ------------------------------------------------------------------ faults
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from clonos import files
+from clonos import files, sockets, values
 from clonos.testing import Evidence, Guarantee, check_sink, check_source
 from tests.harnesses.small_sinks import Changing, Losing, Repeating, Rows, stored
+from tests.processes.harness.line_server import LineServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -55,3 +56,36 @@ def test_a_source_of_files_gives_each_line_once(tmp_path: Path) -> None:
         lambda place: files.lines(tmp_path / place / "*.txt", watch="100ms"), write, int, trials=["kills"]
     )
     assert report.weakest is Guarantee.EXACTLY_ONCE, report
+
+
+def test_a_live_source_that_ends_by_itself_has_not_passed() -> None:
+    """The rows until then are complete, but the rest of the trial has not taken place."""
+    with LineServer() as server:
+        report = check_source(
+            lambda _: sockets.lines("127.0.0.1", server.port, acknowledge=True),
+            lambda _, numbers: server.let_out(range(numbers[0], numbers[-1] + 1)),
+            int,
+            trials=(),
+            outages={"end": lambda: server.let_out(range(0), has_ended=True)},
+        )
+    assert "has ended without an error" in report["end"].failure
+    assert report.weakest is Guarantee.NONE, report
+
+
+def test_records_that_a_source_with_an_end_leaves_out_are_lost_also_if_the_job_ends_before_the_last_fault() -> None:
+    written: list[int] = []
+
+    def make(_: str) -> object:
+        return values(written[:400])
+
+    report = check_source(make, lambda _, numbers: written.extend(numbers), int, is_live=False, trials=["kills"])
+    assert (report["kills"].rows, report["kills"].lost) == (1200, 800), report
+    assert report.weakest is Guarantee.AT_MOST_ONCE, report
+
+
+def test_a_job_that_fails_before_its_first_checkpoint_has_not_passed(tmp_path: Path) -> None:
+    report = check_source(
+        lambda _: files.lines(tmp_path / "none" / "*.txt"), lambda _, numbers: None, int, trials=["kills"]
+    )
+    assert "no file matches" in report["kills"].failure
+    assert report.weakest is Guarantee.NONE, report
