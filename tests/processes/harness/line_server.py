@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 
 LIMIT_S = 40.0
@@ -37,7 +38,7 @@ class LineServer:
         self._listener.close()
         self._thread.join(LIMIT_S)
 
-    def let_out(self, numbers: range, has_ended: bool = False) -> None:
+    def let_out(self, numbers: Sequence[int], has_ended: bool = False) -> None:
         """These lines may be sent, and whether they are the last."""
         with self._moved:
             self._data += b"".join(b"%d\n" % number for number in numbers)
