@@ -50,12 +50,13 @@ def operations(client: ServerClient) -> list[Any]:
 def cases(operation: Any) -> st.SearchStrategy[Any]:
     """Requests that agree with the description, and requests that do not."""
     modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
-    usable = [mode for mode in modes if mode is modes[0] or operation.body or _has_parameters(operation)]
+    usable = [mode for mode in modes if mode is modes[0] or varies(operation)]
     return st.one_of([operation.as_strategy(generation_mode=mode) for mode in usable])
 
 
-def _has_parameters(operation: Any) -> bool:
-    return any(True for _ in operation.iter_parameters())
+def varies(operation: Any) -> bool:
+    """Whether an operation has parameters or a body; all requests of another one are the same."""
+    return bool(operation.body) or any(True for _ in operation.iter_parameters())
 
 
 def fuzz(url: str, operation: Any, role: str, jobs: list[str], count: int, seed: int, found: Fuzzed) -> None:
