@@ -203,6 +203,22 @@ class OutputConflict(InternalError):
         )
 
 
+class OutputNameTaken(JobError):
+    """A record of ``files.whole`` has the name of another file of the output."""
+
+    output: str
+    checkpoint: int
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"checkpoint {self.checkpoint} cannot show {self.name!r} in the output {self.output}: {self.reason}."
+            " Nothing is replaced. Give each record a name of its own, and start afresh with --overwrite or"
+            " go back with --resume --checkpoint; move a file of others away, and resume."
+        )
+
+
 class TableRefused(JobError):
     """The database rejects the rows of the job."""
 

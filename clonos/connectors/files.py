@@ -1,18 +1,16 @@
-"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet``, ``arrow`` and ``avro``, and readers of committed output.
+"""Files: ``files.lines``, ``jsonl``, ``csv``, ``parquet``, ``arrow``, ``avro``, ``whole``, readers of committed output.
 
 Sources take a path, a folder, a pattern (``*``, ``?``, ``[...]``, ``**``) or a list of these. They read the files that
 exist when the job first starts; with ``watch`` they also read files that appear later, so move files in when they are
 complete. Text with the suffix ``.gz``, ``.bz2``, ``.xz``, ``.zst`` or ``.lz4`` is decompressed. A file must not change
-as long as the job may replay it.
-
-Every path may be a URL of an object store, ``s3://bucket/key`` or ``gs://bucket/key``.
+as long as the job may replay it. Every path may be a URL of an object store, ``s3://bucket/key`` or
+``gs://bucket/key``, and that of a source also ``https://server/file`` or ``sftp://user@server/folder/*.txt``.
 
 Sinks take a folder, which serves one sink of one job. Each checkpoint moves its part files into the folder, so that a
 reader of the folder sees committed rows only. ``files.committed`` and ``files.read_committed`` see whole checkpoints.
 
-``partition_by`` names columns by whose values a sink puts rows into folders, ``day=2026-11-22/shop=a``; the files do
-not have these columns. ``partitioned`` lets a source add the columns of such folders: True as text, a
-``pyarrow.Schema`` with its types. False leaves them out.
+``partition_by`` names columns by whose values a sink puts rows into folders, ``day=2026-11-22/shop=a``, and not into
+files. ``partitioned`` lets a source add them: True as text, a ``pyarrow.Schema`` by its types. False leaves them out.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from clonos.connectors.filesystem.file_sinks import paths_of
 from clonos.connectors.filesystem.json_files import JsonFiles
 from clonos.connectors.filesystem.line_files import LINE_BYTES_MAX, LineFiles
 from clonos.connectors.formats.avro_files import avro
+from clonos.connectors.formats.whole_files import whole
 from clonos.operators.event_time.durations import duration_ns
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ __all__ = [
     "parquet",
     "arrow",
     "avro",
+    "whole",
     "committed",
     "read_committed",
     "roll_back",

@@ -103,6 +103,7 @@ def test_a_run_requires_exactly_the_packages_it_imports(setup: configparser.Conf
         "protobuf",
         "rabbitmq",
         "server",
+        "sftp",
         "websocket",
         "xml",
     ):

@@ -27,6 +27,7 @@ from clonos.connectors.filesystem.file_splits import (
     check_unchanged,
     decode_split,
     encode_split,
+    input_status,
     new_files,
     regular_status,
 )
@@ -147,11 +148,11 @@ class BatchFiles(OrderedFiles, FileSink, ABC):
     def _splits_of(self, paths: list[str]) -> list[bytes]:
         splits = []
         for path in paths:
-            status = regular_status(path)
+            status, has_ranges = input_status(path)
             names, groups = self.groups_of(path)
             self._check_columns(path, names)
             cuts = [(group, group + 1) for group in groups]
-            if self.ordered and groups:
+            if (self.ordered or not has_ranges) and groups:
                 cuts = [(groups[0], groups[-1] + 1)]
             for begin, end in cuts:
                 split = FileSplit(SPLIT_FORMAT, path, status.size_bytes, status.mtime_ns, begin, end)

@@ -23,9 +23,9 @@ DAMAGED = (EOFError, zlib.error, lzma.LZMAError)
 
 
 class ByteReader:
-    """Open file of a split. ``offset_bytes`` is where the next piece begins."""
+    """Open file of a split. ``offset_bytes`` is where the next piece begins. ``is_raw``: nothing is decompressed."""
 
-    def __init__(self, split: FileSplit, offset_bytes: int) -> None:
+    def __init__(self, split: FileSplit, offset_bytes: int, is_raw: bool = False) -> None:
         self.split = split
         self.offset_bytes = 0
         self._stream: Any = None
@@ -35,7 +35,9 @@ class ByteReader:
             raise InputUnreadable(split.path, error.strerror or str(error)) from error
         try:
             check_unchanged(split, status_of(self._file))
-            self._stream = decompressed(split.path, self._file) if is_compressed(split.path) else self._file
+            self._stream = (
+                decompressed(split.path, self._file) if is_compressed(split.path) and not is_raw else self._file
+            )
             self._skip_to(offset_bytes)
         except BaseException:
             self.close()

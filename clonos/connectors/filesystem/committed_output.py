@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from clonos.connectors.connector_errors import InputMissing, OutputCorrupt
+from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import absolute, paths_of
 from clonos.connectors.filesystem.file_splits import format_suffix
 from clonos.connectors.filesystem.input_files import open_buffered
@@ -29,7 +30,7 @@ class CommittedPart(NamedTuple):
     """Committed part file of an output.
 
     ``checkpoint`` committed it. ``xxh3`` is the checksum of the file in hexadecimal. ``partition`` has the columns that
-    its folders name, ``layout`` what a reader of text must know.
+    its folders name, ``layout`` what a reader of text must know. ``name``: of a record of ``files.whole``, or "".
     """
 
     path: str
@@ -40,6 +41,7 @@ class CommittedPart(NamedTuple):
     xxh3: str
     partition: dict[str, str | None] = {}  # noqa: RUF012  nobody changes it
     layout: Layout = Layout()
+    name: str = ""
 
 
 def committed(path: Path) -> list[CommittedPart]:
@@ -59,15 +61,17 @@ def committed(path: Path) -> list[CommittedPart]:
             part.rows,
             part.size_bytes,
             part.xxh3,
-            partition_values(part.place),
+            {} if part.shown_as else partition_values(part.place),
             part.layout,
+            part.shown_as,
         )
         for manifest, part, found in OutputFolder(_existing(path)).committed_files()
     ]
 
 
 def read_committed(path: Path) -> Iterator[Any]:
-    """Yields the committed rows of an output: values of JSON, dicts (of str from CSV), or lines of text.
+    """Yields the committed rows of an output: values of JSON, dicts (of str from CSV), lines of text, or of
+    ``files.whole`` (name, bytes).
 
     Rows of a partitioned output have the columns of their folders as str, or None.
 
@@ -77,6 +81,11 @@ def read_committed(path: Path) -> Iterator[Any]:
     """
     for part in committed(path):
         _check(part)
+        if part.name:
+            with output_errors(part.path, "read"), open_buffered(part.path) as file:
+                content = file.read()
+            yield part.name, content
+            continue
         rows = 0
         found = _rows_of(part.path, part.layout)
         while True:

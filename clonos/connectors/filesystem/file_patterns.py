@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from clonos.connectors.connector_errors import InputMissing, InputUnreadable, OutputFailed
 from clonos.connectors.filesystem.output_files import is_partition, state_folder
-from clonos.connectors.object_stores.object_input import find_objects
-from clonos.connectors.object_stores.urls import checked_url, is_url, name_of, split_url
+from clonos.connectors.object_stores.object_input import find_objects, is_there
+from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, checked_input, is_url, name_of, split_url
 
 HIDDEN = (".", "_")
 """Prefixes of file names that are not read from a folder."""
@@ -29,7 +29,7 @@ def find_files(
     found: dict[str, None] = {}
     for pattern in patterns:
         if is_url(pattern):
-            matches = _objects(connector, pattern, in_folder)
+            matches = _objects(connector, pattern, in_folder, may_be_empty)
             if not matches and not may_be_empty:
                 raise InputMissing(pattern, os.getcwd(), _url_advice(pattern))
             found.update((match, None) for match in matches)
@@ -80,9 +80,15 @@ def could_match(patterns: Sequence[str], path: str) -> bool:
     return False
 
 
-def _objects(connector: str, pattern: str, in_folder: Callable[[str], list[str]]) -> list[str]:
-    url = checked_url(connector, pattern)
+def _objects(connector: str, pattern: str, in_folder: Callable[[str], list[str]], may_be_empty: bool) -> list[str]:
+    url = checked_input(connector, pattern)
     try:
+        if url.scheme in WEB_SCHEMES:  # without watch=, the request of the splits shows whether it is there
+            return [pattern] if not may_be_empty or is_there(pattern) else []
+        if url.scheme == SFTP:
+            from clonos.connectors.object_stores.sftp_files import find_sftp_files  # its library takes long to load
+
+            return find_sftp_files(connector, url, _matches)
         return find_objects(connector, url, in_folder, _matches)
     except OutputFailed as error:
         raise InputUnreadable(pattern, error.reason) from error
@@ -96,6 +102,8 @@ def _url_advice(pattern: str) -> str:
 
 def _could_match_url(pattern: str, path: str) -> bool:
     wanted, found = split_url(pattern), split_url(path)
+    if wanted.scheme in WEB_SCHEMES:
+        return path == pattern
     if (wanted.scheme, wanted.bucket, wanted.options) != (found.scheme, found.bucket, found.options):
         return False
     folder, _, name = found.key.rpartition("/")

@@ -132,20 +132,27 @@ def new_files(paths: Sequence[str], known: Sequence[bytes], index: int, parallel
 
 
 def regular_status(path: str) -> FileStatus:
-    """Returns the status of a regular file or an object; pipes and devices cannot be replayed.
+    """Returns the status of a regular file or an object; raises what ``input_status`` raises."""
+    return input_status(path)[0]
+
+
+def input_status(path: str) -> tuple[FileStatus, bool]:
+    """Returns the status of a regular file or an object, and whether it can be read from any byte on.
+
+    Pipes and devices cannot be replayed.
 
     Raises: InputUnreadable: the file does not exist, cannot be reached or is not a regular file.
     """
     try:
         if is_url(path):
             with ObjectInput(path) as found:
-                return FileStatus(found.status.size_bytes, stamp_ns(found.status))
+                return FileStatus(found.status.size_bytes, stamp_ns(found.status)), found.has_ranges
         status = os.stat(path)
     except OSError as error:
         raise InputUnreadable(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(status.st_mode):
         raise InputUnreadable(path, "it is not a regular file, so it could not be replayed")
-    return FileStatus(status.st_size, status.st_mtime_ns)
+    return FileStatus(status.st_size, status.st_mtime_ns), True
 
 
 class OrderedFiles(OrderChoice):
@@ -175,17 +182,17 @@ def block_splits(
 ) -> list[bytes]:
     """Divides text files into splits; without ``block_bytes`` each task gets about 4 blocks of 64 KiB to 8 MiB.
 
-    With ``is_whole`` each file is one split.
+    With ``is_whole`` each file is one split, as a compressed file is, or one whose server sends no parts of it.
     """
-    statuses = [(path, regular_status(path)) for path in paths]
+    statuses = [(path, *input_status(path)) for path in paths]
     if block_bytes is None:
-        total_bytes = sum(status.size_bytes for _, status in statuses)
+        total_bytes = sum(status.size_bytes for _, status, _ in statuses)
         wanted_bytes = total_bytes // (BLOCKS_PER_TASK * parallelism)
         block_bytes = max(BLOCK_BYTES_MIN, min(BLOCK_BYTES_MAX, wanted_bytes), total_bytes // BLOCKS_MAX)
     splits = []
-    for path, status in statuses:
+    for path, status, has_ranges in statuses:
         size_bytes = status.size_bytes
-        step = size_bytes if is_whole or is_compressed(path) else block_bytes
+        step = size_bytes if is_whole or not has_ranges or is_compressed(path) else block_bytes
         for begin in range(0, size_bytes, step or 1):
             end = min(begin + step, size_bytes)
             splits.append(encode_split(FileSplit(SPLIT_FORMAT, path, size_bytes, status.mtime_ns, begin, end)))

@@ -10,14 +10,15 @@
 A commit renames the parts of a durable checkpoint into the output folder and then creates the manifest, atomically. So
 all rows in the output folder are committed, and a manifest names only files that are there. The resume of the job
 repeats a commit that was interrupted. Only ``roll_back`` and overwriting remove what a manifest names. A part
-file that no manifest names may still be committed, until a checkpoint at or after its own is.
+file that no manifest names may still be committed, until a checkpoint at or after its own is. Of files whose records
+choose their names, the manifest comes first (``formats.named_parts``).
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -37,7 +38,6 @@ from clonos.connectors.filesystem.output_parts import (
     MANIFESTS,
     OUTPUT_FORMAT,
     OWNER,
-    PART_NAME,
     PARTS,
     PREPARED,
     Manifest,
@@ -45,8 +45,12 @@ from clonos.connectors.filesystem.output_parts import (
     Part,
     decode_parts,
     decode_record,
+    is_part,
     manifest_name,
+    part_match,
+    part_order,
 )
+from clonos.connectors.formats.named_parts import check_names_free, still_hidden
 
 logger = logging.getLogger("clonos.run")
 
@@ -68,7 +72,7 @@ class OutputFolder:
         """
         if resume and overwrite:
             raise InvalidConnector(self.path, "a start can either resume or overwrite", "Choose one.")
-        self.files.check_place(self.path, is_single, _is_part)
+        self.files.check_place(self.path, is_single, is_part)
         owner = self._owner()
         if resume and owner is not None:
             self._check_owner(job_id, owner)
@@ -78,6 +82,7 @@ class OutputFolder:
                     self.path, f"the job was started {started} single=True", "Resume it with the same option."
                 )
             self._make_output(is_single)
+            self._show_named(part for manifest in self.manifests() for part in manifest.parts)
             self.sweep()
             self._warn_of_missing_parts(is_single)
             return False
@@ -118,7 +123,7 @@ class OutputFolder:
         Raises: OutputConflict: the checkpoint has other parts already. OutputCorrupt, OutputFailed: a part file is
         damaged or missing. NotOutputOwner: the folder belongs to another job.
         """
-        found = sorted((part for data in parts for part in decode_parts(data, self.path)), key=_order)
+        found = sorted((part for data in parts for part in decode_parts(data, self.path)), key=part_order)
         if not found:
             return
         owner = self._owner()
@@ -126,18 +131,22 @@ class OutputFolder:
         manifest = Manifest(OUTPUT_FORMAT, job_id, checkpoint, tuple(found))
         if (earlier := self._manifest(checkpoint)) is not None:
             self._check_equal(manifest, earlier)
+            self._show_named(found)
             return
         names = {part.name for part in found}
         lives = {(part.task, part.checkpoint, part.generation, part.incarnation) for part in found}
         if len(names) < len(found) or len({life[:2] for life in lives}) < len(lives):
             raise OutputConflict(self.path, checkpoint, "a task prepared two parts for one barrier")
         hidden = [part for part in found if self._check_there(part)]
-        if owner is not None and not owner.is_single:
+        if any(part.shown_as for part in found):
+            check_names_free(self.files, self.path, checkpoint, found)
+        elif owner is not None and not owner.is_single:
             self._show(hidden)
         if not self._create(manifest_name(checkpoint), msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
             created = self._manifest(checkpoint)
             assert created is not None, "a manifest is never removed while its job runs"
             self._check_equal(manifest, created)
+        self._show_named(found)
 
     def manifests(self) -> list[Manifest]:
         """Returns all manifests in order of checkpoints.
@@ -159,14 +168,9 @@ class OutputFolder:
         """Returns the committed part files with their manifests and paths, in order of checkpoints."""
         owner = self._owner()
         is_single = owner is not None and owner.is_single
+        found = [(manifest, part) for manifest in self.manifests() for part in manifest.parts]
         return [
-            (
-                manifest,
-                part,
-                self.files.input_path(self._prepared(part.name) if is_single else f"{self.path}/{part.place}"),
-            )
-            for manifest in self.manifests()
-            for part in manifest.parts
+            (m, p, self.files.input_path(self._prepared(p.name) if is_single else self._shown(p))) for m, p in found
         ]
 
     def roll_back(self, job_id: str, checkpoint: int) -> list[int]:
@@ -182,6 +186,7 @@ class OutputFolder:
         if withdrawn:
             self._remove_single(owner)
         for number in withdrawn:
+            self._remove_named(number)
             self.files.remove(f"{self._manifests}/{manifest_name(number)}")
         self.sweep(valid_until=checkpoint)
         return withdrawn
@@ -190,7 +195,7 @@ class OutputFolder:
         """Removes files that can never become committed; returns their number.
 
         These are unfinished files that no process has open, and unnamed part files that were prepared at or before the
-        last committed checkpoint or after ``valid_until``. The others may still be committed.
+        last committed checkpoint or after ``valid_until``.
         """
         manifests = self.manifests()
         named = {part.name for manifest in manifests for part in manifest.parts}
@@ -201,7 +206,7 @@ class OutputFolder:
             for name in self._names_below(folder):
                 if folder != self.path and name.endswith(WRITING):
                     is_dead = not self.files.is_in_use(f"{folder}/{name}")
-                elif (match := _part_match(name)) and match[0] not in named:
+                elif (match := part_match(name)) and match[0] not in named:
                     number = int(match["checkpoint"])
                     is_dead = number <= last or (valid_until is not None and number > valid_until)
                 else:
@@ -218,7 +223,7 @@ class OutputFolder:
         is_single = owner is not None and owner.is_single  # whose committed parts stay where they are
         named = {part.name for manifest in (self.manifests() if is_single else ()) for part in manifest.parts}
         for name in self._names_below(self._parts):
-            match = None if name.endswith(WRITING) else _part_match(name)
+            match = None if name.endswith(WRITING) else part_match(name)
             if not match or match[0] in named or int(match["generation"]) > generation:
                 continue
             if int(match["checkpoint"]) <= checkpoint:
@@ -231,18 +236,31 @@ class OutputFolder:
     def _prepared(self, name: str) -> str:
         return f"{self._parts}/{name}{PREPARED}"
 
+    def _shown(self, part: Part) -> str:
+        return f"{self.path}/{part.place}"
+
     def _show(self, parts: list[Part]) -> None:
         """Renames prepared parts into the output folder."""
         for part in parts:
-            path = f"{self.path}/{part.place}"
-            self._make_partition(part.folder)
+            path = self._shown(part)
+            self._make_folders(part.place.rpartition("/")[0])
             with output_errors(path, "created"):
                 self.files.move(self._prepared(part.name), path)
-        for folder in sorted({part.folder for part in parts}):
+        for folder in sorted({part.place.rpartition("/")[0] for part in parts}):
             self.files.sync(f"{self.path}/{folder}" if folder else self.path)
 
-    def _make_partition(self, folder: str) -> None:
-        """Creates a folder ``a=1/b=2`` of the output level by level, each durably."""
+    def _show_named(self, parts: Iterable[Part]) -> None:
+        """Shows the parts of a manifest whose records have chosen their names, unless it was done."""
+        self._show(still_hidden(self.files, self._parts, parts))
+
+    def _remove_named(self, number: int) -> None:
+        """Removes the files of a checkpoint whose records have chosen their names."""
+        for part in getattr(self._manifest(number), "parts", ()):
+            if part.shown_as:
+                self._remove(self.path, part.place)
+
+    def _make_folders(self, folder: str) -> None:
+        """Creates a folder of the output level by level, each durably."""
         path = self.path
         for name in folder.split("/") if folder else ():
             path = f"{path}/{name}"
@@ -269,7 +287,8 @@ class OutputFolder:
         """Warns of committed part files that somebody has removed: the job does not write them again."""
         folder = self._parts if is_single else self.path
         there = {name.removesuffix(PREPARED) for name in self._names_below(folder)}
-        missing = [part.place for _, part, _ in self.committed_files() if part.place not in there]
+        parts = [part for _, part, _ in self.committed_files() if part.place not in there]
+        missing = [part.place for part in parts if not (part.shown_as and self.files.is_file(self._shown(part)))]
         if missing:
             logger.warning(
                 "%d committed part files of %s are no longer there, such as %s: the job does not write them again",
@@ -284,7 +303,7 @@ class OutputFolder:
         if is_single and self.files.is_file(self.path):
             raise UnexpectedOutput(self.path, "is a file that no job wrote", "which replaces it when the job has ended")
         names = [] if is_single else self.files.names(self.path)
-        parts = [name for name in ([] if is_single else self._names_below(self.path)) if _part_match(name)]
+        parts = [name for name in ([] if is_single else self._names_below(self.path)) if part_match(name)]
         if resume and (parts or self._numbers()):
             raise OutputCorrupt(self.state, f"the owner and the manifests of the output {self.path}", "not all of them")
         if parts:
@@ -309,11 +328,13 @@ class OutputFolder:
     def _clear(self, owner: Owner | None) -> None:
         """Removes an earlier output and nothing else: manifests first, latest checkpoint first."""
         for number in reversed(self._numbers()):
+            with suppress(OutputCorrupt):
+                self._remove_named(number)
             self.files.remove(f"{self._manifests}/{manifest_name(number)}")
         self.files.remove(f"{self._manifests}/{OWNER}")
         for folder in (self._manifests, self._parts, self.path):
             for name in self._names_below(folder):
-                if (folder != self.path and name.endswith(WRITING)) or _part_match(name):
+                if (folder != self.path and name.endswith(WRITING)) or part_match(name):
                     self._remove(folder, name)
         if owner is not None:
             self._remove_single(owner)
@@ -352,7 +373,7 @@ class OutputFolder:
             try:
                 actual_bytes, is_hidden = self.files.size_bytes(path), True
             except FileNotFoundError:  # an interrupted commit may have moved it
-                actual_bytes, is_hidden = self.files.size_bytes(f"{self.path}/{part.place}"), False
+                actual_bytes, is_hidden = self.files.size_bytes(self._shown(part)), False
         except OSError as error:
             reason = f"the driver does not find it: {error.strerror}; {part.task} wrote it under this path"
             raise OutputFailed(path, "committed", reason) from error
@@ -373,22 +394,7 @@ def readable_files(folder: str) -> list[str]:
     output = OutputFolder(folder)
     if output.has_manifests():
         return [path for _, _, path in output.committed_files()]
-    names = [path for path in output.files.files_below(output.path) if not _is_hidden(path)]
+    names = [
+        path for path in output.files.files_below(output.path) if not path.rpartition("/")[2].startswith((".", "_"))
+    ]
     return [output.files.input_path(f"{output.path}/{name}") for name in names]
-
-
-def _is_hidden(path: str) -> bool:
-    return path.rpartition("/")[2].startswith((".", "_"))
-
-
-def _is_part(name: str) -> bool:
-    return _part_match(name) is not None
-
-
-def _part_match(name: str) -> re.Match[str] | None:
-    """Matches the name of a part file, also behind the folders of its partition."""
-    return PART_NAME.fullmatch(name.rpartition("/")[2].removesuffix(PREPARED))
-
-
-def _order(part: Part) -> tuple[int, str, str]:
-    return part.checkpoint, part.task, part.name

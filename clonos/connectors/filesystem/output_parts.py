@@ -37,6 +37,10 @@ FolderName = Annotated[str, msgspec.Meta(pattern=r"^([^/=\x00]+=[^/\x00]+(/[^/=\
 """Folders ``column=value`` within the output, or ""."""
 
 
+ShownName = Annotated[str, msgspec.Meta(pattern=r"^(?!.*(^|/)\.{0,2}(/|\Z))[^/\x00][^\x00]*\Z|^\Z")]
+"""Path within the output that a record has chosen, or ""."""
+
+
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """Form of a text file, which its readers must know. ``columns`` are those of CSV without a header."""
 
@@ -50,7 +54,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``name`` is that of the committed file, and ``folder`` where in the output it will be. ``checkpoint`` is that of the
     barrier at which it was prepared; a later one may commit it. ``advice`` is what the user should know of it, "" for
-    nothing.
+    nothing. ``shown_as`` is the path of the committed file within the output if its record has chosen one.
     """
 
     format: int
@@ -65,10 +69,13 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     advice: str = ""
     folder: FolderName = ""
     layout: Layout = Layout()
+    shown_as: ShownName = ""
 
     @property
     def place(self) -> str:
         """Returns the path of the committed file within the output."""
+        if self.shown_as:
+            return self.shown_as
         return f"{self.folder}/{self.name}" if self.folder else self.name
 
 
@@ -137,6 +144,21 @@ def writer_name(context: WriterContext) -> str:
     """Returns the part of file names that is unique for each incarnation of a task."""
     vertex = re.sub(r"[^A-Za-z0-9_.]", "_", context.task_name.removesuffix(f"/{context.index}"))
     return f"{vertex[:VERTEX_CHARACTERS_MAX] or '_'}-{context.index}-{context.generation}-{context.incarnation}"
+
+
+def is_part(name: str) -> bool:
+    """Returns whether a file has the name of a part file."""
+    return part_match(name) is not None
+
+
+def part_match(name: str) -> re.Match[str] | None:
+    """Matches the name of a part file, also behind the folders of its partition."""
+    return PART_NAME.fullmatch(name.rpartition("/")[2].removesuffix(PREPARED))
+
+
+def part_order(part: Part) -> tuple[int, str, str]:
+    """Returns what the parts of a manifest are sorted by."""
+    return part.checkpoint, part.task, part.name
 
 
 class RowsFile(Protocol):

@@ -1,4 +1,4 @@
-"""Input files in object stores: the keys that a pattern matches, and reads of one version of an object.
+"""Input files by URL: the keys that a pattern matches in a store, and reads of one version of an object or a file.
 
 A read names the version that was opened, so an object that is replaced meanwhile gives an error and never other bytes.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from xxhash import xxh3_64_intdigest
 
 from clonos.connectors.connector_errors import InvalidConnector
-from clonos.connectors.object_stores.urls import WILDCARDS, ObjectUrl, split_url
+from clonos.connectors.object_stores.urls import SFTP, WEB_SCHEMES, WILDCARDS, ObjectUrl, split_url
 from clonos.io.store.bucket import Bucket, ObjectStatus
 
 READ_AHEAD_BYTES_MIN: Final = 256 << 10
@@ -22,18 +22,79 @@ READ_AHEAD_BYTES_MAX: Final = 8 << 20
 NANOSECONDS: Final = 1_000_000_000
 
 
-class ObjectInput(io.RawIOBase):
-    """Open object. Requests grow while it is read forward, and begin small after a seek."""
+class RemoteFile(Protocol):
+    """Open object or file of a server. ``has_ranges``: the server sends parts of it, from any byte on."""
+
+    status: ObjectStatus
+    has_ranges: bool
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Returns the bytes from ``begin`` to ``end`` of the version that was opened.
+
+        Raises: OSError: the server fails. ObjectReplaced: it has another version now.
+        """
+
+    def close(self) -> None:
+        """Closes the connections that belong to it."""
+
+
+class BucketFile:
+    """Object of a bucket."""
+
+    has_ranges = True
 
     def __init__(self, url: str) -> None:
-        super().__init__()
         parts = split_url(url)
         self._bucket: Bucket = parts.store()
         self._key = parts.key
         self.status: ObjectStatus = self._bucket.status(parts.key)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """See ``RemoteFile``."""
+        return self._bucket.read(self._key, begin, end, self.status.e_tag)
+
+    def close(self) -> None:
+        """Does nothing, because the library keeps the connections."""
+
+
+def open_remote(url: str) -> RemoteFile:
+    """Opens an object or a file of a server.
+
+    Raises: OSError: there is none, or the server fails.
+    """
+    scheme = split_url(url).scheme
+    if scheme in WEB_SCHEMES:
+        from clonos.connectors.object_stores.web_files import WebFile
+
+        return WebFile(url)
+    if scheme == SFTP:
+        from clonos.connectors.object_stores.sftp_files import SftpFile  # its library takes long to load
+
+        return SftpFile(url)
+    return BucketFile(url)
+
+
+class ObjectInput(io.RawIOBase):
+    """Open object or file. Requests grow while it is read forward, and begin small after a seek."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._remote = open_remote(url)
+        self.status: ObjectStatus = self._remote.status
         self._position = 0
         self._begin, self._ahead = 0, b""
         self._request_bytes = READ_AHEAD_BYTES_MIN
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether the server sends parts of the file."""
+        return self._remote.has_ranges
+
+    def close(self) -> None:
+        """Closes the file."""
+        if not self.closed and hasattr(self, "_remote"):
+            self._remote.close()
+        super().close()
 
     def readable(self) -> bool:
         """Returns True."""
@@ -70,7 +131,7 @@ class ObjectInput(io.RawIOBase):
         is_forward = self._ahead != b"" and self._position == self._begin + len(self._ahead)
         self._request_bytes = min(2 * self._request_bytes, READ_AHEAD_BYTES_MAX) if is_forward else READ_AHEAD_BYTES_MIN
         end = min(self._position + max(wanted, self._request_bytes), self.status.size_bytes)
-        self._ahead = self._bucket.read(self._key, self._position, end, self.status.e_tag)
+        self._ahead = self._remote.read(self._position, end)
         self._begin = self._position
         if len(self._ahead) != end - self._position:
             self._ahead, reason = b"", f"the store returned {len(self._ahead)} bytes of {end - self._position}"
@@ -109,6 +170,15 @@ def find_objects(
         return in_folder(url.of(url.key))
     except PermissionError as error:
         raise InvalidConnector(connector, f"{url.without_options}: {error.strerror}", "Correct them.") from error
+
+
+def is_there(url: str) -> bool:
+    """Returns whether there is an object or a file. Raises: OSError: the server fails."""
+    try:
+        open_remote(url).close()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _exists(bucket: Bucket, key: str) -> bool:

@@ -66,6 +66,16 @@ def test_compressed_files_of_limited_size_have_each_row_once(places: Path, expec
     expect("`files.jsonl`, compressed, by `part_rows`", check_sink(make, read, worlds=WORLDS))
 
 
+def test_a_file_for_each_row_is_there_once(places: Path, expect: Any) -> None:
+    def read(place: str) -> list[Any]:
+        return [json.loads(path.read_bytes()) for path in (places / place).glob("*/*.json")]
+
+    def row(row: dict[str, int]) -> tuple[str, bytes]:
+        return f"{row['n'] % 3}/{row['n']}.json", json.dumps(row).encode()
+
+    expect("`files.whole`", check_sink(lambda place: files.whole(places / place), read, row=row, worlds=WORLDS))
+
+
 def test_files_of_avro_have_each_row_once(places: Path, expect: Any) -> None:
     fields = [{"name": name, "type": "long"} for name in ("n", "draw")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import os
 import socket
@@ -60,6 +61,18 @@ def test_the_purchases_recipe_appends_them_to_its_table(tmp_path: Path) -> None:
     expected = sorted((row["customer"], row["item"], row["cents"] / 100) for row in bought)
     assert sorted((row["customer"], row["item"], row["euros"]) for row in rows) == expected
     assert (tmp_path / "out/purchases/customer=ann").is_dir()
+
+
+def test_the_pages_recipe_makes_a_page_of_each_text(tmp_path: Path) -> None:
+    run_job(tmp_path, EXAMPLES / "pages.py")
+    texts = sorted((EXAMPLES / "data/texts").iterdir())
+    pages = sorted((tmp_path / "out/pages").iterdir())
+    assert [page.name for page in pages] == [f"{text.stem}.html" for text in texts]
+    for page, text in zip(pages, texts, strict=True):
+        assert (
+            html.unescape(page.read_text("utf-8"))
+            == f"<title>{text.stem}</title>\n<pre>{text.read_text('utf-8')}</pre>\n"
+        )
 
 
 def test_the_log_recipe_fills_its_three_outputs(tmp_path: Path) -> None:
