@@ -80,6 +80,8 @@ class RunOptions:
     checkpoint: int | None = None  # with resume: resume from this checkpoint
     overwrite: bool = False  # delete what the store and the output folders hold
     metrics: str = ""  # file for counters, one JSON line per second
+    metrics_port: int | None = None  # port of the driver for Prometheus; 0: any free one; None: no endpoint
+    metrics_host: str = "127.0.0.1"  # address of that port
     data_host: str = ""  # address that slots advertise; empty: loopback on one host, else the host's address
     data_ports: str = ""  # "40000-40100": ports that slots may bind; empty: any
     spare_slots: int = 0  # slots in addition to one per task

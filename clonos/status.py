@@ -127,6 +127,7 @@ class Status:
     tasks: tuple[TaskState, ...] = ()
     recoveries: tuple[RecoveryState, ...] = ()
     alarms: tuple[str, ...] = ()
+    alarms_count: int = 0  # raised since the driver began, with those that ``alarms`` has no more
     totals: Mapping[str, int] = field(default_factory=dict)
     fault_points: str = ""  # host:port of the listener of fault points; empty: not armed
 

@@ -187,7 +187,7 @@ def _known_options(parsed: argparse.Namespace) -> RunOptions | None:
 
 def _options(parsed: argparse.Namespace) -> dict[str, object]:
     """Returns the options that the command line sets, by key."""
-    named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "checkpoint", "store")}
+    named = {key: getattr(parsed, key) for key in ("master", "slots", "metrics", "metrics_port", "checkpoint", "store")}
     options: dict[str, object] = {key: value for key, value in named.items() if value is not None}
     options |= {key: True for key in ("resume", "overwrite") if getattr(parsed, key)}
     return options | pairs(parsed.option)
@@ -218,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
     run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
     run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")
+    run.add_argument("--metrics-port", metavar="PORT", help="serve metrics for Prometheus at this port; 0: a free one")
     run.add_argument(
         "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
     )

@@ -12,7 +12,6 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
 
@@ -23,7 +22,7 @@ from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
 from clonos.core.wire.control_messages import AT_WORK
 from clonos.job.launch import launch
-from clonos.job.metrics import MetricsFile
+from clonos.job.metrics import start_exporters
 from clonos.job.results import Result, error_of, result_of
 from clonos.job.run_report import (
     immediate_outputs,
@@ -55,6 +54,7 @@ class Handle:
 
     def __init__(self, graph: JobGraph, settings: JobSettings, session: Any = None) -> None:
         self._alarms: deque[str] = deque(maxlen=ALARMS_MAX)
+        self._alarms_count = 0
         self._listeners: list[Callable[[Progress], None]] = []
         self.graph, self.settings = graph, settings
         self._launched = launch(graph, settings, session, self._on_progress)
@@ -67,7 +67,7 @@ class Handle:
         self._last_hang = ""
         self._began_s = time.monotonic()
         try:
-            self._metrics = MetricsFile(Path(settings.run.metrics), self.status) if settings.run.metrics else None
+            self._exporters = start_exporters(settings.run, self.status, self.checkpoints)
         except BaseException:
             self._launched.close()
             self._launched.deployment.close()
@@ -135,7 +135,8 @@ class Handle:
     def status(self) -> Status:
         """Returns the current status of the job."""
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
-        return replace(self._launched.driver.ask(query), fault_points=self._fault_points)
+        status = self._launched.driver.ask(query)
+        return replace(status, fault_points=self._fault_points, alarms_count=self._alarms_count)
 
     def checkpoints(self) -> tuple[CheckpointState, ...]:
         """Returns the last checkpoints that this driver has begun, oldest first."""
@@ -225,8 +226,8 @@ class Handle:
             return
         self._is_closed = True
         self._launched.close()
-        if self._metrics is not None:
-            self._metrics.close()
+        for exporter in self._exporters:
+            exporter.close()
         self._launched.deployment.close()
 
     def __enter__(self) -> Self:
@@ -282,6 +283,7 @@ class Handle:
         if isinstance(progress, Alarm):
             fields = " ".join(f"{name}={value}" for name, value in progress.fields)
             self._alarms.append(f"{progress.text} {fields}".rstrip())
+            self._alarms_count += not progress.is_routine
             if AT_WORK in progress.text:
                 self._last_hang = progress.text
         elif isinstance(progress, RecoveryEvent) and progress.milestone is Milestone.REPLAYED:

@@ -48,6 +48,8 @@ class StartOptions(TypedDict, total=False):
     log_memory: Size
     max_parallelism: int
     metrics: Text
+    metrics_host: Text
+    metrics_port: int | None
     orphan_after: Duration
     overwrite: bool
     parallelism: int

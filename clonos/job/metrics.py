@@ -1,16 +1,18 @@
-"""Metrics file of a job: one JSON line per second with the counters of all tasks."""
+"""Metrics of a job for others: a file with one JSON line per second, and an endpoint for Prometheus."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from clonos.core.model.errors import EnvironmentFault
+from clonos.config import RunOptions
+from clonos.core.model.errors import EnvironmentFault, ExtraMissing
 from clonos.io.system.wall_clock import wall_ns
-from clonos.status import Status, late_by_step
+from clonos.status import CheckpointState, Status, late_by_step
 
 INTERVAL_S = 1.0
 
@@ -60,3 +62,40 @@ class MetricsFile:
         self._thread.join()
         self._write_line()
         self._file.close()
+
+
+class Exporter(Protocol):
+    """Exporter of the metrics of a running job."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+def start_exporters(
+    run: RunOptions, status: Callable[[], Status], checkpoints: Callable[[], tuple[CheckpointState, ...]]
+) -> list[Exporter]:
+    """Starts what the options ask for.
+
+    Raises: EnvironmentFault when the file cannot be written, the port is taken or prometheus-client is missing.
+    """
+    exporters: list[Exporter] = [MetricsFile(Path(run.metrics), status)] if run.metrics else []
+    try:
+        if run.metrics_port is not None:
+            exporters.append(_endpoint(run.metrics_host, run.metrics_port, status, checkpoints))
+    except BaseException:
+        for exporter in exporters:
+            exporter.close()
+        raise
+    return exporters
+
+
+def _endpoint(
+    host: str, port: int, status: Callable[[], Status], checkpoints: Callable[[], tuple[CheckpointState, ...]]
+) -> Exporter:
+    try:
+        from clonos.job.prometheus.endpoint import MetricsEndpoint
+    except ModuleNotFoundError as missing:
+        if missing.name != "prometheus_client":
+            raise
+        raise ExtraMissing("metrics_port", missing.name, "server") from None
+    return MetricsEndpoint(host, port, status, checkpoints)

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 import clonos
+from clonos.job.prometheus.exposition import CONTENT_TYPE, exposition
 from clonos.server.job_api.documents import (
     Accepted,
     CheckpointList,
@@ -32,7 +33,7 @@ from clonos.server.job_api.documents import (
     StopRequest,
 )
 from clonos.server.job_api.events import events
-from clonos.server.job_api.guard import LOOPBACK_HOSTS, Guard, Role
+from clonos.server.job_api.guard import LOOPBACK_HOSTS, METRICS_PATH, Guard, Role
 from clonos.server.job_api.job_source import Refused
 from clonos.server.job_api.job_watch import JobWatch, is_final
 from clonos.server.job_api.log_ring import ANSWER_LINES_MAX
@@ -71,6 +72,7 @@ def job_app(
     """
     app = new_app(f"Clonos job {watch.source.name}")
     _add_documents(app, watch)
+    _add_metrics(app, watch)
     _add_events(app, watch)
     _add_requests(app, watch)
     add_page(app)
@@ -143,6 +145,17 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
         """Returns lines of the log behind a line."""
         _check(watch, job_id)
         return watch.logs.after(after, limit)
+
+
+def _add_metrics(app: FastAPI, watch: JobWatch) -> None:
+    @app.get(
+        METRICS_PATH,
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "Metrics as Prometheus reads them."}},
+    )
+    async def prometheus_metrics() -> Response:
+        """Returns the metrics for Prometheus."""
+        return Response(await asyncio.to_thread(exposition, watch.metrics), media_type=CONTENT_TYPE)
 
 
 def _add_events(app: FastAPI, watch: JobWatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 API_PREFIX: Final = "/api/"
+METRICS_PATH: Final = "/metrics"
 BODY_BYTES_MAX: Final = 64 << 10
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -67,7 +68,7 @@ class Guard:
         role_of: Callable[[str], Role | None] | None,
         hosts: Iterable[str] | None = LOOPBACK_HOSTS,
         body_bytes_max: Callable[[str], int] = lambda _path: BODY_BYTES_MAX,
-        prefixes: tuple[str, ...] = (API_PREFIX,),
+        prefixes: tuple[str, ...] = (API_PREFIX, METRICS_PATH),
     ) -> None:
         self._app, self._role_of = app, role_of
         self._hosts = None if hosts is None else frozenset(hosts)

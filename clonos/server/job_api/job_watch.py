@@ -15,6 +15,7 @@ from typing import Final
 from clonos.core.coordinator.coordinator_effects import Alarm, RecoveryEvent
 from clonos.core.model.progress import SETTLED_PHASES
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.prometheus.collector import JobCollector
 from clonos.server.job_api.advice import advice_for
 from clonos.server.job_api.documents import (
     ENDED_STATUSES,
@@ -63,6 +64,7 @@ class JobWatch:
         self.logs = logs
         self.plan = source.plan()
         self.rates = JobRates(self.plan)
+        self.metrics = JobCollector(source.status, source.checkpoints)
         self.samples = 0
         self.recovery_events = 0
         self._alarms: deque[AlarmDocument] = deque(maxlen=ALARMS_MAX)
@@ -140,7 +142,7 @@ class JobWatch:
 
     def sample(self) -> None:
         """Reads the counters once."""
-        status = self.source.status()
+        status = self.metrics.sample()
         now_ms = wall_ns() // NANOSECONDS_PER_MS
         self.rates.add(status, time.monotonic())
         for name, value in self.rates.totals(status).items():

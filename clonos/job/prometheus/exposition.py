@@ -1,0 +1,46 @@
+"""Metrics as the text that Prometheus reads: those of one job, and those of several drivers as one text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Families(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Returns the families."""
+        return self._families
+
+
+def exposition(collector: Collector) -> bytes:
+    """Returns the metrics of a collector as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)
+
+
+def merged(texts: Iterable[str]) -> bytes:
+    """Returns the metrics of several drivers as one text, in which each family occurs once.
+
+    The label ``job_id`` of all samples divides the drivers. A family that another driver has with another type is left
+    out.
+
+    Raises: ValueError when a text is none that Prometheus could read.
+    """
+    families: dict[str, Metric] = {}
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            known = families.setdefault(family.name, family)
+            if known is not family and known.type == family.type:
+                known.samples.extend(family.samples)
+    return exposition(_Families(families.values()))

@@ -1,0 +1,145 @@
+"""Counters of a job that never fall, made of statuses in which the counters of a task begin again.
+
+A counter of the job's start repeats values while a task replays, so the highest value counts. A counter of an
+incarnation begins at 0 with each one, so the growth counts. ``add`` must see each status about once per second: what a
+task counted between the last status and its end is missing from the counters of incarnations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from clonos.core.model.progress import TaskCounter
+from clonos.status import CheckpointState, Rate, RecoveryState, Status, TaskState
+
+SINCE_START: Final = (
+    TaskCounter.RECORDS_IN,
+    TaskCounter.ROWS_WRITTEN,
+    TaskCounter.DETERMINANT_BYTES,
+    TaskCounter.LATE_RECORDS,
+)
+SINCE_INCARNATION: Final = (
+    TaskCounter.RECORDS_OUT,
+    TaskCounter.REPLAYED_RECORDS,
+    TaskCounter.REPLAYED_CALLS,
+    TaskCounter.EXECUTED_CALLS,
+    TaskCounter.BUSY_US,
+    TaskCounter.BLOCKED_US,
+)
+CHECKPOINT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+RECOVERY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+NANOSECONDS_PER_S: Final = 1e9
+CAUGHT_UP: Final = "caught_up"
+
+
+class Histogram:
+    """Histogram of durations in seconds; ``buckets`` as Prometheus has them."""
+
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self._bounds_s = bounds_s
+        self._counts = [0] * (len(bounds_s) + 1)
+        self.sum_s = 0.0
+
+    def add(self, value_s: float) -> None:
+        """Adds a duration; a negative one, after a step of the wall clock, counts as 0."""
+        value_s = max(0.0, value_s)
+        self._counts[bisect_left(self._bounds_s, value_s)] += 1
+        self.sum_s += value_s
+
+    @property
+    def buckets(self) -> list[tuple[str, float]]:
+        """Upper bounds as text, the last one infinite, and the number of durations up to each."""
+        found, total = [], 0
+        for bound, count in zip((*map(str, self._bounds_s), "+Inf"), self._counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found
+
+
+@dataclass(slots=True)
+class TaskTotals:
+    """Totals of one task. ``incarnation``: of the last status, with what it had counted."""
+
+    incarnation: int = -1
+    counted: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)  # by step
+    busy: Rate = field(default_factory=Rate)
+    blocked: Rate = field(default_factory=Rate)
+
+    def add(self, task: TaskState, now_s: float) -> None:
+        """Adds the counters of a status."""
+        if task.incarnation != self.incarnation:
+            self.incarnation, self.counted = task.incarnation, {}
+        for name in SINCE_START:
+            if (value := task.counters.get(name)) is not None:
+                self.totals[name] = max(value, self.totals.get(name, 0))
+        for name in SINCE_INCARNATION:
+            if (value := task.counters.get(name)) is not None:
+                growth = max(0, value - self.counted.get(name, 0))
+                self.totals[name] = self.totals.get(name, 0) + growth
+                self.counted[name] = value
+        for step, count in task.late_records.items():
+            self.late[step] = max(count, self.late.get(step, 0))
+        if TaskCounter.BUSY_US in task.counters:
+            self.busy.add(task.incarnation, task.counters[TaskCounter.BUSY_US], now_s)
+            self.blocked.add(task.incarnation, task.counters.get(TaskCounter.BLOCKED_US, 0), now_s)
+
+
+class JobCounters:
+    """Totals of all tasks, and what checkpoints and recoveries took. One thread at a time calls ``add``."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, TaskTotals] = {}
+        self.checkpoint_durations = Histogram(CHECKPOINT_BOUNDS_S)
+        self.checkpoints = Counter[str](completed=0, abandoned=0)
+        self.last_completed_ns = 0
+        self.recovery_durations = Histogram(RECOVERY_BOUNDS_S)
+        self.recovery_phases: dict[str, Histogram] = {}
+        self.recoveries = Counter[str]()  # by task
+        self._checkpoints_seen: set[int] = set()  # of those that are over
+        self._milestones_seen: dict[tuple[str, int], int] = {}  # how many, by task and first milestone
+        self.rollbacks = 0
+        self._generation = 0
+
+    def add(self, status: Status, checkpoints: tuple[CheckpointState, ...], now_s: float) -> None:
+        """Adds a status, and the last checkpoints."""
+        for task in status.tasks:
+            self.tasks.setdefault(task.name, TaskTotals()).add(task, now_s)
+        for checkpoint in checkpoints:
+            if not checkpoint.is_pending and checkpoint.number not in self._checkpoints_seen:
+                self._add_checkpoint(checkpoint)
+        self._checkpoints_seen &= {checkpoint.number for checkpoint in checkpoints}
+        for recovery in status.recoveries:
+            if recovery.reached:
+                self._add_recovery(recovery)
+        self.rollbacks += 0 < self._generation < status.generation
+        self._generation = status.generation
+
+    def _add_checkpoint(self, checkpoint: CheckpointState) -> None:
+        self._checkpoints_seen.add(checkpoint.number)
+        done_ns = checkpoint.completed_ns
+        if done_ns is None:
+            self.checkpoints["abandoned"] += 1
+            return
+        self.checkpoints["completed"] += 1
+        self.last_completed_ns = max(self.last_completed_ns, done_ns)
+        self.checkpoint_durations.add((done_ns - checkpoint.begun_ns) / NANOSECONDS_PER_S)
+
+    def _add_recovery(self, recovery: RecoveryState) -> None:
+        """Adds the phases that are new: each lasts from the milestone before it to its own."""
+        milestones = list(recovery.reached.items())
+        key = recovery.task, milestones[0][1]
+        if key not in self._milestones_seen:
+            self.recoveries[recovery.task] += 1
+        seen = self._milestones_seen.get(key, 1)
+        self._milestones_seen[key] = len(milestones)
+        for (_, before_ns), (phase, at_ns) in pairwise(milestones[seen - 1 :]):
+            found = self.recovery_phases.setdefault(phase, Histogram(RECOVERY_BOUNDS_S))
+            found.add((at_ns - before_ns) / NANOSECONDS_PER_S)
+            if phase == CAUGHT_UP:
+                self.recovery_durations.add((at_ns - milestones[0][1]) / NANOSECONDS_PER_S)
