@@ -207,23 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run the job of a Python file")
-    run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
-    run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
-    run.add_argument("--log-format", choices=LOG_FORMATS, default=argparse.SUPPRESS, help="as before the command")
-    run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
-    run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
-    run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
-    run.add_argument("--resume", action="store_true", help="resume from the last completed checkpoint")
-    run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
-    run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
-    run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")
-    run.add_argument("--metrics-port", metavar="PORT", help="serve metrics for Prometheus at this port; 0: a free one")
-    run.add_argument(
-        "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
-    )
-
-    _add_page(run)
+    _add_run(commands)
 
     dev = commands.add_parser("dev", help="preview a job on child processes, and start it again when its files change")
     dev.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
@@ -267,6 +251,25 @@ def _add_page(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ui-port", type=_port, metavar="P", help="port of that page (default: the first free one from 8090 on)"
     )
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser("run", help="run the job of a Python file")
+    run.add_argument("job", metavar="FILE[:NAME]", help="a Python file; NAME selects one of several Jobs")
+    run.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="as before the command")
+    run.add_argument("--log-format", choices=LOG_FORMATS, default=argparse.SUPPRESS, help="as before the command")
+    run.add_argument("--master", metavar="URL", help="Spark master of the session that Clonos starts")
+    run.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    run.add_argument("--store", metavar="URL", help="checkpoint store (default: ./.clonos/<name of the job>)")
+    run.add_argument("--resume", action="store_true", help="resume from the last completed checkpoint")
+    run.add_argument("--checkpoint", metavar="N", help="with --resume: resume from this checkpoint instead")
+    run.add_argument("--overwrite", action="store_true", help="delete what the store and the output folders hold")
+    run.add_argument("--metrics", metavar="FILE", help="write counters to this file, one JSON line per second")
+    run.add_argument("--metrics-port", metavar="PORT", help="serve metrics for Prometheus at this port; 0: a free one")
+    run.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
+    )
+    _add_page(run)
 
 
 def _add_explain(commands: Any) -> None:

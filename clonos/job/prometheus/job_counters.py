@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from clonos.core.coordinator.coordinator_effects import Milestone
 from clonos.core.model.progress import TaskCounter
 from clonos.status import CheckpointState, Rate, RecoveryState, Status, TaskState
 
@@ -30,10 +31,18 @@ SINCE_INCARNATION: Final = (
     TaskCounter.BUSY_US,
     TaskCounter.BLOCKED_US,
 )
+ZEROS: Final = (
+    (TaskCounter.REPLAYED_RECORDS, 0),
+    (TaskCounter.REPLAYED_CALLS, 0),
+    (TaskCounter.EXECUTED_CALLS, 0),
+)
+"""Counters that a task reports from the first time on."""
+
 CHECKPOINT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 RECOVERY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 NANOSECONDS_PER_S: Final = 1e9
-CAUGHT_UP: Final = "caught_up"
+PHASES: Final = tuple(milestone.value for milestone in Milestone if milestone is not Milestone.DETECTED)
+"""Phases of a recovery, each by the milestone that ends it."""
 
 
 class Histogram:
@@ -66,7 +75,7 @@ class TaskTotals:
 
     incarnation: int = -1
     counted: dict[str, int] = field(default_factory=dict)
-    totals: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=lambda: dict[str, int](ZEROS))
     late: dict[str, int] = field(default_factory=dict)  # by step
     busy: Rate = field(default_factory=Rate)
     blocked: Rate = field(default_factory=Rate)
@@ -99,7 +108,8 @@ class JobCounters:
         self.checkpoints = Counter[str](completed=0, abandoned=0)
         self.last_completed_ns = 0
         self.recovery_durations = Histogram(RECOVERY_BOUNDS_S)
-        self.recovery_phases: dict[str, Histogram] = {}
+        # There from the start, at 0: a rate sees no growth in a series that begins with its first value.
+        self.recovery_phases = {phase: Histogram(RECOVERY_BOUNDS_S) for phase in PHASES}
         self.recoveries = Counter[str]()  # by task
         self._checkpoints_seen: set[int] = set()  # of those that are over
         self._milestones_seen: dict[tuple[str, int], int] = {}  # how many, by task and first milestone
@@ -139,7 +149,6 @@ class JobCounters:
         seen = self._milestones_seen.get(key, 1)
         self._milestones_seen[key] = len(milestones)
         for (_, before_ns), (phase, at_ns) in pairwise(milestones[seen - 1 :]):
-            found = self.recovery_phases.setdefault(phase, Histogram(RECOVERY_BOUNDS_S))
-            found.add((at_ns - before_ns) / NANOSECONDS_PER_S)
-            if phase == CAUGHT_UP:
+            self.recovery_phases[phase].add((at_ns - before_ns) / NANOSECONDS_PER_S)
+            if phase == Milestone.CAUGHT_UP:
                 self.recovery_durations.add((at_ns - milestones[0][1]) / NANOSECONDS_PER_S)
