@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -209,16 +210,13 @@ def _placed_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> It
     phases = _gauge("clonos_task_phase", "1 for the phase that a task is in.", (*TASK, "phase"))
     standbys = _gauge("clonos_standbys_ready", "Standbys that could take over now.", TASK)
     keepers = _gauge("clonos_keepers_ready", "Keepers that hold the whole log of a task.", TASK)
-    survived = _gauge(
-        "clonos_losses_survived", "Further losses of failure domains without a loss; absent if any number.", TASK
-    )
+    survived = _gauge("clonos_losses_survived", "Further losses of failure domains without a loss of output.", TASK)
     for task, labels, _ in known:
         for phase in TaskPhase:
             phases.add_metric([*labels, phase.value], float(task.phase is phase))
         standbys.add_metric(labels, task.standbys)
         keepers.add_metric(labels, task.keepers)
-        if task.losses_survived is not None:
-            survived.add_metric(labels, task.losses_survived)
+        survived.add_metric(labels, math.inf if task.losses_survived is None else task.losses_survived)
     yield from (phases, standbys, keepers, survived)
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-SYSTEMS = ("chromium", "kafka", "nats", "postgres", "rabbitmq")
+SYSTEMS = ("kafka", "nats", "postgres", "prometheus", "rabbitmq")
 """Names of the modules."""
 
 FOLDER_VARIABLE = "CLONOS_BROKERS"
