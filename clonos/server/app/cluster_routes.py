@@ -10,11 +10,12 @@ from typing import Final
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from pydantic import BaseModel
 
 import clonos
-from clonos.server.app.forwarding import forward
+from clonos.job.prometheus.exposition import CONTENT_TYPE, merged
+from clonos.server.app.forwarding import forward, metrics_of
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.job_api.documents import SlotDocument, StatusDocument, time_text
 from clonos.server.job_status import JobStatus
@@ -111,8 +112,12 @@ def add_cluster(app: FastAPI, known: KnownJobs, started_ns: int, submission_allo
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
-        """Returns the numbers of the server in the text format of Prometheus."""
-        return Response(_exposition(await metrics_now()), media_type=CONTENT_TYPE_LATEST)
+        """Returns the numbers of the server and of all jobs with a living driver in the text format of Prometheus."""
+        own = _exposition(await metrics_now()).decode()
+        records = await asyncio.to_thread(known.register.jobs)
+        folders = [known.supervisor.folder_of(each.id) for each in records if known.driver_job(each.id) is not None]
+        texts = await asyncio.gather(*map(metrics_of, folders))
+        return Response(await asyncio.to_thread(merged, [own, *texts]), media_type=CONTENT_TYPE)
 
 
 def _exposition(now: ClusterMetrics) -> bytes:

@@ -8,7 +8,8 @@ from typing import Final
 
 import httpx
 
-from clonos.server.supervision.driver_link import BASE_URL, TIMEOUT_S, DriverSilent
+from clonos.server.job_api.guard import METRICS_PATH
+from clonos.server.supervision.driver_link import BASE_URL, DRIVER_URL, TIMEOUT_S, DriverSilent
 from clonos.server.supervision.job_folder import JobFolder
 
 REPLY_BYTES_MAX: Final = 32 << 20
@@ -33,8 +34,21 @@ async def forward(
 
     Raises: DriverSilent.
     """
+    return await _ask(folder, method, f"{BASE_URL}{path}" + (f"?{query}" if query else ""), body)
+
+
+async def metrics_of(folder: JobFolder) -> str:
+    """Returns the metrics of a driver as Prometheus reads them; an empty text if the driver does not answer."""
+    try:
+        status, body = await _ask(folder, "GET", f"{DRIVER_URL}{METRICS_PATH}")
+    except DriverSilent:
+        return ""
+    return body.decode("utf-8", "replace") if status == 200 else ""
+
+
+async def _ask(folder: JobFolder, method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Raises: DriverSilent."""
     headers = {} if body is None else {"content-type": "application/json"}
-    url = f"{BASE_URL}{path}" + (f"?{query}" if query else "")
     try:
         async with (
             _client(folder, TIMEOUT_S) as client,

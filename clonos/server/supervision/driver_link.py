@@ -10,7 +10,8 @@ from clonos.core.model.errors import EnvironmentFault
 from clonos.server.supervision.job_folder import JobFolder
 
 TIMEOUT_S: Final = 5.0
-BASE_URL: Final = "http://driver/api/v1"
+DRIVER_URL: Final = "http://driver"
+BASE_URL: Final = f"{DRIVER_URL}/api/v1"
 
 
 class DriverSilent(EnvironmentFault):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from clonos.cli.server_client import RequestFailed
 from clonos.io.system.process_identity import started_at
 from tests.processes.harness.running_server import (
+    READ_TOKEN,
     RunningServer,
     add_words,
     expected_counts,
@@ -38,6 +41,13 @@ def _wait_for_counts(server: RunningServer, job_id: str, *texts: str) -> None:
     wait_for(lambda: server.counts(job_id) == expected_counts(*texts), f"the counts of {len(texts)} texts")
 
 
+def _metrics(server: RunningServer) -> str:
+    request = urllib.request.Request(f"{server.url}/metrics", headers={"Authorization": f"Bearer {READ_TOKEN}"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def _is_alive(server: RunningServer, job_id: str) -> bool:
     driver = server.driver(job_id)
     return started_at(driver.pid) == driver.started_at
@@ -60,6 +70,20 @@ def test_a_job_whose_driver_is_killed_continues_and_its_output_is_exact(tmp_path
         plan = {vertex["name"]: vertex["tasks"] for vertex in ended["plan"]["vertices"]}
         assert plan["read"] == 2
         assert not _is_alive(server, job_id)
+
+
+def test_the_metrics_of_the_server_have_those_of_its_jobs(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        job_id = _submitted(server, tmp_path)
+        wait_for(lambda: server.client.get("/cluster")["drivers"] == 1, "the driver to answer")
+        text = _metrics(server)
+        assert 'clonos_server_jobs{status="RUNNING"} 1.0' in text
+        found = {family.name: family for family in text_string_to_metric_families(text)}
+        lines = found["clonos_records_processed"].samples
+        assert sum(line.value for line in lines if line.labels["operator"] == "read") == FIRST.count("\n")
+        server.client.post(f"/jobs/{job_id}/stop", {})
+        server.wait_for_status(job_id, "FINISHED")
+        wait_for(lambda: "clonos_records_processed_total{" not in _metrics(server), "the end of the job's metrics")
 
 
 def test_jobs_go_on_while_the_server_is_dead_and_the_next_one_adopts_their_drivers(tmp_path: Path) -> None:
