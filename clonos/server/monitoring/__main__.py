@@ -10,5 +10,4 @@ from clonos.server.monitoring.dashboards import write_monitoring
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m clonos.server.monitoring FOLDER")
-    for file in write_monitoring(Path(sys.argv[1])):
-        print(file)
+    write_monitoring(Path(sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -159,13 +158,14 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
     }
 
 
-def write_monitoring(folder: Path) -> Iterator[Path]:
-    """Writes the alert rules and the dashboards into a folder; gives each file that it has written."""
+def write_monitoring(folder: Path) -> list[Path]:
+    """Writes the alert rules and the dashboards into a folder; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = folder / ALERT_RULES.name
     rules.write_bytes(ALERT_RULES.read_bytes())
-    yield rules
+    written = [rules]
     for name in DASHBOARDS:
         file = folder / f"clonos-{name}.json"
         file.write_text(json.dumps(dashboard_json(name), indent=2) + "\n", "utf-8")
-        yield file
+        written.append(file)
+    return written
