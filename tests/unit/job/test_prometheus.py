@@ -44,7 +44,7 @@ class _Job:
         return self.registry.get_sample_value(name, labels)
 
 
-def test_what_a_successor_replays_is_processed_once() -> None:
+def test_a_record_that_a_successor_replays_is_processed_once() -> None:
     job = _Job(_status(_task(1, records_in=100)))
     assert job.value("clonos_records_processed_total", **TASK) == 100
     job.status = _status(_task(2, records_in=60))  # from the checkpoint, in its replay
