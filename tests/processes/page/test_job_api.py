@@ -46,6 +46,12 @@ def test_the_api_describes_a_running_job(tmp_path: Path) -> None:
         assert [each["number"] for each in newest] == list(range(newest[0]["number"], 0, -1))
         assert any(each["status"] == "completed" and each["duration_ms"] > 0 for each in newest)
         assert set(job.ask("/metrics")["series"]) == {"records_in_per_s", "records_out_per_s", "backlog"}
+        request = urllib.request.Request(f"{job.base}/metrics", headers={"Authorization": f"Bearer {job.token}"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert b'\nclonos_records_processed_total{job="sums"' in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(f"{job.base}/metrics", timeout=20)
+        refused.value.close()
         job.gate.end(200)
         assert job.handle.wait(LIMIT_S).has_finished
         assert job.ask("")["status"] == "FINISHED"

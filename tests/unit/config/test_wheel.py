@@ -18,7 +18,7 @@ BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_w
 WITHOUT = "import sys\nfor name in {names}: sys.modules[name] = None\n"
 """Makes modules that cannot be imported, as if they were not installed."""
 
-SUFFIXES = (".css", ".html", ".js", ".py", ".pyi", ".svg", ".toml", ".txt", ".typed")
+SUFFIXES = (".css", ".html", ".js", ".py", ".pyi", ".svg", ".toml", ".yml", ".txt", ".typed")
 
 JOB = """
 from clonos import Job, stdout, values
