@@ -78,6 +78,8 @@ class RunOptions:
     store: str = ""  # URL or path of the checkpoint store; empty: ./.clonos/<job name>
     resume: bool = False  # resume from the last completed checkpoint of the store
     checkpoint: int | None = None  # with resume: resume from this checkpoint
+    from_savepoint: str = ""  # path or URL of a savepoint from which a new job starts
+    allow_dropped_state: bool = False  # with from_savepoint: state of steps that the job does not have is dropped
     overwrite: bool = False  # delete what the store and the output folders hold
     metrics: str = ""  # file for counters, one JSON line per second
     metrics_port: int | None = None  # port of the driver for Prometheus; 0: any free one; None: no endpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -21,6 +22,8 @@ from clonos.core.coordinator.coordinator_effects import Alarm, Ending, JobDone, 
 from clonos.core.model.errors import Blame, InternalError, JobError
 from clonos.core.model.ids import TaskId, view_name
 from clonos.core.wire.control_messages import AT_WORK
+from clonos.io.store.savepoint import Savepoint, check_free
+from clonos.job.continuing.taking import RequestedCheckpoints
 from clonos.job.launch import launch
 from clonos.job.metrics import start_exporters
 from clonos.job.results import Result, error_of, result_of
@@ -65,6 +68,8 @@ class Handle:
         self._is_stopping = False
         self._stop_report_due_s, self._stop_report_every_s = 0.0, STOP_REPORT_FIRST_S
         self._last_hang = ""
+        self._final_savepoint = ""
+        self._requested = RequestedCheckpoints(graph.name, self._launched.driver, self._launched.start.store)
         self._began_s = time.monotonic()
         try:
             self._exporters = start_exporters(settings.run, self.status, self.checkpoints)
@@ -97,11 +102,19 @@ class Handle:
             raise
         self.close()
         if isinstance(end, JobDone):
+            self._write_final_savepoint(end)
             if end.ending is Ending.FINISHED:
                 finish_output(self._launched.image.sinks.values(), self._launched.job_id)
                 self._launched.start.finish()
             return result_of(end, self.status())
         raise error_of(self._name, end)
+
+    def _write_final_savepoint(self, end: JobDone) -> None:
+        url, self._final_savepoint = self._final_savepoint, ""
+        if url and end.ending is Ending.ABORTED:
+            logger.warning("no savepoint was written to %s: %s was aborted", url, self._name)
+        elif url:
+            self._requested.save_last(url)
 
     def _await_end(self, timeout: float | None) -> JobEnd:
         """Waits in slices of 0.1 s, because a signal that another thread received does not end a wait of the main
@@ -125,9 +138,40 @@ class Handle:
             hang = f" ({self._last_hang})" if self._last_hang else ""
             logger.warning("waiting for the final checkpoint: %s%s; another signal ends the job at once", waits, hang)
 
-    def stop(self, drain: bool = True) -> None:
+    def checkpoint(self, timeout: float | None = None) -> int:
+        """Begins a checkpoint now and returns its number, before it is complete.
+
+        ``timeout``: seconds to wait for its beginning, which a recovery or the commit of another one may delay.
+
+        Raises: JobError: the job has ended. TimeoutError.
+        """
+        return self._requested.begin(timeout)
+
+    def savepoint(self, path: str | os.PathLike[str], timeout: float | None = None) -> Savepoint:
+        """Takes a checkpoint now, waits until it is complete, and copies it to ``path``, from where jobs can start.
+
+        ``path``: a new folder, or the URL of a place that can hold a checkpoint store. ``timeout``: seconds to wait for
+        the checkpoint.
+
+        Raises: JobError: the place is taken, or the job has ended. EnvironmentFault: the copy failed. TimeoutError.
+        """
+        return self._requested.save(os.fspath(path), timeout)
+
+    def new_savepoint_path(self) -> str:
+        """Returns a new place for a savepoint, beside the store. Raises: JobError: the store is no folder."""
+        return self._requested.default_url()
+
+    def stop(self, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Requests the end of the job and returns at once. ``drain``: with a final checkpoint that commits all output
-        so far."""
+        so far. ``savepoint``: where ``wait`` copies this checkpoint to.
+
+        Raises: JobError: the place of the savepoint is taken, or ``drain`` is False.
+        """
+        if savepoint is not None:
+            if not drain:
+                raise JobError("stop(savepoint=...) needs the final checkpoint, so it does not go with drain=False.")
+            check_free(os.fspath(savepoint))
+            self._final_savepoint = os.fspath(savepoint)
         self._stop_report_due_s = time.monotonic() + STOP_REPORT_FIRST_S
         self._is_stopping = True
         self._launched.driver.stop(drain)

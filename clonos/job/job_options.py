@@ -25,13 +25,17 @@ Text = str | os.PathLike[str]
 class StartOptions(TypedDict, total=False):
     """Options that are keywords of ``Job``, ``Job.start`` and ``Job.run`` (docs/options.md)."""
 
+    allow_dropped_state: bool
     allow_injection: bool
     calls_ahead_max: int
     causal_logging: bool
     channel_delay: Duration
     checkpoint: int | None
     checkpoint_every: Duration
+    checkpoint_failures_max: int | None
+    checkpoint_pause_min: Duration
     checkpoint_timeout: Duration
+    checkpoints_retained: int
     clock_tick: Duration
     compress: Literal["remote", "always", "never"] | Compression
     credit_window: Size
@@ -40,6 +44,7 @@ class StartOptions(TypedDict, total=False):
     domains: int
     failures_per_epoch_max: int
     fault_points: Text
+    from_savepoint: Text
     heartbeat: Duration
     inflight_disk: Size
     inflight_memory: Size

@@ -10,11 +10,13 @@ from typing import Any
 
 from clonos.api.graph import JobGraph
 from clonos.config import JobSettings, RunOptions, SlotKind
+from clonos.core.coordinator.checkpoint_ledger import RETAINED_MIN
 from clonos.core.coordinator.coordinator_events import Begin
 from clonos.core.model.errors import JobError
 from clonos.io.process.fault_points import armed
 from clonos.io.process.fork_server_process import hash_seed_ahead
 from clonos.io.process.pickling import packed
+from clonos.io.store.metadata_chain import RETAINED_MAX
 from clonos.io.store.store import CheckpointStore, JobRecord
 from clonos.io.system.entropy import random_hash_seed
 from clonos.job.deployment import Deployment, is_one_machine, open_deployment
@@ -62,7 +64,7 @@ def launch(
     that cannot be resumed.
     """
     run = settings.run
-    _check_options(run)
+    _check_options(settings)
     if armed(run.fault_points) is not None:
         logger.warning("fault points are armed: processes of %s wait at them for %s", graph.name, run.fault_points)
     if session is None and run.slots is SlotKind.SPARK:
@@ -89,7 +91,7 @@ def _prepared(
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if found is None else found.splits)
-    resumed = start.decide(image)
+    start.decide(image)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
     deployment = opener(graph.name, settings, session, hash_seed)
@@ -101,7 +103,8 @@ def _prepared(
             term=store.term,
             job_id=record.job_id,
             slots_needed=_slots_needed(image, settings),
-            resume=resumed,
+            resume=start.resumed,
+            retained=start.retained(settings.core.checkpoints_retained),
             versions=versions(hash_seed=deployment.hash_seed),
             can_spread=deployment.can_spread,
         )
@@ -151,7 +154,10 @@ def log_notes(image: JobImage) -> None:
         logger.log(level, "batches of columns run on %s", kernels_in_use())
 
 
-def _check_options(run: RunOptions) -> None:
+def _check_options(settings: JobSettings) -> None:
+    run, retained = settings.run, settings.core.checkpoints_retained
+    if not RETAINED_MIN <= retained <= RETAINED_MAX:
+        raise JobError(f"checkpoints_retained is {retained}, but {RETAINED_MIN} to {RETAINED_MAX} are possible.")
     if run.checkpoint is not None and not run.resume:
         raise JobError("checkpoint= names the checkpoint to resume from, so it needs resume=True (--resume).")
     if run.resume and run.overwrite:

@@ -71,6 +71,15 @@ class StagedInput:
                 self.remove()
                 raise
 
+    def refuse_savepoint(self) -> None:
+        """Refuses a start from a savepoint: the input that was written for the old job is not in it.
+
+        Raises: InvalidConnector: a source has such input.
+        """
+        for name in self._sources:
+            problem = f"the step {name} reads input that the old job has written into its own store"
+            raise InvalidConnector("a savepoint", problem, "Let the source read files that both jobs can reach.")
+
     def find(self) -> None:
         """Lets all sources find the input of the job that is resumed."""
         for source in self._sources.values():

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-
-import msgspec
 
 from clonos.api.graph import JobGraph
 from clonos.config import RunOptions
 from clonos.core.checkpoint.checkpoint_metadata import (
     CheckpointMetadata,
-    MetadataMalformed,
-    check_resumable,
-    decode_metadata,
     plan_fingerprint,
 )
-from clonos.core.model.errors import ClonosError, JobError
+from clonos.core.model.errors import ClonosError
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.plan import Plan
 from clonos.io.store.driver_mark import NO_MARKS, DriverMark, Marks, refuse_running
-from clonos.io.store.object_files import ObjectMissing
 from clonos.io.store.store import CheckpointStore, JobRecord, NothingToResume, StoreInUse, StoreOfAnotherJob
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.continuing.from_savepoint import SavepointStart, StoreNotEmpty, refuse_half_copied
+from clonos.job.continuing.resuming import checkpoint_to_resume, metadata_of, retained_before
 from clonos.job.staging import StagedInput
 from clonos.operators.chain_outputs import CombinedSinks
 from clonos.operators.connector_contract import RollbackSink, TransactionalSink
@@ -64,20 +59,22 @@ class Start:
         self._mark: DriverMark | None = None
         self._dead: Marks = NO_MARKS  # marks of drivers that have died
         self._staged: StagedInput | None = None
+        self._savepoint: SavepointStart | None = None
 
     # ------------------------------------------------------------------ reading
 
     def find(self) -> JobRecord | None:
-        """Returns the record of the job to resume; None for a fresh start.
+        """Returns the record of the job to resume, or of the savepoint to start from; None for a fresh start.
 
         Raises: JobRunning: a driver runs the job. StoreOfAnotherJob. NothingToResume: there is no such checkpoint.
+        SavepointMissing, SavepointCorrupt: there is no such savepoint. StoreNotEmpty: the store has a job.
         """
         found = self.store.read_job()
         if found is not None:
             self._dead = refuse_running(found.name, self.store.url, self.store.files)
             if found.name != self._identity.name and not self._run.overwrite:
                 raise StoreOfAnotherJob(self.store.url, f"{found.name!r}", f"{self._identity.name!r}")
-        elif self._run.resume:
+        elif self._run.resume and not self._run.from_savepoint:
             self._refuse_other_folder()
             if self._run.checkpoint is not None:
                 raise NothingToResume(self.store.url, f"checkpoint {self._run.checkpoint}")
@@ -86,6 +83,12 @@ class Start:
                 *(self.store.url, self._identity.name),
             )
         self._found = found
+        run = self._run
+        if run.from_savepoint and not self.is_resume:
+            if found is not None and not run.overwrite:
+                raise StoreNotEmpty(self.store.url, found.job_id)
+            self._savepoint = SavepointStart(run.from_savepoint, run.allow_dropped_state)
+            return self._savepoint.record
         return found if self._run.resume else None
 
     @property
@@ -99,6 +102,8 @@ class Start:
         Raises: StoreInUse: the job of the store has not finished. InvalidConnector, FrameFailed: see ``StagedInput``.
         """
         self._staged = StagedInput(graph, self.store)
+        if self._savepoint is not None:
+            self._staged.refuse_savepoint()
         if self.is_resume:
             self._staged.find()
             return
@@ -122,6 +127,9 @@ class Start:
             self.store.find_job()
             if not self._run.overwrite:
                 self._refuse_another_job(self._found, image.plan)
+                refuse_half_copied(self.store, self._found)
+        if self._savepoint is not None:
+            self._savepoint.check(image.plan)
         if self.is_resume:
             assert self._found is not None
             self._resumed = checkpoint_to_resume(self.store, self._found, self._run, image.plan)
@@ -173,9 +181,9 @@ class Start:
     # ------------------------------------------------------------------ changing
 
     def begin(self, image: JobImage, hash_seed: str) -> JobRecord:
-        """Marks the store as used by this process, begins a term, and prepares the outputs.
+        """Marks the store as used by this process, begins a term, copies a savepoint, and prepares the outputs.
 
-        Raises: JobRunning: another start has done so since ``find``.
+        Raises: JobRunning: another start has done so since ``find``. SavepointCorrupt, StoreFailed.
         """
         self._mark = DriverMark.claimed(self._identity.name, self.store.url, self.store.files, self._dead)
         if self.is_resume:
@@ -191,11 +199,27 @@ class Start:
                 hash_seed=hash_seed,
                 file=self._identity.file,
                 plan=plan_fingerprint(image.plan),
+                savepoint=self._run.from_savepoint if self._savepoint is not None else "",
+                term_before=self._savepoint.term if self._savepoint is not None else 0,
             )
+            if self._savepoint is not None:
+                self._resumed = self._savepoint.copy(self.store, image.plan, record)
+                logger.warning("%s starts from %s", record.name, self._savepoint)
             if self._staged is not None:
                 self._staged.remove_others()
         self._prepare_outputs(image, record.job_id)
         return record
+
+    @property
+    def resumed(self) -> CheckpointMetadata | None:
+        """Metadata from which the job goes on, once it has begun; None at the beginning of the input."""
+        return self._resumed
+
+    def retained(self, retained: int) -> tuple[CheckpointMetadata, ...]:
+        """Returns the checkpoints before that one whose objects are to be kept."""
+        if not self.is_resume or self._found is None or self._resumed is None:
+            return ()
+        return retained_before(self.store, self._found, self._resumed, retained)
 
     def _continued_text(self, name: str) -> str:
         resumed = self._resumed
@@ -289,56 +313,6 @@ def default_store(name: str) -> str:
 def identity_of(graph: JobGraph) -> JobIdentity:
     """Returns the identity of a job."""
     return JobIdentity(graph.name, graph.file)
-
-
-def checkpoint_to_resume(
-    store: CheckpointStore, record: JobRecord, run: RunOptions, plan: Plan
-) -> CheckpointMetadata | None:
-    """Returns the metadata to resume from. None for a job that failed before its first checkpoint, which starts again
-    with its recorded splits.
-
-    Raises: JobError: an object of the checkpoint is missing. NothingToResume. PlanChanged.
-    """
-    if not store.checkpoints():
-        if run.checkpoint is not None:
-            store.checkpoint_metadata(run.checkpoint)
-        return None
-    latest = metadata_of(store, record)
-    if run.checkpoint is None:
-        check_resumable(plan, latest)
-        return latest
-    chosen = metadata_of(store, record, run.checkpoint)
-    check_resumable(plan, chosen)
-    missing = [name for name in sorted(chosen.objects()) if not _is_complete(store, name)]
-    if missing:
-        raise JobError(
-            f"checkpoint {run.checkpoint} of {store.url} is incomplete: its object {missing[0]} has been removed."
-            f" The checkpoints are: {', '.join(map(str, store.checkpoints()))}; the last two are complete."
-        )
-    # A number is never reused: the next checkpoint is numbered above every earlier one.
-    return msgspec.structs.replace(chosen, highest_checkpoint=latest.highest_checkpoint)
-
-
-def metadata_of(store: CheckpointStore, record: JobRecord, checkpoint: int | None = None) -> CheckpointMetadata:
-    """Returns the metadata of a checkpoint of this job; by default, of the last one.
-
-    Raises: MetadataMalformed: it cannot be read, or belongs to another job.
-    """
-    name = f"the chain of {store.url}"
-    found = decode_metadata(store.checkpoint_metadata(checkpoint), name)
-    if found.job_id != record.job_id:
-        raise MetadataMalformed(
-            name, f"checkpoint {found.checkpoint} belongs to job {found.job_id}, not to job {record.job_id}"
-        )
-    return found
-
-
-def _is_complete(store: CheckpointStore, name: str) -> bool:
-    try:
-        deque(store.read_object(name), maxlen=0)  # verifies each piece
-    except ObjectMissing:
-        return False
-    return True
 
 
 def _sinks(image: JobImage) -> Iterator[tuple[str, Any]]:

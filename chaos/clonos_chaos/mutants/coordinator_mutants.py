@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from clonos.core.checkpoint import checkpoint_events
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator import checkpoint_ledger as ledger
 from clonos.core.coordinator import (
@@ -34,7 +35,7 @@ def acknowledgements_of_the_dead_count(mutation: Mutation) -> None:
         return checkpoint_machine.advance(after) if isinstance(after, checkpoint_machine.Collecting) else (after, ())
 
     for state in _MOVING:
-        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_events.Acknowledged), count_anyone)
 
 
 @mutant("5")
@@ -47,7 +48,7 @@ def acknowledgements_are_not_forgotten(mutation: Mutation) -> None:
         return replace(after, ledger=ledger), effects
 
     for state in _MOVING:
-        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), forget)
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_events.Died), forget)
 
 
 @mutant("8")
@@ -59,7 +60,7 @@ def pending_checkpoints_outlive_the_generation(mutation: Mutation) -> None:
         return replace(state, ledger=ledger), ()
 
     for state in _MOVING:
-        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Renewed), renew)
+        mutation.swap_entry(checkpoint_machine.HANDLERS, (state, checkpoint_events.Renewed), renew)
 
 
 @mutant("5")
@@ -75,7 +76,7 @@ def complete_before_it_is_durable(mutation: Mutation) -> None:
     def advance(right: Any, state: Any) -> Any:
         after, effects = right(state)
         if isinstance(after, checkpoint_machine.Committing) and not isinstance(state, checkpoint_machine.Committing):
-            after, more = checkpoint_machine._complete(after, checkpoint_machine.Durable(after.metadata.checkpoint))
+            after, more = checkpoint_machine._complete(after, checkpoint_events.Durable(after.metadata.checkpoint))
             return after, (*effects, *more)
         return after, effects
 
@@ -167,7 +168,7 @@ def views_name_an_older_checkpoint(mutation: Mutation) -> None:
 
     mutation.wrap(view_machine, "_begun", begun)
     mutation.swap_entry(
-        checkpoint_machine.HANDLERS, (checkpoint_machine.Committing, checkpoint_machine.Durable), complete
+        checkpoint_machine.HANDLERS, (checkpoint_machine.Committing, checkpoint_events.Durable), complete
     )
 
 

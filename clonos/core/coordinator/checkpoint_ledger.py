@@ -12,6 +12,12 @@ from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.wire.control_messages import Snapshotted
 
+RETAINED_MIN = 2
+"""Completed checkpoints whose objects are kept at least: a standby may still be reading the one before the last."""
+
+PENDING_MAX = 8
+"""Maximum number of pending checkpoints. No further one begins until one completes or times out."""
+
 TIMES_REMEMBERED = 100
 """Checkpoints whose times are remembered for a status. Older ones are dropped."""
 
@@ -30,6 +36,18 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Request of a checkpoint whose objects are kept until the request is released, for a savepoint.
+
+    It gets the first checkpoint that completes with a number of at least ``number``; ``metadata`` is None before.
+    """
+
+    request: int
+    number: CheckpointId
+    metadata: CheckpointMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """Ledger that every state of the checkpoint machine carries."""
 
@@ -41,8 +59,17 @@ class Ledger:
     pending: tuple[Pending, ...]  # ascending; each number is above that of the completed checkpoint
     finals: dict[TaskId, Snapshotted]  # final acknowledgements of current incarnations; never mutated
     completed: CheckpointMetadata
-    previous: CheckpointMetadata  # deletion spares the objects of this checkpoint and the completed one
+    retained: tuple[CheckpointMetadata, ...]  # earlier ones, ascending: deletion spares their objects too
     garbage: tuple[Snapshotted, ...]  # void acknowledgements, whose objects are deleted when that is safe
+    retained_max: int = RETAINED_MIN  # completed checkpoints that are kept, with the last one
+    held: tuple[Held, ...] = ()  # deletion spares the objects of these, too
+    failures_max: int | None = None  # failed checkpoints in succession that the job survives; None: any number
+    failures: int = 0  # since a checkpoint last completed
+
+    @property
+    def previous(self) -> CheckpointMetadata:
+        """Completed checkpoint before the last one; the last one if there is none."""
+        return self.retained[-1] if self.retained else self.completed
 
     @property
     def drain(self) -> Pending | None:
@@ -67,7 +94,9 @@ def with_acknowledgement(pending: Pending, message: Snapshotted) -> Pending:
 
 
 def with_next_pending(ledger: Ledger, awake_ns: int, then_pause: bool) -> Ledger:
-    """The ledger with one more pending checkpoint, which has the next number."""
+    """The ledger with one more pending checkpoint, which has the next number; itself if no more may be pending."""
+    if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
+        return ledger
     number = CheckpointId(ledger.highest + 1)
     already = {task: message for task, message in ledger.finals.items() if covers(message, number)}
     begun = Pending(number, awake_ns, then_pause, already)
@@ -141,16 +170,40 @@ def _entry(completed: CheckpointMetadata, message: Snapshotted) -> TaskEntry:
     )
 
 
-def collect_garbage(ledger: Ledger, dropped: CheckpointMetadata) -> tuple[tuple[str, ...], Ledger]:
+def with_completed(ledger: Ledger, metadata: CheckpointMetadata) -> tuple[tuple[CheckpointMetadata, ...], Ledger]:
+    """Returns the checkpoints that are retained no longer, and the ledger in which ``metadata`` is the last one."""
+    earlier = (*ledger.retained, ledger.completed)
+    dropped_count = max(0, len(earlier) - (max(ledger.retained_max, RETAINED_MIN) - 1))
+    held = tuple(
+        replace(each, metadata=metadata) if each.metadata is None and each.number <= metadata.checkpoint else each
+        for each in ledger.held
+    )
+    ledger = without_pending(ledger, lambda p: p.number <= metadata.checkpoint)
+    ledger = replace(ledger, completed=metadata, retained=earlier[dropped_count:], held=held, failures=0)
+    return earlier[:dropped_count], ledger
+
+
+def without_held(ledger: Ledger, request: int) -> tuple[tuple[str, ...], Ledger]:
+    """Returns the objects that only this request has kept, and the ledger without it."""
+    over = [each for each in ledger.held if each.request == request]
+    ledger = replace(ledger, held=tuple(each for each in ledger.held if each.request != request))
+    if not (dropped := tuple(each.metadata for each in over if each.metadata is not None)):
+        return (), ledger
+    return collect_garbage(ledger, dropped)
+
+
+def collect_garbage(ledger: Ledger, dropped: tuple[CheckpointMetadata, ...]) -> tuple[tuple[str, ...], Ledger]:
     """Returns the objects of ``dropped`` and of void acknowledgements that may be deleted, and the ledger without
     them.
     """
     held = [m for p in ledger.pending for m in p.acknowledged.values()] + list(ledger.finals.values())
-    needed = ledger.completed.objects() | ledger.previous.objects() | {name for m in held for name in m.objects}
+    spared = (ledger.completed, *ledger.retained, *(each.metadata for each in ledger.held if each.metadata is not None))
+    needed = {name for metadata in spared for name in metadata.objects()} | {name for m in held for name in m.objects}
     # A later snapshot of a living incarnation may build on what it stored for an abandoned checkpoint.
     is_safe = [m.checkpoint <= ledger.completed.checkpoint for m in ledger.garbage]
     old = [m for m, safe in zip(ledger.garbage, is_safe, strict=True) if safe]
-    names = (dropped.objects() | {name for m in old for name in m.objects}) - needed
+    over = {name for metadata in dropped for name in metadata.objects()}
+    names = (over | {name for m in old for name in m.objects}) - needed
     remaining = tuple(m for m, safe in zip(ledger.garbage, is_safe, strict=True) if not safe)
     return tuple(sorted(names)), replace(ledger, garbage=remaining)
 

@@ -14,14 +14,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from clonos.core.checkpoint.checkpoint_events import (
+    Acknowledged,
+    CheckpointDue,
+    CheckpointHeld,
+    Died,
+    Durable,
+    HoldReleased,
+    Renewed,
+    SnapshotTaken,
+    TimePassed,
+    WriteFailed,
+)
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, parts_by_vertex
 from clonos.core.coordinator.checkpoint_ledger import (
+    Held,
     Ledger,
     Pending,
     collect_garbage,
     metadata_of,
+    with_completed,
     with_counted,
     with_next_pending,
+    without_held,
     without_pending,
     without_tasks,
 )
@@ -36,12 +51,9 @@ from clonos.core.coordinator.coordinator_effects import (
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
 from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.errors import Blame
-from clonos.core.model.ids import CheckpointId, Incarnation, TaskId
+from clonos.core.model.ids import CheckpointId
 from clonos.core.model.machine import Machine, Table
 from clonos.core.wire.control_messages import Snapshotted
-
-PENDING_MAX = 8
-"""Maximum number of pending checkpoints. No further one begins until one completes or times out."""
 
 COMMIT_ATTEMPTS_MAX = 10
 """Attempts to write metadata, and to commit output, before the job fails. The pauses between them double."""
@@ -95,59 +107,6 @@ Busy = TypeVar("Busy", Committing, Publishing)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointDue:
-    """Event: a checkpoint begins now."""
-
-    awake_ns: int
-    then_pause: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """Event: a ``Snapshotted`` message arrived. The handler checks its incarnation."""
-
-    message: Snapshotted
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """Event: the incarnations of these tasks have ended."""
-
-    tasks: tuple[TaskId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """Event: a new view with these incarnations. A new generation abandons all pending checkpoints."""
-
-    generation: int
-    incarnations: tuple[Incarnation | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Durable:
-    """Event: the metadata is in the chain."""
-
-    checkpoint: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
-    """Event: another coordinator has taken the number in the chain."""
-
-    checkpoint: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class WriteFailed:
-    """Event: it is unknown whether the metadata is in the chain."""
-
-    checkpoint: CheckpointId
-    text: str
-    awake_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class CommitFailed:
     """Event: the output is not committed yet."""
 
@@ -155,16 +114,10 @@ class CommitFailed:
     awake_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """Event: time has passed. Pending checkpoints older than the timeout are abandoned."""
-
-    awake_ns: int
-    timeout_ns: int
-
-
 Event = (
     CheckpointDue
+    | CheckpointHeld
+    | HoldReleased
     | Acknowledged
     | Died
     | Renewed
@@ -198,17 +151,21 @@ def _stay(state: S, _event: Any) -> Next[S]:
 
 
 def _begin(state: Collecting, event: CheckpointDue) -> Next[Collecting | Committing]:
-    return advance(Collecting(_with_next(state.ledger, event)))
+    return advance(Collecting(with_next_pending(state.ledger, event.awake_ns, event.then_pause)))
 
 
 def _begin_beside(state: Busy, event: CheckpointDue) -> Next[Busy]:
-    return replace(state, ledger=_with_next(state.ledger, event)), ()
+    return replace(state, ledger=with_next_pending(state.ledger, event.awake_ns, event.then_pause)), ()
 
 
-def _with_next(ledger: Ledger, event: CheckpointDue) -> Ledger:
-    if len(ledger.pending) >= PENDING_MAX or ledger.drain is not None:
-        return ledger
-    return with_next_pending(ledger, event.awake_ns, event.then_pause)
+def _hold(state: Active, event: CheckpointHeld) -> Next[Active]:
+    held = (*state.ledger.held, Held(event.request, event.number))
+    return replace(state, ledger=replace(state.ledger, held=held)), ()
+
+
+def _release(state: Active, event: HoldReleased) -> Next[Active]:
+    names, ledger = without_held(state.ledger, event.request)
+    return replace(state, ledger=ledger), (DeleteObjects(names),) if names else ()
 
 
 def _acknowledge(state: Collecting, event: Acknowledged) -> Next[Collecting | Committing]:
@@ -256,8 +213,8 @@ def _complete(state: Committing, event: Durable) -> Next[Committing | Collecting
     if event.checkpoint != state.metadata.checkpoint:
         return state, ()
     metadata = state.metadata
-    ledger = without_pending(state.ledger, lambda p: p.number <= metadata.checkpoint)
-    names, ledger = collect_garbage(replace(ledger, completed=metadata, previous=ledger.completed), ledger.previous)
+    dropped, ledger = with_completed(state.ledger, metadata)
+    names, ledger = collect_garbage(ledger, dropped)
     effects: tuple[Effect, ...] = (Complete(metadata),)
     if names:
         effects = (*effects, DeleteObjects(names))
@@ -311,7 +268,7 @@ def _finish_publishing(state: Publishing, event: OutputCommitted) -> Next[Publis
     return advance(Collecting(state.ledger))
 
 
-def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting]:
+def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting | Deposed]:
     ledger = state.ledger
     old = [p for p in ledger.pending if event.awake_ns - p.begun_ns >= event.timeout_ns]
     if not old:
@@ -323,7 +280,15 @@ def _give_up_old(state: Collecting, event: TimePassed) -> Next[Collecting]:
         )
         for p in old
     )
-    return replace(state, ledger=without_pending(ledger, lambda p: p in old)), alarms
+    ledger = replace(without_pending(ledger, lambda p: p in old), failures=ledger.failures + len(old))
+    if ledger.failures_max is None or ledger.failures <= ledger.failures_max:
+        return Collecting(ledger), alarms
+    reason = (
+        f"{ledger.failures} checkpoints in succession have failed, and checkpoint_failures_max is"
+        f" {ledger.failures_max}. The last one: {alarms[-1].text.partition(';')[0]}."
+        " Remove the cause, or raise checkpoint_timeout, then resume."
+    )
+    return Deposed(ledger), (*alarms, JobFailed(Blame.ENVIRONMENT, reason))
 
 
 def _missing(ledger: Ledger, pending: Pending) -> str:
@@ -360,6 +325,13 @@ HANDLERS: Table[Step] = {
     (Collecting, CheckpointDue): _begin,
     (Committing, CheckpointDue): _begin_beside,
     (Publishing, CheckpointDue): _begin_beside,
+    (Collecting, CheckpointHeld): _hold,
+    (Committing, CheckpointHeld): _hold,
+    (Publishing, CheckpointHeld): _hold,
+    (Collecting, HoldReleased): _release,
+    (Committing, HoldReleased): _release,
+    (Publishing, HoldReleased): _release,
+    (Deposed, HoldReleased): _stay,
     (Collecting, Acknowledged): _acknowledge,
     (Committing, Acknowledged): _acknowledge_beside,
     (Publishing, Acknowledged): _acknowledge_beside,

@@ -15,10 +15,13 @@ from typing import Any, get_args
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
 from clonos.core.coordinator import event_handlers, failure_detector, startup
-from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes
+from clonos.core.coordinator.checkpoint_ledger import CheckpointTimes, Held
+from clonos.core.coordinator.checkpoint_machine import Publishing
 from clonos.core.coordinator.coordinator_effects import Effect
 from clonos.core.coordinator.coordinator_events import (
     Begin,
+    CheckpointReleased,
+    CheckpointRequested,
     CoordinatorMessage,
     Event,
     MetadataWritten,
@@ -68,15 +71,20 @@ OF_ONE_INCARNATION = (Snapshotted, LogLost, JournalLost, SinkFenced, TaskFailed,
 REPEATED = (*OF_ONE_INCARNATION, Suspicion)
 OUTCOMES = (MetadataWritten, OutputCommitted, OutputCommitFailed)
 PROVIDER = (SlotGone, SlotUnreachable, SlotRefused)
+OF_THE_USER = (StopRequested, CheckpointRequested, CheckpointReleased)
 ENDING_PHASES = (Running, Closing)
 
 HANDLERS: Table[None] = {
     (Idle, Begin): startup.begin,
     (Idle, Ticked): _stay,
+    (Idle, CheckpointRequested): event_handlers.request_checkpoint,
+    (Idle, CheckpointReleased): event_handlers.release_checkpoint,
     (Idle, StopRequested): startup.stop_early,
     # Starting: waits for enough slots
     (Starting, Register): startup.register,
     (Starting, Ticked): startup.wait_for_slots,
+    (Starting, CheckpointRequested): event_handlers.request_checkpoint,
+    (Starting, CheckpointReleased): event_handlers.release_checkpoint,
     (Starting, StopRequested): startup.stop_early,
     (Starting, SlotGone): event_handlers.on_slot_gone,
     (Starting, SlotUnreachable): event_handlers.on_slot_unreachable,
@@ -98,6 +106,8 @@ HANDLERS: Table[None] = {
     (Listening, View): startup.on_view_reported,
     (Listening, SlotStatus): startup.on_status,
     (Listening, Ticked): startup.end_listening,
+    (Listening, CheckpointRequested): event_handlers.request_checkpoint,
+    (Listening, CheckpointReleased): event_handlers.release_checkpoint,
     (Listening, StopRequested): startup.stop_early,
     (Listening, SlotGone): event_handlers.on_slot_gone,
     (Listening, SlotUnreachable): event_handlers.on_slot_unreachable,
@@ -126,6 +136,8 @@ HANDLERS: Table[None] = {
     (Running, AnnounceStep): event_handlers.on_announce_step,
     (Running, Suspicion): event_handlers.on_suspicion,
     (Running, View): event_handlers.on_view,
+    (Running, CheckpointRequested): event_handlers.request_checkpoint,
+    (Running, CheckpointReleased): event_handlers.release_checkpoint,
     (Running, StopRequested): event_handlers.stop,
     (Running, Ticked): event_handlers.tick,
     (Running, MetadataWritten): event_handlers.on_metadata_written,
@@ -136,37 +148,15 @@ HANDLERS: Table[None] = {
     (Closing, OutputCommitted): event_handlers.on_output_committed,
     (Closing, OutputCommitFailed): event_handlers.on_output_commit_failed,
     (Closing, Ticked): event_handlers.on_tick_closing,
+    (Closing, CheckpointRequested): _stay,
+    (Closing, CheckpointReleased): event_handlers.release_checkpoint,
     (Closing, StopRequested): _stay,
     (Closing, SlotGone): _stay,
     (Closing, SlotUnreachable): _stay,
     (Closing, SlotRefused): _stay,
     # The job has ended here
-    (Over, MetadataWritten): _stay,
-    (Over, OutputCommitted): _stay,
-    (Over, OutputCommitFailed): _stay,
-    (Over, SlotGone): _stay,
-    (Over, SlotUnreachable): _stay,
-    (Over, SlotRefused): _stay,
-    (Over, StopRequested): _stay,
-    (Over, Ticked): _stay,
-    (Replaced, MetadataWritten): _stay,
-    (Replaced, OutputCommitted): _stay,
-    (Replaced, OutputCommitFailed): _stay,
-    (Replaced, SlotGone): _stay,
-    (Replaced, SlotUnreachable): _stay,
-    (Replaced, SlotRefused): _stay,
-    (Replaced, StopRequested): _stay,
-    (Replaced, Ticked): _stay,
-    (Replaced, Register): _stay,
-    (Replaced, SlotStatus): _stay,
-    (Replaced, Snapshotted): _stay,
-    (Replaced, LogLost): _stay,
-    (Replaced, JournalLost): _stay,
-    (Replaced, SinkFenced): _stay,
-    (Replaced, TaskFailed): _stay,
-    (Replaced, AnnounceStep): _stay,
-    (Replaced, Suspicion): _stay,
-    (Replaced, View): _stay,
+    **{(Over, kind): _stay for kind in (*OUTCOMES, *PROVIDER, *OF_THE_USER, Ticked)},
+    **{(Replaced, kind): _stay for kind in (*OUTCOMES, *PROVIDER, *OF_THE_USER, *MESSAGES, Ticked)},
 }
 MACHINE: Machine[CoordinatorState, Event, None] = Machine("coordinator", HANDLERS)
 
@@ -277,6 +267,18 @@ class Coordinator:
     def completed(self) -> CheckpointMetadata:
         """Metadata of the last completed checkpoint, that of checkpoint 0 before there is one."""
         return self._state.completed
+
+    def requested(self, request: int) -> Held | None:
+        """Returns a requested checkpoint; None before it has begun, and after its release."""
+        return next((held for held in self._state.ledger.held if held.request == request), None)
+
+    def committed(self, request: int) -> CheckpointMetadata | None:
+        """Returns the checkpoint that a request got, once it is complete and its output is committed."""
+        held = self.requested(request)
+        if held is None or held.metadata is None:
+            return None
+        is_last = held.metadata.checkpoint == self.checkpoint
+        return None if is_last and isinstance(self._state.checkpoints, Publishing) else held.metadata
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:

@@ -21,7 +21,8 @@ class Begin:
     ``slots_needed`` 0 stands for one slot per task, and at least 2 if standbys or keepers are wanted. ``versions`` is
     what a slot must have; names that either side lacks are not compared. ``can_spread``: the provider can deliver slots
     in another domain, so it makes sense to wait for one. ``awaits_slots``: slots of an earlier coordinator may live
-    (protocol 9), so listen to them for one lease before deciding anything.
+    (protocol 9), so listen to them for one lease before deciding anything. ``retained``: completed checkpoints before
+    ``resume`` whose objects are kept, ascending.
     """
 
     term: int
@@ -32,6 +33,7 @@ class Begin:
     can_spread: bool = True
     awaits_slots: bool = False
     now_ns: int = 0
+    retained: tuple[CheckpointMetadata, ...] = ()
 
 
 CoordinatorMessage = (
@@ -136,6 +138,22 @@ class StopRequested:
     now_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """A checkpoint is wanted now. ``request``: number by which its objects are kept until ``CheckpointReleased``."""
+
+    request: int
+    now_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReleased:
+    """The objects of a requested checkpoint need not be kept any more."""
+
+    request: int
+    now_ns: int = 0
+
+
 Event = (
     Begin
     | Received
@@ -147,4 +165,6 @@ Event = (
     | OutputCommitted
     | OutputCommitFailed
     | StopRequested
+    | CheckpointRequested
+    | CheckpointReleased
 )

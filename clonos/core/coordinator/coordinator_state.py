@@ -168,8 +168,7 @@ class CoordinatorState:
         self.slots_requested = 0  # slots that were requested and have not registered yet
         self.requested_ns = 0
         self.refusals = 0  # refusals since a slot last registered
-        self.refused_ns = 0
-        self.refusal = ""
+        self.refused_ns, self.refusal = 0, ""
         self.unplaced_since_ns: int | None = None  # since when a task has been waiting for a slot
         # views
         self.views: view_machine.State = view_machine.Unformed(0, "")
@@ -189,9 +188,10 @@ class CoordinatorState:
         start = metadata_of_start(plan, "", 0)
         no_incarnations = (None,) * len(plan.tasks)
         self.checkpoints: checkpoint_machine.State = checkpoint_machine.Collecting(
-            Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, start, ())
+            Ledger(plan, 0, 1, no_incarnations, CheckpointId(0), (), {}, start, (), ())
         )
-        self.checkpoint_history, self.due_ns = CheckpointHistory(), 0
+        self.checkpoint_history, self.due_ns, self.checkpoint_completed_ns = CheckpointHistory(), 0, 0
+        self.requests: dict[int, None] = {}  # requested checkpoints that have not begun
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
         self.is_draining = False

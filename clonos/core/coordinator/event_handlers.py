@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import checkpoint_machine, failure_detector
 from clonos.core.coordinator.coordinator_effects import Alarm, Ending, Send, StoodDown
 from clonos.core.coordinator.coordinator_events import (
+    CheckpointReleased,
+    CheckpointRequested,
     MetadataWritten,
     OutputCommitFailed,
     OutputCommitted,
@@ -30,15 +33,14 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, watch_watermarks
+from clonos.core.coordinator.sources import hold_sources, limit_drift, sources_to_end, trigger_sources, watch_watermarks
 from clonos.core.coordinator.startup import check_slots, hasten_checkpoint, note_first_record, refuse
-from clonos.core.model.ids import COORDINATOR, term_of
+from clonos.core.model.ids import COORDINATOR, CheckpointId, term_of
 from clonos.core.wire.control_messages import (
     Release,
     SlotStatus,
     Snapshotted,
     Suspicion,
-    Trigger,
     View,
 )
 from clonos.core.wire.recovery_messages import AnnounceAck, AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
@@ -100,7 +102,7 @@ def on_snapshotted(state: CoordinatorState, event: Received) -> None:
     assert isinstance(message, Snapshotted)
     is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
     if is_possible and 0 <= message.task < len(state.plan.tasks):
-        advance_checkpoints(state, checkpoint_machine.Acknowledged(message))
+        advance_checkpoints(state, checkpoint_events.Acknowledged(message))
 
 
 def on_log_lost(state: CoordinatorState, event: Received) -> None:
@@ -196,14 +198,14 @@ def on_slot_refused(state: CoordinatorState, event: SlotRefused) -> None:
 def on_metadata_written(state: CoordinatorState, event: MetadataWritten) -> None:
     """Completes a checkpoint, schedules another write, or stands down, by the outcome of writing its metadata."""
     if event.outcome is WriteOutcome.DURABLE:
-        advance_checkpoints(state, checkpoint_machine.Durable(event.checkpoint))
+        advance_checkpoints(state, checkpoint_events.Durable(event.checkpoint))
         hasten_checkpoint(state)
     elif event.outcome is WriteOutcome.TAKEN:
-        advance_checkpoints(state, checkpoint_machine.SnapshotTaken(event.checkpoint))
+        advance_checkpoints(state, checkpoint_events.SnapshotTaken(event.checkpoint))
         if any(isinstance(effect, StoodDown) for effect in state.effects):
             state.phase = Replaced()
     else:
-        advance_checkpoints(state, checkpoint_machine.WriteFailed(event.checkpoint, event.text, state.awake_ns))
+        advance_checkpoints(state, checkpoint_events.WriteFailed(event.checkpoint, event.text, state.awake_ns))
 
 
 def on_output_committed(state: CoordinatorState, event: OutputCommitted) -> None:
@@ -226,9 +228,22 @@ def stop(state: CoordinatorState, event: StopRequested) -> None:
         state.is_draining = True
         state.due_ns = min(state.due_ns, state.awake_ns)
         if _begin_checkpoint_if_due(state):
-            _trigger(state)
+            trigger_sources(state)
     else:
         state.finish(Ending.ABORTED, "the job was stopped at once")
+
+
+def request_checkpoint(state: CoordinatorState, event: CheckpointRequested) -> None:
+    """Begins a checkpoint, of a job that runs at once, and keeps its objects for the request."""
+    state.requests[event.request] = None
+    if state.is_running and _begin_checkpoint_if_due(state):
+        trigger_sources(state)
+
+
+def release_checkpoint(state: CoordinatorState, event: CheckpointReleased) -> None:
+    """Lets the objects that were kept for a request be deleted."""
+    state.requests.pop(event.request, None)
+    advance_checkpoints(state, checkpoint_events.HoldReleased(event.request))
 
 
 # ------------------------------------------------------------------ time
@@ -239,14 +254,14 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
     check_slots(state)
     _resolve_mutual_suspicions(state)
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_events.TimePassed(state.awake_ns, timeout_ns))
     if not state.is_running:
         return
     has_begun = _begin_checkpoint_if_due(state)
     if _is_repeat_due(state):
         REPEAT(state)  # includes triggers; frequent checkpoints must not prevent repeats
     elif has_begun:
-        _trigger(state)
+        trigger_sources(state)
     _request_slots_again(state)
     state.emit(*map(Alarm, state.standing_alarms.due(state.awake_ns)))
 
@@ -254,7 +269,7 @@ def tick(state: CoordinatorState, _event: Ticked) -> None:
 def on_tick_closing(state: CoordinatorState, _event: Ticked) -> None:
     """Repeats the commit of the last output if that is due."""
     timeout_ns = state.options.checkpoint_timeout_ms * NANOSECONDS
-    advance_checkpoints(state, checkpoint_machine.TimePassed(state.awake_ns, timeout_ns))
+    advance_checkpoints(state, checkpoint_events.TimePassed(state.awake_ns, timeout_ns))
 
 
 def _resolve_mutual_suspicions(state: CoordinatorState) -> None:
@@ -281,17 +296,18 @@ def _request_slots_again(state: CoordinatorState) -> None:
 
 
 def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
-    """Begins a checkpoint by time, above a soft limit, or to drain. Returns whether one was begun.
+    """Begins a checkpoint by time, above a soft limit, on request, or to drain. Returns whether one was begun.
 
     It is postponed while a task recovers, for one interval at most, and to the end of a commit.
     """
     pending = state.ledger.pending
     if state.is_draining:
         if state.ledger.drain is not None:
+            _hold_requested(state, state.ledger.drain.number)
             return False
     elif not isinstance(state.checkpoints, checkpoint_machine.Collecting):
         return False  # what it gathered would only wait for the commit
-    elif state.awake_ns < state.due_ns and not (state.over_soft_limit and not pending):
+    elif not state.requests and not (state.over_soft_limit and not pending) and not _is_due(state):
         return False
     interval_ns = state.options.checkpoint_every_ms * NANOSECONDS
     if state.recovering_tasks or state.failed_tasks:
@@ -305,27 +321,30 @@ def _begin_checkpoint_if_due(state: CoordinatorState) -> bool:
         state.emit(Alarm(f"above a soft limit: {names}. Sources pause, and a checkpoint begins", is_routine=True))
     state.due_ns = state.awake_ns + interval_ns
     highest = state.ledger.highest
-    advance_checkpoints(state, checkpoint_machine.CheckpointDue(state.awake_ns, state.is_draining))
+    advance_checkpoints(state, checkpoint_events.CheckpointDue(state.awake_ns, state.is_draining))
     if state.ledger.highest == highest:
         return False
     state.checkpoint_history.begin(state.ledger.highest, state.now_ns)
     if state.is_draining:
         state.drain_number = state.ledger.highest
+    _hold_requested(state, state.ledger.highest)
     return True
 
 
-def _trigger(state: CoordinatorState) -> None:
-    """Sends the highest pending checkpoint to every source that lacks it; it replaces the earlier ones."""
-    if not state.ledger.pending:
-        return
-    pending = state.ledger.pending[-1]
-    ending = sources_to_end(state)
-    for task in state.plan.sources:
-        placement = state.view.placements[task]
-        if task in pending.acknowledged or task in state.failed_tasks or placement.slot is None:
-            continue
-        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause, task in ending)
-        state.emit(Send(placement.slot, trigger))
+def _is_due(state: CoordinatorState) -> bool:
+    """Returns whether a checkpoint is due by time: the interval has passed and, where a pause is set, no checkpoint is
+    pending and the pause behind the last one has passed."""
+    pause_ns = state.options.checkpoint_pause_min_ms * NANOSECONDS
+    if pause_ns and (state.ledger.pending or state.awake_ns - state.checkpoint_completed_ns < pause_ns):
+        return False
+    return state.awake_ns >= state.due_ns
+
+
+def _hold_requested(state: CoordinatorState, number: CheckpointId) -> None:
+    """Keeps the objects of a checkpoint that begins for all that have requested one."""
+    requests, state.requests = state.requests, {}
+    for request in requests:
+        advance_checkpoints(state, checkpoint_events.CheckpointHeld(request, number))
 
 
 # ------------------------------------------------------------------ repeats
@@ -344,7 +363,7 @@ def _repeat(state: CoordinatorState) -> None:
         completed = state.completed_message()
         for slot in sorted(state.behind_completed):
             state.emit(Send(slot, completed))
-    _trigger(state)
+    trigger_sources(state)
     hold_sources(state)
     limit_drift(state)
     watch_watermarks(state)

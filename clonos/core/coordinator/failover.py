@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import checkpoint_machine, failure_detector, failure_policy, view_machine
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
@@ -103,7 +104,7 @@ def _judge(
 ) -> None:
     record, verdict = failure_policy.step(state.records.get(task, failure_policy.RecoveryRecord()), event)
     state.records[task] = record
-    advance_checkpoints(state, checkpoint_machine.Died((task,)))
+    advance_checkpoints(state, checkpoint_events.Died((task,)))
     state.record_milestone(Milestone.DETECTED, task, dead, cause)
     reached = ((Milestone.DETECTED, state.now_ns),)
     _note_recovery(state, failure_policy.Recovery(task, dead, cause, None, reached, _backlog_before(state, task)))
@@ -190,6 +191,7 @@ def advance_checkpoints(state: CoordinatorState, event: checkpoint_machine.Event
 def _announce(state: CoordinatorState) -> None:
     completed = state.completed_message()
     state.checkpoint_history.complete(completed.checkpoint, state.now_ns)
+    state.checkpoint_completed_ns = state.awake_ns
     for slot in sorted(state.addresses):
         state.behind_completed[slot] = None
         state.emit(Send(slot, completed))
@@ -282,7 +284,7 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     view = state.view
     began = [p for p in view.placements if int(p.incarnation) == view.number]
     incarnations = tuple(None if p.slot is None else p.incarnation for p in view.placements)
-    advance_checkpoints(state, checkpoint_machine.Renewed(view.generation, incarnations))
+    advance_checkpoints(state, checkpoint_events.Renewed(view.generation, incarnations))
     state.hosted = {}
     for placement in view.placements:
         if placement.slot is not None:

@@ -1,4 +1,4 @@
-"""Control of sources beside triggers: that they end, hold, or read up to a limit (protocol 2.2, 4.2, 5.3).
+"""Control of sources: that they begin a checkpoint, end, hold, or read up to a limit (protocol 2.2, 4.2, 5.3).
 
 The state is in the reports of the slots alone. So nothing is forgotten when a coordinator is replaced, and nothing is
 left over when a rollback begins a new generation: limits are not reached yet, and watermarks lie where it has restored
@@ -12,7 +12,7 @@ from clonos.core.coordinator.coordinator_state import CoordinatorState, Standing
 from clonos.core.model.ids import TaskId
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
-from clonos.core.wire.control_messages import DriftLimit, Hold, TaskStatus
+from clonos.core.wire.control_messages import DriftLimit, Hold, TaskStatus, Trigger
 
 STANDING_MS = 60_000
 """Time after which a watermark that does not rise is reported."""
@@ -33,6 +33,20 @@ def sources_to_end(state: CoordinatorState) -> frozenset[TaskId]:
 def _has_reached(state: CoordinatorState, task: TaskId) -> bool:
     status = _status_of(state, task)
     return status is not None and bool(_counter(status, TaskCounter.LIMIT_REACHED))
+
+
+def trigger_sources(state: CoordinatorState) -> None:
+    """Sends the highest pending checkpoint to every source that lacks it; it replaces the earlier ones."""
+    if not state.ledger.pending:
+        return
+    pending = state.ledger.pending[-1]
+    ending = sources_to_end(state)
+    for task in state.plan.sources:
+        placement = state.view.placements[task]
+        if task in pending.acknowledged or task in state.failed_tasks or placement.slot is None:
+            continue
+        trigger = Trigger(task, placement.incarnation, pending.number, pending.then_pause, task in ending)
+        state.emit(Send(placement.slot, trigger))
 
 
 def hold_sources(state: CoordinatorState) -> None:

@@ -69,7 +69,12 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     generation = view_number(event.term, 1)  # number of the first view, which no earlier generation has
     no_incarnations = (None,) * len(plan.tasks)
     highest = completed.highest_checkpoint
-    ledger = Ledger(plan, event.term, generation, no_incarnations, highest, (), {}, completed, completed, ())
+    options = state.options
+    ledger = Ledger(
+        *(plan, event.term, generation, no_incarnations, highest, (), {}, completed, event.retained, ()),
+        retained_max=options.checkpoints_retained,
+        failures_max=options.checkpoint_failures_max,
+    )
     state.checkpoints = checkpoint_machine.Collecting(ledger)
     state.views = view_machine.Unformed(event.term, event.job_id)
     parts = parts_by_vertex(plan, completed)

@@ -42,6 +42,9 @@ class Options:
     slots_wait_ms: int = 60_000
     checkpoint_every_ms: int = 5_000
     checkpoint_timeout_ms: int = 60_000
+    checkpoint_pause_min_ms: int = 0  # from the end of a checkpoint to the next that is due by time
+    checkpoint_failures_max: int | None = None  # failed checkpoints in succession before the job fails; None: any
+    checkpoints_retained: int = 2  # completed checkpoints whose objects are kept, 2 at least
     standbys: int = 1
     standby: StandbyKind = StandbyKind.PASSIVE  # default for steps that do not choose a kind
     keepers: int = 1

@@ -39,6 +39,7 @@ class JobRecord(msgspec.Struct, frozen=True):
 
     ``hash_seed``: PYTHONHASHSEED of its slots, which is secret; "0" in the records of older jobs, before it was drawn.
     ``file`` and ``plan``: the file that describes the job and the fingerprint of its plan; empty in older records.
+    ``savepoint``: the savepoint from which it started; its first checkpoint is the copy of that.
     """
 
     format: int
@@ -48,6 +49,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     hash_seed: HashSeed = "0"
     file: str = ""
     plan: str = ""
+    savepoint: str = ""
 
 
 class StoreInUse(JobError):
@@ -160,10 +162,13 @@ class CheckpointStore:
         hash_seed: str = "",
         file: str = "",
         plan: str = "",
+        savepoint: str = "",
+        term_before: int = 0,
     ) -> JobRecord:
         """Finds the job (``resume``), or creates it in a store that is empty or may be overwritten; then begins a term.
 
-        ``hash_seed``: for a new job; empty draws a random one.
+        ``hash_seed``: for a new job; empty draws a random one. ``savepoint``: see ``JobRecord``. ``term_before``: the
+        new term is a later one.
 
         Raises: StoreInUse when the store holds a job and ``overwrite`` is False; NothingToResume when it holds none to
         resume.
@@ -177,17 +182,17 @@ class CheckpointStore:
             raise StoreInUse(self.url, found.job_id)
         job_id = f"{name}-{random_bytes(8).hex()}"
         seed = hash_seed or random_hash_seed()
-        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan)
+        record = JobRecord(STORE_FORMAT, name, job_id, dict(splits or {}), seed, file, plan, savepoint)
         if found is None:
             made = self.files.create_if_absent(JOB_NAME, seal(_encoder.encode(record)))
             # An existing record may be our own, if a library has retried the call after a lost reply.
             if not made and (other := self.read_job()) != record:
                 raise StoreInUse(self.url, other.job_id if other else "")
             self._open_chain(record)
-            self.acquire_term()
+            self.acquire_term(term_before=term_before)
             return record
         self._open_chain(record)
-        self.acquire_term()  # from here on, a driver that still runs the old job is superseded
+        self.acquire_term(term_before=term_before)  # from here on, a driver that still runs the old job is superseded
         self.chain.remove_old(keep=1)
         self.files.write(JOB_NAME, seal(_encoder.encode(record)))
         for old in self.files.list(OBJECTS):
@@ -253,6 +258,12 @@ class CheckpointStore:
     # ------------------------------------------------------------------ the chain
 
     @property
+    def record(self) -> JobRecord:
+        """Record of the job that was found or opened."""
+        assert self._record is not None, "open_job or find_job comes first"
+        return self._record
+
+    @property
     def term(self) -> int:
         """Term of this coordinator."""
         return self._term
@@ -261,15 +272,17 @@ class CheckpointStore:
         self.chain.refresh()
         self._record = record
 
-    def acquire_term(self, resume_from: int = 0) -> None:
+    def acquire_term(self, resume_from: int = 0, term_before: int = 0) -> None:
         """Begins a new term of the job that was found.
 
-        ``resume_from``: a checkpoint; later ones become void, even if this driver ends at once.
+        ``resume_from``: a checkpoint; later ones become void, even if this driver ends at once. ``term_before``: terms
+        up to this one are not used.
 
         Raises: AnotherCoordinator when the chain has grown since it was read.
         """
         assert self._record is not None, "find_job comes first"
-        self._term = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0) + 1  # terms grow
+        last = max((entry.term for entry in islice(self.chain.backwards(), 1)), default=0)
+        self._term = max(last, term_before) + 1  # terms grow
         entry = ChainEntry(CHAIN_FORMAT, EntryKind.TERM, self._record.job_id, self._term, self._claimant, resume_from)
         if self.chain.append(entry) is AppendOutcome.TAKEN:
             raise AnotherCoordinator(self.url)

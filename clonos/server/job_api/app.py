@@ -182,14 +182,13 @@ def _add_requests(app: FastAPI, watch: JobWatch) -> None:
         if is_final(summary) or watch.has_ended:
             raise Refused("job_has_ended", f"The job {summary.name} is {summary.status.value}.", 409)
 
-    @app.post(f"{JOB}/savepoint", status_code=202, responses={501: {"model": ErrorDocument}})
+    @app.post(f"{JOB}/savepoint", status_code=202)
     async def savepoint(job_id: str, request: SavepointRequest) -> Accepted:
-        """Requests a savepoint."""
+        """Requests a savepoint, which is there when its manifest is; the log says so. The answer has its place."""
         await check_running(job_id)
-        await asyncio.to_thread(source.savepoint, request.path)
-        return Accepted()
+        return Accepted(savepoint=await asyncio.to_thread(source.savepoint, request.path))
 
-    @app.post(f"{JOB}/stop", status_code=202, responses={501: {"model": ErrorDocument}})
+    @app.post(f"{JOB}/stop", status_code=202)
     async def stop(job_id: str, request: StopRequest) -> Accepted:
         """Requests the end of a job, by default with a final checkpoint that commits all output so far."""
         await check_running(job_id)

@@ -241,10 +241,11 @@ class LogDocument(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Answer to an accepted request. ``tasks``: those whose process was killed."""
+    """Answer to an accepted request. ``tasks``: those whose process was killed. ``savepoint``: where it will be."""
 
     accepted: bool = True
     tasks: list[str] = []
+    savepoint: str | None = None
 
 
 class ErrorText(BaseModel):

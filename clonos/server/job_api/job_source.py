@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import Any, Final, Protocol
 
 from clonos.api.graph import JobGraph
 from clonos.config import describe
 from clonos.connectors.secrets import masked
 from clonos.core.coordinator.coordinator_effects import Ending, JobDone
-from clonos.core.model.errors import JobError
+from clonos.core.model.errors import ClonosError, JobError
+from clonos.io.store.savepoint import check_free
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.handle import Handle
 from clonos.job.results import error_of
@@ -20,6 +23,8 @@ from clonos.operators.job_image import JobImage
 from clonos.server.job_api.documents import JobStatus, PlanDocument, PlanEdge, StepDocument, VertexDocument
 from clonos.status import CheckpointState, Status
 from clonos_standby.driver.driver import JobEnd, Progress
+
+logger = logging.getLogger("clonos.run")
 
 FINISHED: Final = {
     Ending.FINISHED: JobStatus.FINISHED,
@@ -95,8 +100,8 @@ class JobSource(Protocol):
     def stop(self, drain: bool, savepoint: str | None) -> None:
         """Requests the end of the job."""
 
-    def savepoint(self, path: str | None) -> None:
-        """Requests a savepoint. Raises: Refused."""
+    def savepoint(self, path: str | None) -> str | None:
+        """Requests a savepoint; returns its place. Raises: Refused."""
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process. Raises: Refused."""
@@ -109,7 +114,7 @@ class HandleSource:
         self._handle = handle
         self.started_ns = wall_ns()
         self.allows_injection = handle.settings.run.allow_injection
-        self.has_savepoints = False
+        self.has_savepoints = True
         self._is_cancelling = False
 
     @property
@@ -170,20 +175,32 @@ class HandleSource:
     def stop(self, drain: bool, savepoint: str | None) -> None:
         """Requests the end of the job.
 
-        Raises: Refused: it cannot take a savepoint.
+        Raises: Refused: no savepoint can be written there.
         """
-        if savepoint is not None:
-            self.savepoint(savepoint)
+        try:
+            self._handle.stop(drain, savepoint=savepoint)
+        except ClonosError as error:
+            raise Refused("savepoint_refused", str(error)) from None
         self._is_cancelling |= not drain
-        self._handle.stop(drain)
 
-    def savepoint(self, path: str | None) -> None:
-        """Requests a savepoint.
+    def savepoint(self, path: str | None) -> str:
+        """Requests a savepoint; returns its place. The log says when it is written, or why it is not.
 
-        Raises: Refused: the job cannot take one.
+        Raises: Refused: no savepoint can be written there.
         """
-        where = "" if path is None else f" to {path}"
-        raise Refused("savepoints_not_supported", f"the job {self.name} cannot take a savepoint{where}.", 501)
+        try:
+            url = self._handle.new_savepoint_path() if path is None else path
+            check_free(url)
+        except ClonosError as error:
+            raise Refused("savepoint_refused", str(error)) from None
+        Thread(target=self._take, args=(url,), name="savepoint", daemon=True).start()
+        return url
+
+    def _take(self, url: str) -> None:
+        try:
+            self._handle.savepoint(url)
+        except (ClonosError, TimeoutError) as error:
+            logger.error("no savepoint was written to %s: %s", url, error)
 
     def kill(self, task: str) -> list[str]:
         """Kills the process of a task by SIGKILL. Returns all tasks of the process.

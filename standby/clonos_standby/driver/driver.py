@@ -151,7 +151,7 @@ class Driver:
         faults = armed(plan.launch_spec.fault_points)
         self.peeks = Peeks(self.ask, self._transport.send, self.result.done)
         self._background_io = BackgroundIo(
-            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self._post, self._inbox, faults
+            plan.store, sinks, plan.begin.job_id, self._clock.now_ns, self.post, self._inbox, faults
         )
         self._provider = plan.provider(self._on_slot_ended)
         self._thread = Thread(target=self._run, name="coordinator", daemon=True)
@@ -171,7 +171,7 @@ class Driver:
 
     def stop(self, drain: bool) -> None:
         """Ends the job: with a final checkpoint if ``drain`` is True, else at once."""
-        self._post(StopRequested(drain, self._clock.now_ns()))
+        self.post(StopRequested(drain, self._clock.now_ns()))
 
     def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
         """Returns the answer of ``question``, which is called with the coordinator in its own thread while that
@@ -204,7 +204,8 @@ class Driver:
     def _abandon(self) -> None:
         self._is_closing = True
 
-    def _post(self, event: Event) -> None:
+    def post(self, event: Event) -> None:
+        """Lets the coordinator handle an event; may be called by any thread."""
         self._inbox.put(self._append_event, event)
 
     def _append_event(self, event: Event) -> None:
@@ -354,7 +355,7 @@ class Driver:
         try:
             number = self._provider.order(cloudpickle.dumps(partial(run_slot, launch_spec)), avoid_domains)
         except EnvironmentFault as error:
-            self._post(SlotRefused(str(error), self._clock.now_ns()))
+            self.post(SlotRefused(str(error), self._clock.now_ns()))
             return
         self._orders[number] = self._order_of_token[token] = _Order(number, token)
         self._update_admission()

@@ -86,7 +86,10 @@ def test_a_kill_is_refused_without_the_option_and_a_stop_keeps_what_was_read(tmp
         job.gate.open_to(100)
         _until_live(job)
         assert job.ask("/kill", {"task": "count-row/0"})["error"]["code"] == "injection_not_allowed"
-        assert job.ask("/savepoint", {})["error"]["code"] == "savepoints_not_supported"
+        assert job.ask("/savepoint", {"path": str(tmp_path / "one")})["savepoint"] == str(tmp_path / "one")
+        taken = str(job.handle.savepoint(tmp_path / "taken", timeout=LIMIT_S).path)
+        assert job.ask("/savepoint", {"path": taken})["error"]["code"] == "savepoint_refused"
+        assert job.ask("/stop", {"savepoint": taken})["error"]["code"] == "savepoint_refused"
         assert job.ask("/stop", {"drain": "perhaps"})["error"]["code"] == "invalid_request"
         assert job.ask("/stop", {})["accepted"]
         assert job.handle.wait(LIMIT_S).checkpoint

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX, PENDING_MAX
-from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Send, StoodDown, WriteMetadata
+from clonos.core.coordinator.checkpoint_ledger import PENDING_MAX
+from clonos.core.coordinator.checkpoint_machine import COMMIT_ATTEMPTS_MAX
+from clonos.core.coordinator.coordinator_effects import (
+    Alarm,
+    JobFailed,
+    Send,
+    StoodDown,
+    WriteMetadata,
+)
 from clonos.core.coordinator.coordinator_events import (
     MetadataWritten,
     OutputCommitted,

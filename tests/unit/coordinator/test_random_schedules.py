@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from clonos.core.checkpoint import checkpoint_events
 from clonos.core.coordinator import checkpoint_machine, coordinator, event_handlers, failover
 from clonos.core.coordinator.checkpoint_ledger import with_counted
 from clonos.core.coordinator.coordinator_effects import JobDone
@@ -54,20 +55,20 @@ def test_the_checks_catch_a_view_that_does_not_wait_for_a_commit(monkeypatch: py
 
 def test_the_checks_catch_an_acknowledgement_of_a_dead_incarnation_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_anyone(
-        state: checkpoint_machine.Collecting | checkpoint_machine.Committing, event: checkpoint_machine.Acknowledged
+        state: checkpoint_machine.Collecting | checkpoint_machine.Committing, event: checkpoint_events.Acknowledged
     ) -> checkpoint_machine.Step:
         after = replace(state, ledger=with_counted(state.ledger, event.message))
         return checkpoint_machine.advance(after) if isinstance(after, checkpoint_machine.Collecting) else (after, ())
 
     for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
-        monkeypatch.setitem(checkpoint_machine.HANDLERS, (state, checkpoint_machine.Acknowledged), count_anyone)
+        monkeypatch.setitem(checkpoint_machine.HANDLERS, (state, checkpoint_events.Acknowledged), count_anyone)
     assert _is_noticed(range(20, 61))
 
 
 def test_the_checks_catch_acknowledgements_that_survive_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     for state in (checkpoint_machine.Collecting, checkpoint_machine.Committing, checkpoint_machine.Publishing):
         monkeypatch.setitem(
-            checkpoint_machine.HANDLERS, (state, checkpoint_machine.Died), lambda state, _event: (state, ())
+            checkpoint_machine.HANDLERS, (state, checkpoint_events.Died), lambda state, _event: (state, ())
         )
     assert _is_noticed(range(1, 21))
 

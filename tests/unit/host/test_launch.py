@@ -10,7 +10,7 @@ import pytest
 from clonos.core.checkpoint.checkpoint_metadata import MetadataMalformed, encode_metadata, metadata_of_start
 from clonos.core.model.ids import CheckpointId
 from clonos.io.store.store import CheckpointStore
-from clonos.job.starting import metadata_of
+from clonos.job.continuing.resuming import metadata_of
 from tests.harnesses.lone_slot import small_image
 
 

@@ -1,0 +1,1 @@
+"""How a job goes on elsewhere or again: savepoints, and what follows a failure."""

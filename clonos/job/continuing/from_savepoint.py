@@ -1,0 +1,232 @@
+"""Start of a new job from a savepoint: the checks, and the copy of its state into the job's own store.
+
+The new job has an id, a store and outputs of its own. State belongs to steps by name. Nothing that the old job has
+prepared is committed again, and immediate sinks number their output from 0, as those of any new job.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from clonos.core.checkpoint.checkpoint_metadata import (
+    DIFFERENCES_MAX,
+    CheckpointMetadata,
+    TaskEntry,
+    encode_metadata,
+    plan_fingerprint,
+)
+from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, differences, shape_of
+from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot, restore_from
+from clonos.core.model.errors import JobError
+from clonos.core.model.ids import ChannelId
+from clonos.core.model.plan import Plan
+from clonos.core.ports.task_snapshot import Snapshot
+from clonos.io.store.metadata_chain import AppendOutcome
+from clonos.io.store.savepoint import SavepointReader
+from clonos.io.store.store import AnotherCoordinator, CheckpointStore, JobRecord
+from clonos.operators.state.keyed_state import StateBackend, StateImage
+
+
+class SavepointUnfit(JobError):
+    """A savepoint does not fit the job. ``differences`` says in words what has changed."""
+
+    job: str
+    url: str
+    differences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = "; ".join(self.differences[:DIFFERENCES_MAX])
+        if len(self.differences) > DIFFERENCES_MAX:
+            what += f"; and {len(self.differences) - DIFFERENCES_MAX} more"
+        return (
+            f"job {self.job} cannot start from the savepoint {self.url}, because the job has changed: {what}."
+            " Start it with the job as it was, or without a savepoint."
+        )
+
+
+class StateWouldBeDropped(JobError):
+    """A savepoint has state of steps that the job does not have."""
+
+    job: str
+    url: str
+    steps: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"the savepoint {self.url} has state of steps that job {self.job} does not have: {', '.join(self.steps)}."
+            " Keep these steps and their names, or drop their state with allow_dropped_state=True"
+            " (--option allow_dropped_state=true)."
+        )
+
+
+class StoreNotEmpty(JobError):
+    """A job that starts from a savepoint would use the store of another one."""
+
+    url: str
+    job_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store {self.url} holds the state of job {self.job_id}, but a start from a savepoint needs"
+            " an empty store. Set another one with --store, discard this one with --overwrite, or resume its job with"
+            " --resume."
+        )
+
+
+class HalfCopied(JobError):
+    """A start from a savepoint was interrupted while its state was being copied."""
+
+    url: str
+    savepoint: str
+
+    def __str__(self) -> str:
+        return (
+            f"the job of the checkpoint store {self.url} was to start from the savepoint {self.savepoint}, and was"
+            f" interrupted while it copied that. Start it again: --from-savepoint {self.savepoint} --overwrite."
+        )
+
+
+def refuse_half_copied(store: CheckpointStore, record: JobRecord) -> None:
+    """Refuses a job whose first checkpoint, the copy of a savepoint, is missing. Raises: HalfCopied."""
+    if record.savepoint and not store.checkpoints():
+        raise HalfCopied(store.url, record.savepoint)
+
+
+class SavepointStart:
+    """Start of a job from one savepoint. ``check`` reads, ``copy`` changes the store."""
+
+    def __init__(self, url: str, allow_dropped_state: bool) -> None:
+        self.reader = SavepointReader(url)
+        self._allow_dropped_state = allow_dropped_state
+        self._metadata = self.reader.metadata()
+        self._dropped: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        found = self.reader.manifest
+        return f"the savepoint {self.reader.url}: checkpoint {found.checkpoint} of job {found.job_id}"
+
+    @property
+    def record(self) -> JobRecord:
+        """Record of the job that the savepoint was taken of, whose splits the new job reads."""
+        return self.reader.record()
+
+    @property
+    def term(self) -> int:
+        """Term of the old job, which that of the new one exceeds: incarnations are never named twice."""
+        return self._metadata.term
+
+    def check(self, plan: Plan) -> None:
+        """Checks that the state fits the job, and that the savepoint is complete.
+
+        Raises: SavepointUnfit, StateWouldBeDropped, SavepointCorrupt.
+        """
+        url, stored = self.reader.url, self._metadata.plan
+        if stored is None:
+            raise SavepointUnfit(plan.job_name, url, ("an older version wrote it, which did not store its steps",))
+        current = shape_of(plan)
+        own = {step.name for vertex in current.vertices for step in vertex.steps}
+        self._dropped = tuple(step.name for vertex in stored.vertices for step in vertex.steps if step.name not in own)
+        renamed = _with_names_of(stored, current, tuple(self.reader.manifest.splits))
+        found = differences(_without(renamed, self._dropped), current)
+        if found or len(self._metadata.tasks) != len(plan.tasks):
+            raise SavepointUnfit(plan.job_name, url, found)
+        if self._dropped and not self._allow_dropped_state:
+            raise StateWouldBeDropped(plan.job_name, url, self._dropped)
+        self.reader.check()
+
+    def copy(self, store: CheckpointStore, plan: Plan, record: JobRecord) -> CheckpointMetadata:
+        """Copies the state into the store of the new job, whose term has begun, as its first checkpoint; returns that.
+
+        Raises: SavepointCorrupt, StoreFailed. AnotherCoordinator: another driver has begun a term meanwhile.
+        """
+        entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
+        metadata = msgspec.structs.replace(
+            self._metadata,
+            job_id=record.job_id,
+            job_name=plan.job_name,
+            term=store.term,
+            tasks=entries,
+            plan=shape_of(plan),
+            plan_fingerprint=plan_fingerprint(plan),
+        )
+        if store.append_checkpoint(metadata.checkpoint, encode_metadata(metadata)) is AppendOutcome.TAKEN:
+            raise AnotherCoordinator(store.url)
+        return metadata
+
+    def _copied(self, store: CheckpointStore, plan: Plan, entry: TaskEntry) -> TaskEntry:
+        """Copies the state of a task. Its last object is written anew where something in it belongs to the old job."""
+        entry = msgspec.structs.replace(entry, prepared=())
+        if not entry.objects:
+            return entry
+        external = [channel.id for channel in plan.outputs[entry.task] if channel.receiver is None]
+        last = entry.objects[-1]
+        steps = () if self._metadata.plan is None else self._metadata.plan.vertices[plan.vertex_of[entry.task]].steps
+        dropped = [step.name for step in steps if step.name in self._dropped]
+        if dropped:
+            image = StateImage()
+            found = restore_from([(name, self.reader.read_object(name)) for name in entry.objects], image)
+            for place in (image.tables, image.columns, image.stores):
+                for name in [name for name in place if name.startswith(tuple(f"{step}/" for step in dropped))]:
+                    del place[name]
+            changes = StateBackend(image).changes(full=True)
+            whole = msgspec.structs.replace(found.snapshot, previous=None, changes=changes, chain_length=1)
+            store.write_object(last, [encode_snapshot(_renumbered(whole, external))])
+            return msgspec.structs.replace(entry, objects=(last,))
+        self.reader.copy_objects(store, entry.objects[:-1] if external else entry.objects)
+        if external:
+            head, *pieces = self.reader.read_object(last)
+            own = encode_snapshot(_renumbered(decode_snapshot(head, last), external))
+            store.write_object(last, [own, *map(bytes, pieces)])
+        return entry
+
+
+def _renumbered(snapshot: Snapshot, external: list[ChannelId]) -> Snapshot:
+    """Returns a snapshot whose output to external systems begins at 0: they know nothing of the new job."""
+    outputs = tuple((channel, 0 if channel in external else number) for channel, number in snapshot.outputs)
+    return msgspec.structs.replace(snapshot, outputs=outputs)
+
+
+def _with_names_of(stored: PlanShape, current: PlanShape, sources: tuple[str, ...]) -> PlanShape:
+    """Returns a shape whose tasks have the names of the current ones at their places.
+
+    A task is named after all its steps, so a step that is added or removed renames it. A source must stay the same.
+    """
+    if len(stored.vertices) != len(current.vertices):
+        return stored
+    before, now = ({vertex.name for vertex in shape.vertices} for shape in (stored, current))
+    names = {
+        was.name: vertex.name
+        for was, vertex in zip(stored.vertices, current.vertices, strict=True)
+        if was.name not in now and vertex.name not in before and _source_of(was, sources) == _source_of(vertex, sources)
+    }
+    return msgspec.structs.replace(
+        stored,
+        vertices=tuple(
+            msgspec.structs.replace(vertex, name=names.get(vertex.name, vertex.name)) for vertex in stored.vertices
+        ),
+        edges=tuple(
+            msgspec.structs.replace(
+                edge, source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target)
+            )
+            for edge in stored.edges
+        ),
+    )
+
+
+def _source_of(vertex: VertexShape, sources: tuple[str, ...]) -> str:
+    """Returns the source at the head of a task, "" for other tasks; the name of the task if the source is unknown."""
+    if FLAGS["is_source"] not in vertex.flags:
+        return ""
+    found = [source for source in sources if vertex.name == source or vertex.name.startswith(f"{source}-")]
+    return max(found, key=len, default=vertex.name)
+
+
+def _without(stored: PlanShape, dropped: tuple[str, ...]) -> PlanShape:
+    """Returns a shape without these steps, and without sinks: those of the new job have none of its output."""
+    vertices = tuple(
+        msgspec.structs.replace(
+            vertex, steps=tuple(step for step in vertex.steps if step.name not in dropped), outputs=()
+        )
+        for vertex in stored.vertices
+    )
+    return msgspec.structs.replace(stored, vertices=vertices)

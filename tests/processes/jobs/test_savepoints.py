@@ -1,0 +1,187 @@
+"""Savepoints of running jobs: taken, moved, started from in another store, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clonos.agg import count
+from clonos.api.windows import Tumbling
+from clonos.connectors import files, sqlite
+from clonos.io.store.savepoint import MANIFEST_NAME, SavepointCorrupt, SavepointExists, SavepointMissing
+from clonos.io.store.store import CheckpointStore
+from clonos.job import Job
+from clonos.job.continuing.from_savepoint import (
+    HalfCopied,
+    SavepointStart,
+    SavepointUnfit,
+    StateWouldBeDropped,
+    StoreNotEmpty,
+)
+from clonos.job.continuing.taking import NoCheckpoint
+from tests.processes.harness.gated_source import Gate, GatedNumbers
+
+pytestmark = pytest.mark.processes
+
+LIMIT_S = 60.0
+WINDOW, KEYS = 50, 3
+
+
+class Words:
+    """Job that counts words per window, into files, and numbers them by word, into a table, at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.gate = folder, Gate(folder / "gate")
+
+    def job(self, run: str, *, parallelism: int = 1, has_total: bool = True, has_more: bool = False) -> Job:
+        """The job with the outputs and the store of one run."""
+        store = str(self.folder / f"store-{run}")
+        job = Job("words", slots="process", checkpoint_every="200ms", parallelism=parallelism, store=store)
+        source = GatedNumbers(self.gate)
+        numbers = job.source(source, name="read", parallelism=1, timestamps=lambda n: 1_700_000_000 + n)
+        rows = numbers.map(lambda n: {"word": n % KEYS, "n": n}, name="row")
+        windows = rows.key_by("word").window(Tumbling(f"{WINDOW}s"))
+        totals = windows.aggregate(rows=count(), name="per-window")
+        shown = totals.map(lambda window: [window.key, window.end.timestamp(), window.value["rows"]], name="shown")
+        shown.sink(files.jsonl(str(self.folder / f"output-{run}")), name="windows")
+        seen = rows.key_by("word").stateful_map(_numbered, name="seen")
+        if has_total:
+            seen = seen.limit(10_000, name="again")
+        if has_more:
+            seen = seen.limit(10_000, name="more")
+        seen.sink(sqlite(str(self.folder / "table.db"), f"rows_{run}", ["word", "n", "seen"]), name="table")
+        return job
+
+    def windows(self, run: str) -> list[Any]:
+        """Windows that the output of a run shows, sorted."""
+        folder = self.folder / f"output-{run}"
+        return sorted(files.read_committed(folder)) if folder.exists() else []
+
+    def table(self, run: str) -> list[Any]:
+        """Rows of the table of a run, by number."""
+        try:
+            with closing(sqlite3.connect(self.folder / "table.db", timeout=20)) as connection:
+                return connection.execute(f"SELECT word, n, seen FROM rows_{run} ORDER BY n").fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+    def started(self, records: int) -> Any:
+        """The first run, which has read this many records."""
+        self.gate.open_to(records)
+        handle = self.job("old").start()
+        wait_until(lambda: len(self.table("old")) == records)
+        return handle
+
+
+def _numbered(_: Any, seen: int | None, row: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    return (seen or 0) + 1, row | {"seen": (seen or 0) + 1}
+
+
+def windows_of(first: int, last: int) -> list[Any]:
+    """Windows of the numbers below ``last``, without those that end by ``first``."""
+    counts = Counter((n % KEYS, (1_700_000_000 + n) // WINDOW * WINDOW + WINDOW) for n in range(last))
+    return sorted([key, float(end), rows] for (key, end), rows in counts.items() if end > 1_700_000_000 + first)
+
+
+def rows_of(first: int, last: int) -> list[Any]:
+    """Rows of the table for these numbers."""
+    return [(n % KEYS, n, n // KEYS + 1) for n in range(first, last)]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Asks again and again."""
+    waiting = threading.Event()
+    for _ in range(int(LIMIT_S * 50)):
+        if condition():
+            return
+        waiting.wait(0.02)
+    raise AssertionError(f"never: {condition}")
+
+
+def test_a_job_that_starts_from_a_moved_savepoint_goes_on_from_its_records(tmp_path: Path) -> None:
+    words = Words(tmp_path)
+    with words.started(420) as handle:
+        savepoint = handle.savepoint(tmp_path / "savepoint", timeout=LIMIT_S)
+        assert handle.checkpoint(LIMIT_S) > savepoint.checkpoint
+        with pytest.raises(SavepointExists):
+            handle.savepoint(tmp_path / "savepoint")
+        words.gate.open_to(600)
+        wait_until(lambda: len(words.table("old")) == 600)
+        numbers = handle.checkpoints()[-1].number
+        wait_until(lambda: any(c.number > numbers + 2 and c.completed_ns for c in handle.checkpoints()))
+        handle.stop(drain=False)
+        assert handle.wait(LIMIT_S).was_aborted
+        with pytest.raises(NoCheckpoint):
+            handle.savepoint(tmp_path / "later")
+    shutil.move(tmp_path / "savepoint", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "store-old")
+    windows = words.windows("old")
+    words.gate.end(1_000)
+    result = words.job("new").run(from_savepoint=str(tmp_path / "moved"))
+    assert result.has_finished
+    assert result.job_id != handle.job_id
+    assert words.windows("new") == windows_of(420, 1_000)
+    assert words.table("new") == rows_of(420, 1_000)
+    assert words.windows("old") == windows
+
+
+def test_a_job_that_was_stopped_with_a_savepoint_is_continued_without_a_gap(tmp_path: Path) -> None:
+    words = Words(tmp_path)
+    with words.started(300) as handle:
+        handle.stop(savepoint=tmp_path / "last")
+        handle.wait(LIMIT_S)
+    words.gate.end(500)
+    assert words.job("new", has_more=True).run(from_savepoint=str(tmp_path / "last")).has_finished
+    assert sorted(words.windows("old") + words.windows("new")) == windows_of(0, 500)
+    assert words.table("old") + words.table("new") == rows_of(0, 500)
+
+
+def test_a_start_is_refused_where_the_savepoint_does_not_fit_and_leaves_an_empty_store(tmp_path: Path) -> None:
+    words, place = Words(tmp_path), str(tmp_path / "savepoint")
+    with words.started(100) as handle:
+        handle.stop(savepoint=place)
+        handle.wait(LIMIT_S)
+    with pytest.raises(SavepointUnfit, match=r"the parallelism of .* was 1, is 2"):
+        words.job("new", parallelism=2).run(from_savepoint=place)
+    with pytest.raises(StateWouldBeDropped, match="again"):
+        words.job("new", has_total=False).run(from_savepoint=place)
+    with pytest.raises(StoreNotEmpty):
+        words.job("old").run(from_savepoint=place)
+    with pytest.raises(SavepointMissing):
+        words.job("new").run(from_savepoint=str(tmp_path / "store-old"))
+    half = tmp_path / "half"
+    shutil.copytree(place, half)
+    one = next(path for path in sorted(half.rglob("*")) if path.is_file() and path.name != MANIFEST_NAME)
+    one.unlink()
+    with pytest.raises(SavepointCorrupt, match="is missing"):
+        words.job("new").run(from_savepoint=str(half))
+    assert not (tmp_path / "store-new").exists()
+    words.gate.end(200)
+    assert words.job("new", has_total=False).run(from_savepoint=place, allow_dropped_state=True).has_finished
+    assert words.table("new") == rows_of(100, 200)
+
+
+def test_a_start_that_ended_before_the_state_was_copied_is_not_taken_for_a_job_without_state(
+    tmp_path: Path,
+) -> None:
+    words, place = Words(tmp_path), str(tmp_path / "savepoint")
+    with words.started(100) as handle:
+        handle.stop(savepoint=place)
+        handle.wait(LIMIT_S)
+    store = CheckpointStore(str(tmp_path / "store-new"))
+    start = SavepointStart(place, allow_dropped_state=False)
+    store.open_job("words", splits=start.record.splits, savepoint=place, term_before=start.term)
+    for resume in (False, True):
+        with pytest.raises(HalfCopied, match="--overwrite"):
+            words.job("new").run(resume=resume)
+    words.gate.end(200)
+    assert words.job("new").run(from_savepoint=place, overwrite=True).has_finished
+    assert words.table("new") == rows_of(100, 200)
