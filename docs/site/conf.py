@@ -51,6 +51,8 @@ NAVIGATION = {
     "Operations": [
         "docs/options",
         "docs/operations",
+        "docs/savepoints",
+        "docs/metrics",
         "docs/server",
         "docs/console",
         "docs/troubleshooting",

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from clonos.connectors.secrets import Secret, revealed
 from clonos.core.model.errors import EnvironmentFault
-from clonos.io.http.http_client import HttpClient, HttpLimits, HttpReply, HttpRequest, shared_client
 from clonos.io.http.http_errors import HttpError, redacted_url
 
-LIMITS: Final = HttpLimits(
-    timeout_s=30.0,
-    connect_timeout_s=5.0,
-    retries_max=5,
-    redirects_max=3,
-    body_bytes_max=16 << 20,
-    is_repeatable=True,
-)
+if TYPE_CHECKING:
+    from clonos.io.http.http_client import HttpReply
+
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 
@@ -52,7 +45,7 @@ class SchemaRegistry:
         self.shown_url = redacted_url(self.url)
         self.user = user
         self.password = password
-        self.limits = replace(LIMITS, retries_max=retries_max)
+        self.retries_max = retries_max
 
     def schema(self, number: int) -> str | None:
         """Returns the text of a schema; None if the registry has none with this id.
@@ -87,9 +80,19 @@ class SchemaRegistry:
         if self.user is not None:
             named = f"{self.user}:{revealed(self.password or '')}"
             headers.append(("authorization", f"Basic {base64.b64encode(named.encode()).decode()}"))
-        client: HttpClient = shared_client()
+        # The client takes long to load, and most jobs that name a codec ask no registry.
+        from clonos.io.http.http_client import HttpLimits, HttpRequest, shared_client
+
+        limits = HttpLimits(
+            timeout_s=30.0,
+            connect_timeout_s=5.0,
+            retries_max=self.retries_max,
+            redirects_max=3,
+            body_bytes_max=16 << 20,
+            is_repeatable=True,
+        )
         try:
-            return client.send(HttpRequest(method, self.url + path, tuple(headers), body or None), self.limits)
+            return shared_client().send(HttpRequest(method, self.url + path, tuple(headers), body or None), limits)
         except HttpError as error:
             raise RegistryFailed(self.shown_url, doing, str(error).rstrip(".")) from error
 

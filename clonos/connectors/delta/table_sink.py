@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from clonos.connectors.connector_errors import InvalidConnector, OutputFailed, OutputInUse, UnexpectedOutput
-from clonos.connectors.delta.delta_writer import DeltaWriter
 from clonos.connectors.delta.table_log import CONNECTOR, DeltaFile, TableLog
 from clonos.connectors.filesystem.durable_files import output_errors
 from clonos.connectors.filesystem.file_sinks import absolute
@@ -26,6 +25,9 @@ from clonos.connectors.filesystem.output_folder import OutputFolder
 from clonos.connectors.filesystem.output_parts import PART_NAME, PARTS, PREPARED, Part, Rolling, decode_parts
 from clonos.connectors.object_stores.urls import is_url
 from clonos.connectors.partitions.folder_names import partition_columns, partition_values
+
+if TYPE_CHECKING:
+    from clonos.connectors.delta.delta_writer import DeltaWriter
 
 TRANSACTIONS: Final = "transactions"
 _NAME: Final = re.compile(r"(?P<checkpoint>[0-9]{20})\.files")
@@ -93,6 +95,8 @@ class DeltaTableSink:
 
     def writer(self) -> DeltaWriter:
         """Creates a writer of part files."""
+        from clonos.connectors.delta.delta_writer import DeltaWriter  # Arrow takes long to load
+
         return DeltaWriter(self.path, state_folder(self.path), self.rolling)
 
     def commit(self, job_id: str, checkpoint: int, parts: list[bytes]) -> None:

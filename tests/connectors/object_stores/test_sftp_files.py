@@ -105,7 +105,7 @@ def test_a_file_that_changes_in_between_is_refused(server: SftpServer) -> None:
     later.close()
 
 
-def test_what_cannot_be_read_is_an_error_with_its_reason(server: SftpServer, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_with_its_reason(server: SftpServer, tmp_path: Path) -> None:
     url = put(server, "a.txt", b"one\n")
     with pytest.raises(InputMissing):
         files.lines(server.url("b.txt")).splits(1)

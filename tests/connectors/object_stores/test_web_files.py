@@ -156,7 +156,7 @@ def test_a_file_that_appears_later_is_found_by_its_url(server: FileServer) -> No
         files.lines(str(server.folder / "3.txt")).splits(1)
 
 
-def test_what_cannot_be_read_is_an_error_with_its_reason(server: FileServer) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_with_its_reason(server: FileServer) -> None:
     url = put(server, "a.txt", b"one\n")
     with pytest.raises(InputUnreadable, match=r"b.txt cannot be read here: the server has no such file \(status 404\)"):
         files.lines(server.url("b.txt")).splits(1)

@@ -32,8 +32,8 @@ def test_a_path_as_a_source_names_the_sources_of_files() -> None:
             "files.csv: a file without a header has no names. Give schema= or columns=.",
         ),
         (
-            lambda: files.csv("out", delimiter=";").rows_format(),
-            "files.csv: schema=, delimiter=, header= and newlines_in_values= are for a source. Leave them out for a"
+            lambda: files.csv("out", newlines_in_values=True).rows_format(),
+            "files.csv: schema=, newlines_in_values=, null_values= and encoding= are for a source. Leave them out for a"
             " sink.",
         ),
         (
