@@ -19,6 +19,7 @@ export class Recoveries {
     this.items = new Map();
     this.before = new Map(); // incarnations and pids of all tasks when a recovery began
     this.last = new Map();
+    this.lastAt = 0; // when `last` was, by the server's clock
     this.said = new Map();
     this.offset = 0; // of this clock behind the server's, ms
     this.list = el("ol", { class: "recoveries" });
@@ -37,6 +38,7 @@ export class Recoveries {
     this.offset = Date.now() - new Date(status.at);
     for (const recovery of status.recoveries) this.take(recovery);
     this.last = new Map(status.tasks.map((task) => [task.name, `${task.incarnation} ${task.pid}`]));
+    this.lastAt = +new Date(status.at);
     for (const [number, before] of this.before) {
       const item = this.items.get(number);
       if (!item || item.isJudged) continue;
@@ -62,13 +64,15 @@ export class Recoveries {
 
   take(recovery) {
     let item = this.items.get(recovery.number);
+    const began = recovery.phases.length ? +new Date(recovery.phases[0].at) : 0;
     if (!item) {
       item = { number: recovery.number, recovery, others: null, moved: [], isJudged: false };
       this.items.set(recovery.number, item);
-      if (this.last.size && !recovery.is_over) this.before.set(recovery.number, this.last);
+      // A short recovery may be over when it is first heard of: what was before it is known all the same.
+      if (this.last.size && (!recovery.is_over || began >= this.lastAt)) this.before.set(recovery.number, this.last);
     }
     item.recovery = recovery;
-    item.began = recovery.phases.length ? +new Date(recovery.phases[0].at) : 0;
+    item.began = began;
     this.say(recovery);
     for (const number of this.items.keys()) if (number <= recovery.number - 200) { this.items.delete(number); this.before.delete(number); }
   }
