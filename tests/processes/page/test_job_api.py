@@ -63,7 +63,11 @@ def test_a_killed_task_appears_in_the_events_milestone_by_milestone_and_nothing_
         job.gate.open_to(300)
         _until_live(job)
         events = job.events()
-        assert job.ask("/kill", {"task": "count-row/0"}) == {"accepted": True, "savepoint": None, "tasks": ["count-row/0"]}
+        assert job.ask("/kill", {"task": "count-row/0"}) == {
+            "accepted": True,
+            "savepoint": None,
+            "tasks": ["count-row/0"],
+        }
         seen: list[str] = []
         names: set[str] = set()
         for name, document in events:

@@ -86,7 +86,11 @@ def test_a_job_run_with_ui_has_a_page_until_it_is_stopped_there(tmp_path: Path) 
         assert job["name"] == "endless"
         while job["status"] == "CREATED":
             (job,) = _ask(base, token, "/api/v1/jobs")["jobs"]
-        assert _ask(base, token, f"/api/v1/jobs/{job['id']}/stop", {}) == {"accepted": True, "savepoint": None, "tasks": []}
+        assert _ask(base, token, f"/api/v1/jobs/{job['id']}/stop", {}) == {
+            "accepted": True,
+            "savepoint": None,
+            "tasks": [],
+        }
         output, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == ENDED, output
         assert "was stopped with a final checkpoint" in output
