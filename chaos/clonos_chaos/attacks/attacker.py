@@ -94,7 +94,7 @@ def _slots(loot: Loot) -> list[StolenPeer]:
 
 
 def main() -> None:
-    """Attacks with each weapon in turn, for an equal share of the time."""
+    """Attacks with each weapon in turn, for an equal share of the time, and longer while a weapon has had no effect."""
     orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=AttackOrders)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = orders.at_once + FILES_OF_OURS
@@ -111,6 +111,8 @@ def main() -> None:
                 counted[0] += 1
 
             attack_functions[weapon](time.monotonic() + orders.seconds / len(orders.weapons), count)
+            while not counted[0]:
+                attack_functions[weapon](time.monotonic() + A_SLOT_S, count)
             counts.write(f"{weapon} {counted[0]}\n")
             counts.flush()
 
