@@ -21,11 +21,15 @@ from clonos_chaos.real.fault_point_server import FaultPointServer
 from clonos_chaos.real.network_namespaces import Hosts
 from clonos_chaos.real.relay import Relay
 from clonos_chaos.real.toxics import Toxiproxy
+from clonos_chaos.real.triggers import PATIENCE_S
 from clonos_chaos.scenario.scenario import NETWORK, SERVICE, FaultKind, FaultSpec, Pattern
 from clonos_chaos.scenario.scenario_service import ServiceProcess
 
 EXECUTOR_CLASS: Final = "CoarseGrainedExecutorBackend"
 FULL_DEVICE: Final = Path("/dev/full")
+PATIENCE_OF_ATTACKS_S: Final = 60.0
+"""Longer than for other faults: the process of an attack has a low priority and starts late on a busy machine."""
+
 SEGMENTS_AHEAD: Final = 500
 """Names of spill files that are blocked in advance while the disk is full."""
 
@@ -65,7 +69,8 @@ class Tools:
 class Lasting:
     """Handle of an active fault: how to end it, and how to renew it meanwhile.
 
-    ``effect_count``: number of its effects so far; ``counts`` names them. A fault without effects has tested nothing.
+    ``effect_count``: number of its effects so far; ``counts`` names them. A fault without effects has tested nothing;
+    it lasts up to ``patience_s`` longer.
     """
 
     end: Callable[[], None]
@@ -74,6 +79,7 @@ class Lasting:
     counts: str = ""
     effect_count: Callable[[], int] = lambda: 0
     detail_at_end: Callable[[], str] = lambda: ""  # details, once it has ended
+    patience_s: float = PATIENCE_S
 
 
 def inject(
@@ -131,6 +137,7 @@ def _attack(fault: FaultSpec, status: Status, tools: Tools, driver_pid: int) -> 
         counts=counts,
         effect_count=attack.effect_count,
         detail_at_end=attack.detail_at_end,
+        patience_s=PATIENCE_OF_ATTACKS_S,
     )
 
 

@@ -30,7 +30,7 @@ from clonos_chaos.real.runner_faults import Lasting, Tools, inject
 from clonos_chaos.real.runner_watch import MemoryWatch, process_of, wait_until_gone
 from clonos_chaos.real.toxics import Toxiproxy
 from clonos_chaos.real.toxiproxy_server import find_server
-from clonos_chaos.real.triggers import PATIENCE_S, FaultTriggers, Look, PlannedFault, is_live
+from clonos_chaos.real.triggers import FaultTriggers, Look, PlannedFault, is_live
 from clonos_chaos.scenario.run_record import Check, Injection, RunRecord, judge
 from clonos_chaos.scenario.scenario import BACKUP_PATTERNS, TASKLESS, FaultKind, FaultSpec, Pattern, Scenario
 from clonos_chaos.scenario.scenario_gate import SOURCES, Gate
@@ -67,7 +67,8 @@ class Ongoing:
 
     def is_over(self, now_s: float) -> bool:
         """Returns whether the fault has to end."""
-        return now_s >= self.ends_s + (0.0 if self.lasting.effect_count() or not self.lasting.counts else PATIENCE_S)
+        had_effect = self.lasting.effect_count() or not self.lasting.counts
+        return now_s >= self.ends_s + (0.0 if had_effect else self.lasting.patience_s)
 
 
 @dataclass
