@@ -21,15 +21,17 @@ from benchmarks.harness import isolated_run
 from benchmarks.harness.ab_session import PAIRS, PAIRS_QUICK, Session
 from benchmarks.nexmark.queries import LEFT_OUT, QUERIES
 from benchmarks.peers.running import PEERS
+from benchmarks.workloads.failover_cases import TITLES
 from benchmarks.workloads.staged_job import Stages
 
+FAILOVER: Final = "failover"
 NAMES: Final = (
     *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
     *(
         "watermarks",
         "window_latency",
         "latency",
-        "failover",
+        FAILOVER,
         "stalled_consumer",
         "startup",
         "footprint",
@@ -72,10 +74,14 @@ def main() -> int:
     names = given.names or NAMES
     has_queries = bool({NEXMARK, NEXMARK_KILLS} & {*names})
     queries = given.queries.split(",") if given.queries else list(QUERIES) if has_queries else []
+    cases = given.cases.split(",") if given.cases else []
+    if cases and FAILOVER not in names:
+        parser.error(f"--cases selects cases of {FAILOVER}, which does not run: name it, too")
     checked = (
         ("benchmark", names, (*NAMES, *BY_NAME)),
         ("side", against, SIDES),
         ("query", queries, (*QUERIES, *LEFT_OUT)),
+        ("case", cases, TITLES),
     )
     for kind, chosen, known in checked:
         for name in chosen:
@@ -87,6 +93,7 @@ def main() -> int:
         pairs,
         given.quick,
         kills=given.kills,
+        cases=cases,
         queries=queries,
         events=given.events,
         rows=given.rows,
@@ -154,6 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pairs", type=count, default=0, metavar="N", help=f"runs of each side (default: {PAIRS})")
     parser.add_argument(
         "--kills", type=count, default=0, metavar="N", help="kills in each case of failover (default: 3)"
+    )
+    parser.add_argument(
+        "--cases", default="", metavar="NAME,...", help=f"cases of failover, of {', '.join(TITLES)} (default: all)"
     )
     parser.add_argument("--queries", default="", metavar="q0,...", help="queries of nexmark (default: all)")
     parser.add_argument("--rows", action="store_true", help="nexmark in rows, with Python functions")

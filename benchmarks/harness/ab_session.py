@@ -54,6 +54,7 @@ class Session:
     failed: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     kills: int = 0
+    cases: Sequence[str] = ()
     queries: Sequence[str] = ()
     events: int = 0
     rows: bool = False

@@ -33,6 +33,7 @@ def run(session: Session, name: str, limit_s: float) -> None:
         arguments = [name, "--here", "--json", str(file), "--against", ",".join(session.against)]
         arguments += ["--pairs", str(session.pairs)]
         arguments += ["--kills", str(session.kills)] if session.kills else []
+        arguments += ["--cases", ",".join(session.cases)] if session.cases and name == "failover" else []
         arguments += ["--queries", ",".join(session.queries)] if session.queries else []
         arguments += ["--events", str(session.events)] if session.events else []
         arguments += ["--stages", session.stages]

@@ -2,7 +2,7 @@
 
 For a killed counting task, the first new output row counts; for a killed source, the first mark of a line that was due
 after the kill. Tasks of other keys, or the other source, show whether the kill disturbed them. ``--kills N`` sets the
-kills of each case; goals are for a hundred.
+kills of each case; goals are for a hundred. ``--cases NAME,...`` selects cases.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks.harness.kill_loop import Kill, KillLoop
 from benchmarks.harness.timestamp_sink import Entry
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import column_failover, failover_jobs, paced, words
+from benchmarks.workloads.failover_cases import TITLES
 from benchmarks.workloads.paced import Pace
 from clonos.status import RecoveryState, Status
 
@@ -68,9 +69,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Case of the benchmark. ``victims``: steps of which one task each is killed. ``half_of``: job whose maximal load
-    is halved; None: the peers' load. ``goals``: first output p50 and p99, back to normal. ``fill_s``: time to fill the
-    state."""
+    """Case of the benchmark. ``name``: of ``TITLES``. ``victims``: steps of which one task each is killed. ``half_of``:
+    job whose maximal load is halved; None: the peers' load. ``goals``: first output p50 and p99, back to normal.
+    ``fill_s``: time to fill the state."""
 
     name: str
     victims: tuple[str, ...]
@@ -82,6 +83,11 @@ class Case:
     fill_s: float = 0.0
     is_quick: bool = False
     pace: type[Pace] = Pace
+
+    @property
+    def title(self) -> str:
+        """Returns what figures are called."""
+        return TITLES[self.name]
 
     @property
     def standbys(self) -> int:
@@ -107,39 +113,38 @@ EPOCHS_OF_5_S: Final = ("checkpoint_every", "5s")
 THREE_KEEPERS: Final = (("keepers", 3),)
 """Keepers of the sink's log: more than can be among the killed processes."""
 
-SMALL: Final = "counting task, 2,000 lines/s"
-LARGE: Final = "counting task, 500 MB of state"
-FEW_KEYS: Final = "windows in columns, little state"
-MANY_KEYS: Final = "windows in columns, a million keys"
-RATIOS: Final = {"500 MB of state to 1 MB": (LARGE, SMALL), "a million keys in columns to few": (MANY_KEYS, FEW_KEYS)}
+RATIOS: Final = {
+    "500 MB of state to 1 MB": ("count-500mb", "count"),
+    "a million keys in columns to few": ("columns-1m", "columns"),
+}
 CASES: Final = (
-    Case(SMALL, ("count",), None, PEERS_GOALS, is_quick=True),
-    Case("counting task, half load", ("count",), failover_jobs.plain, HALF_GOALS, is_quick=True),
+    Case("count", ("count",), None, PEERS_GOALS, is_quick=True),
+    Case("count-half", ("count",), failover_jobs.plain, HALF_GOALS, is_quick=True),
     Case(
-        "counting task, half load, epochs of 5 s",
+        "count-half-5s",
         ("count",),
         failover_jobs.plain,
         ("", "", "<= 3000"),
         (EPOCHS_OF_5_S,),
     ),
-    Case("hot standby, 2,000 lines/s", ("count",), None, PEERS_GOALS, job=failover_jobs.hot),
-    Case("hot standby, half load", ("count",), failover_jobs.plain, PEERS_GOALS, job=failover_jobs.hot),
-    Case("hot standby, half of its own load", ("count",), failover_jobs.hot, PEERS_GOALS, job=failover_jobs.hot),
-    Case("source task, half load", ("lines",), failover_jobs.plain, HALF_GOALS),
-    Case("linked tasks, half load", ("lines", "count"), failover_jobs.plain, ("", "", "<= 1500"), (("keepers", 2),)),
+    Case("hot", ("count",), None, PEERS_GOALS, job=failover_jobs.hot),
+    Case("hot-half", ("count",), failover_jobs.plain, PEERS_GOALS, job=failover_jobs.hot),
+    Case("hot-own-half", ("count",), failover_jobs.hot, PEERS_GOALS, job=failover_jobs.hot),
+    Case("source-half", ("lines",), failover_jobs.plain, HALF_GOALS),
+    Case("linked-half", ("lines", "count"), failover_jobs.plain, ("", "", "<= 1500"), (("keepers", 2),)),
     Case(
-        "three linked tasks",
+        "linked-three",
         ("count", "pass", "lines"),
         None,
         ("", "", "<= 1500"),
         THREE_KEEPERS,
         failover_jobs.linked,
     ),
-    Case("counting task without standby", ("count",), None, ("<= 2000", "", ""), (NO_STANDBY,)),
-    Case(LARGE, ("count",), None, PEERS_GOALS, (), failover_jobs.large, fill_s=30.0),
-    Case(FEW_KEYS, ("count",), None, PEERS_GOALS, (), column_failover.column_job, pace=column_failover.FewKeys),
+    Case("count-no-standby", ("count",), None, ("<= 2000", "", ""), (NO_STANDBY,)),
+    Case("count-500mb", ("count",), None, PEERS_GOALS, (), failover_jobs.large, fill_s=30.0),
+    Case("columns", ("count",), None, PEERS_GOALS, (), column_failover.column_job, pace=column_failover.FewKeys),
     Case(
-        MANY_KEYS,
+        "columns-1m",
         ("count",),
         None,
         PEERS_GOALS,
@@ -148,10 +153,17 @@ CASES: Final = (
         fill_s=10.0,
         pace=column_failover.ManyKeys,
     ),
-    Case("worker of Spark", ("count",), None, PEERS_GOALS, (ON_SPARK,)),
-    Case("executor of Spark", ("count",), None, ("<= 300", "", "<= 1000"), (ON_SPARK,), is_executor=True, fill_s=5.0),
-    Case("executor without standby", ("count",), None, ("<= 8000", "", ""), (ON_SPARK, NO_STANDBY), is_executor=True),
+    Case("worker", ("count",), None, PEERS_GOALS, (ON_SPARK,)),
+    Case("executor", ("count",), None, ("<= 300", "", "<= 1000"), (ON_SPARK,), is_executor=True, fill_s=5.0),
+    Case("executor-no-standby", ("count",), None, ("<= 8000", "", ""), (ON_SPARK, NO_STANDBY), is_executor=True),
 )
+
+
+def selected(session: Session) -> list[Case]:
+    """Returns the cases that are asked for, in their own order; without any, all, or in a short run the quick ones."""
+    if session.cases:
+        return [case for case in CASES if case.name in session.cases]
+    return [case for case in CASES if case.is_quick or not session.is_quick]
 
 
 def run(session: Session) -> None:
@@ -161,7 +173,7 @@ def run(session: Session) -> None:
     with tempfile.TemporaryDirectory(prefix="clonos-bench-") as name:
         folder = Path(name)
         words.prepare(folder)
-        cases = [case for case in CASES if case.is_quick or not session.is_quick]
+        cases = selected(session)
         maxima = {}
         for build in dict.fromkeys(case.half_of for case in cases if case.half_of is not None):
             session.progress(f"the maximal load of the {build.__name__} job")
@@ -169,10 +181,10 @@ def run(session: Session) -> None:
             session.figure(f"fail-over, maximal load of the {build.__name__} job", maxima[build], "words/s")
         for case in cases:
             if case.is_on_spark and (reason := _why_no_spark()):
-                session.leave_out(case.name, reason)
+                session.leave_out(case.title, reason)
                 continue
             rate = PEERS_WORDS_PER_S if case.half_of is None else maxima[case.half_of] / 2
-            session.progress(f"{case.name}: {kills} kills at {rate:,.0f} words/s")
+            session.progress(f"{case.title}: {kills} kills at {rate:,.0f} words/s")
             seconds = kills * EPOCHS_A_KILL * case.epoch_s + 4 + case.fill_s
             pace = paced.at_rate(case.pace(name, 1, 1, 1), rate, seconds, MARKS_PER_S)
             try:
@@ -181,7 +193,7 @@ def run(session: Session) -> None:
                 ).output_ms
             except Exception as error:  # noqa: BLE001  reported at the end; other cases are still measured
                 traceback.print_exc()
-                session.fail(f"failover: {case.name}", error)
+                session.fail(f"failover: {case.title}", error)
     for name, (large, small) in RATIOS.items():
         if outputs.get(small) and outputs.get(large):
             ratio = statistics.median(outputs[large]) / statistics.median(outputs[small])
@@ -220,12 +232,12 @@ def _record_figures(
     end_ns = pace.begun_ns() + round(pace.lines / pace.lines_per_s * 1e9)
     kills = [kill for kill in kills if kill.at_ns < end_ns - LAST_NS]
     found = _found(pace, kills, recoveries, written, min(2 * case.epoch_s, WATCHED_S_MAX))
-    session.figure(f"{case.name}: kills", len(kills), "")
+    session.figure(f"{case.title}: kills", len(kills), "")
     output_p50, output_p99, normal = case.goals
     for name, values in found.milestones_ms.items():
         if values:
             goal = "<= 40" if name == "gathered" and case.standbys else ""
-            session.figure(f"{case.name}: {name.replace('_', ' ')} p50", statistics.median(values), UNIT, goal)
+            session.figure(f"{case.title}: {name.replace('_', ' ')} p50", statistics.median(values), UNIT, goal)
     for name, values, share, goal in (
         ("first new output", found.output_ms, 50, output_p50),
         ("first new output", found.output_ms, 99, output_p99),
@@ -235,7 +247,7 @@ def _record_figures(
     ):
         if values:
             value = statistics.median(values) if share == 50 else percentile(values, share)
-            session.figure(f"{case.name}: {name} p{share}", value, UNIT, goal)
+            session.figure(f"{case.title}: {name} p{share}", value, UNIT, goal)
     _draw(session, case, pace, kills, written)
     return found
 
@@ -246,8 +258,8 @@ def _draw(session: Session, case: Case, pace: Pace, kills: list[Kill], external:
     rates = {task: _rates(of_task, begun_ns) for task, of_task in external.items()}
     instants = [(kill.at_ns - begun_ns) / 1e9 for kill in kills]
     labels = ("s", "words/s")
-    name = re.sub(r"\W+", "-", case.name)
-    title = f"{case.name}: output"
+    name = re.sub(r"\W+", "-", case.title)
+    title = f"{case.title}: output"
     plots.lines(session.results / f"failover-{name}.png", rates, title, labels, instants=instants)
     if instants:
         first, last = (instants[0] + around for around in AROUND_S)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import astuple, replace
 from importlib import import_module
 from itertools import chain
 from operator import attrgetter
@@ -14,8 +15,11 @@ from benchmarks.harness.ab_session import Session
 from benchmarks.harness.result_counter import ResultCounter, SinkResult, WrongResult, measured
 from benchmarks.harness.stage_clock import STAGES
 from benchmarks.harness.timestamp_sink import RolledBack, TimestampFile, Torn, entries, file_of
+from benchmarks.measures import failover
 from benchmarks.measures.latency import percentile
 from benchmarks.workloads import words
+from benchmarks.workloads.column_failover import FewKeys
+from benchmarks.workloads.failover_cases import TITLES
 from benchmarks.workloads.paced import Pace, PacedReader
 from clonos import WriterFenced, WriterIdentity
 
@@ -125,6 +129,24 @@ def test_every_stage_of_the_time_budget_is_a_function_of_the_runtime() -> None:
     for place in chain.from_iterable(STAGES.values()):
         module, _, path = place.partition(":")
         assert callable(attrgetter(path)(import_module(module))), place
+
+
+def test_failover_measures_the_cases_that_are_named_and_without_a_name_all() -> None:
+    assert [case.name for case in failover.selected(Session((), cases=["columns-1m", "hot"]))] == ["hot", "columns-1m"]
+    assert [case.name for case in failover.selected(Session(()))] == [*TITLES]
+    assert {case.name for case in failover.selected(Session((), is_quick=True))} < {*TITLES}
+
+
+def test_cases_of_failover_whose_ratio_is_given_differ_in_their_state_alone() -> None:
+    by_name = {case.name: case for case in failover.CASES}
+    many, few = (by_name[name] for name in failover.RATIOS["a million keys in columns to few"])
+    changed = replace(many, name=few.name, pace=few.pace, fill_s=few.fill_s)
+    assert changed == few
+    pace = Pace("", 1_000.0, 100, 10)
+    large, small = (case.pace(*astuple(pace)) for case in (many, few))
+    assert isinstance(large, FewKeys)
+    assert isinstance(small, FewKeys)
+    assert (large.keys * large.readers, small.keys * small.readers) == (1_000_000, 1_000)
 
 
 @pytest.mark.slow

@@ -50,6 +50,8 @@ def test_a_result_is_written_to_the_file_at_once(tmp_path: Path) -> None:
         (["bids", "--pairs", "-1"], "argument --pairs: -1 is too small: at least 1 is expected"),
         (["bids", "--pairs", "two"], "argument --pairs: 'two' is not a number"),
         (["failover", "--kills", "0"], "argument --kills: 0 is too small: at least 1 is expected"),
+        (["failover", "--cases", "abacus"], "there is no case 'abacus'; there are: count, count-half"),
+        (["bids", "--cases", "count"], "--cases selects cases of failover, which does not run: name it, too"),
         (["bids", "--limit-minutes", "nan"], "argument --limit-minutes: nan is too small"),
         (["bids", "--json", "nowhere/found.json"], "--json nowhere/found.json cannot be written: No such file"),
     ],
