@@ -38,6 +38,7 @@ NAMES: Final = (
         "snapshot",
         "growth",
         "slot_machine",
+        "columns",
     ),
 )
 NEXMARK: Final = "nexmark"
@@ -52,6 +53,7 @@ MODULES: Final = {
     NEXMARK: "nexmark.measure",
     NEXMARK_KILLS: "nexmark.kills",
     KAFKA: "kafka.measure",
+    "columns": "columns.measure",
 }
 """Modules of benchmarks that are not in the folder of measures."""
 

@@ -67,7 +67,7 @@ class _NoMirror(Mirror):
         """Takes nothing in."""
 
 
-class _MeasuredSlot:
+class MeasuredSlot:
     """Slot with the middle task of a chain, which is live. Effects are performed as far as they cost the machine."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ def _columns_ns(batch: Any) -> dict[str, float]:
 
 
 def _round() -> tuple[float, float]:
-    measured = _MeasuredSlot()
+    measured = MeasuredSlot()
     handle, source = measured.handle, SlotId(1)
     batches = [measured.batch(number) for number in range(EVENTS)]
     steps = [measured.step(number) for number in range(EVENTS)]

@@ -34,10 +34,15 @@ def run(query: Query, shape: str, events: Path, oracle: Oracle, **options: Any) 
 
 
 def _run_in(query: Query, shape: str, events: Path, folder: str, options: Mapping[str, Any]) -> Cost:
-    request = json.dumps(asdict(Run(query.name, shape, str(events), folder, dict(options))))
+    request = Run(query.name, shape, str(events), folder, dict(options))
+    return run_apart("benchmarks.nexmark.one_run", f"{query.name} in {shape}", json.dumps(asdict(request)), folder)
+
+
+def run_apart(module: str, name: str, request: str, folder: str) -> Cost:
+    """Runs a module that prints a cost, in a process of its own. Raises RunFailed."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.nexmark.one_run", request],
+            [sys.executable, "-m", module, request],
             cwd=ROOT,
             env=os.environ | {MARK: folder},
             capture_output=True,
@@ -45,9 +50,9 @@ def _run_in(query: Query, shape: str, events: Path, folder: str, options: Mappin
             timeout=LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        raise RunFailed(f"{query.name} has not ended within {LIMIT_S} s") from None
+        raise RunFailed(f"{name} has not ended within {LIMIT_S} s") from None
     finally:
         end_all(folder)
     if done.returncode:
-        raise RunFailed(f"{query.name} in {shape}: {(done.stderr or done.stdout)[-2000:]}")
+        raise RunFailed(f"{name}: {(done.stderr or done.stdout)[-2000:]}")
     return Cost(**json.loads(done.stdout.strip().rpartition("\n")[2]))

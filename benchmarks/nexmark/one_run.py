@@ -83,10 +83,16 @@ def run_here(run: Run) -> list[Path]:
 
 def main() -> None:
     """Runs what the argument says."""
+    run = Run(**json.loads(sys.argv[1]))
+    print_cost(lambda: run_here(run))
+
+
+def print_cost(work: Callable[[], list[Path]]) -> None:
+    """Does the work of this process, and prints its cost and the files with its result as the last line."""
     begun_s = time.monotonic()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     logging.getLogger("clonos").setLevel(logging.ERROR)
-    parts = run_here(Run(**json.loads(sys.argv[1])))
+    parts = work()
     ended_s = time.monotonic()
     _reap(ended_s + REAP_S_MAX)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -55,10 +55,12 @@ def encode_columns(batch: pyarrow.RecordBatch, *, bytes_max: int = value_limits.
     """
     import pyarrow
 
-    size = pyarrow.ipc.get_record_batch_size(batch)
-    if max(size, batch.nbytes) > bytes_max:
-        raise ValueBeyondLimit("bytes of an encoded batch", max(size, batch.nbytes), bytes_max)
-    if _has_dictionaries(batch.schema):
+    size, has_dictionaries = pyarrow.ipc.get_record_batch_size(batch), _has_dictionaries(batch.schema)
+    if has_dictionaries:
+        size = max(size, batch.nbytes)  # with the dictionaries
+    if size > bytes_max:
+        raise ValueBeyondLimit("bytes of an encoded batch", size, bytes_max)
+    if has_dictionaries:
         sink = pyarrow.BufferOutputStream()
         with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)

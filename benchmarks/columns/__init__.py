@@ -1,0 +1,1 @@
+"""Benchmark of what a record costs in columns: reading, hops, windows."""
