@@ -343,7 +343,7 @@ class JobGraph:
         options: Options,
         *,
         parallelism: int = 1,
-        splits: Mapping[str, Sequence[bytes]] | None = None,
+        splits: Mapping[str, Sequence[bytes] | None] | None = None,
     ) -> JobImage:
         """Compiles the physical plan with the operators of its vertices.
 

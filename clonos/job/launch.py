@@ -90,7 +90,7 @@ def _prepared(
 ) -> Launched:
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run
-    image = graph.compile(settings.core, parallelism=run.parallelism, splits=None if found is None else found.splits)
+    image = graph.compile(settings.core, parallelism=run.parallelism, splits=start.splits(graph))
     start.decide(image)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed

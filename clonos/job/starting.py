@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,6 +96,12 @@ class Start:
         """Whether the start resumes the job of the store."""
         return self._run.resume and self._found is not None
 
+    def splits(self, graph: JobGraph) -> Mapping[str, Sequence[bytes] | None] | None:
+        """Returns the splits that the sources go on with; None, for all or for one, if they are to be listed now."""
+        if self._savepoint is not None:
+            return self._savepoint.splits(graph)
+        return self._found.splits if self._run.resume and self._found is not None else None
+
     def stage(self, graph: JobGraph) -> None:
         """Writes the input of the sources that need it, or finds that of the job to resume.
 
@@ -129,7 +135,7 @@ class Start:
                 self._refuse_another_job(self._found, image.plan)
                 refuse_half_copied(self.store, self._found)
         if self._savepoint is not None:
-            self._savepoint.check(image.plan)
+            self._savepoint.check(image)
         if self.is_resume:
             assert self._found is not None
             self._resumed = checkpoint_to_resume(self.store, self._found, self._run, image.plan)

@@ -148,7 +148,7 @@ class OperatorChain:
         scope = Scope(context, self._state)
         for operator in self._operators:
             operator.open(scope)
-        if self._source is not None and position is not None:
+        if self._source is not None and position:
             self._source.restore(position)
         self._ends = self._state.table(ENDS_NAME, is_small=True)
         self._ended = self._ends.entries.get(0, 0)

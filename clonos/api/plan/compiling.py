@@ -62,7 +62,7 @@ PARTITIONINGS = {
 
 
 def compile_graph(
-    graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes]] | None
+    graph: JobGraph, options: Options, parallelism: int, splits: Mapping[str, Sequence[bytes] | None] | None
 ) -> JobImage:
     """Compiles the graph: see ``JobGraph.compile``."""
     compiler = _Compiler(graph, options, parallelism)

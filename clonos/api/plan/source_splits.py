@@ -15,7 +15,7 @@ def splits_of(
     graph: JobGraph,
     ordered: Mapping[int, Any],
     parallelism_of: Callable[[Step], int],
-    stored: Mapping[str, Sequence[bytes]] | None,
+    stored: Mapping[str, Sequence[bytes] | None] | None,
 ) -> dict[str, tuple[bytes, ...]]:
     """Returns the splits of each source by its name: the stored ones if the job is resumed, else those found now.
 
@@ -30,10 +30,15 @@ def splits_of(
     unknown = tuple(name for name in stored if name not in sources)
     if missing or unknown:
         raise BadSplits(missing, unknown)
+    found: dict[str, tuple[bytes, ...]] = {}
     for name, step in sources.items():
-        for split in stored[name]:
+        if (splits := stored[name]) is None:  # new in a job that starts from a savepoint
+            found[name] = _listed(step, ordered, parallelism_of)
+            continue
+        for split in splits:
             check_split(step.source, split)
-    return {name: tuple(stored[name]) for name in sources}
+        found[name] = tuple(splits)
+    return found
 
 
 def splits_or_reasons(

@@ -55,7 +55,7 @@ class PendingSnapshots:
         ``keeps_position``: the position in the source is needed when the checkpoint completes.
         """
         kind = "final" if snapshot.final else "full" if snapshot.previous is None else "delta"
-        name = _name_of(snapshot, kind)
+        name = name_of_snapshot(snapshot, kind)
         self.objects = (name,) if snapshot.previous is None else (*self.objects, name)
         self._since_whole = (*self._since_whole, name)
         self.unwritten[name] = (snapshot, more)
@@ -73,7 +73,7 @@ class PendingSnapshots:
         """Begins to store the whole state at the last snapshot's barrier. Returns the name and the head of its
         object.
         """
-        self._whole, self._since_whole = _name_of(snapshot, "full"), ()
+        self._whole, self._since_whole = name_of_snapshot(snapshot, "full"), ()
         return self._whole, structs.replace(snapshot, previous=None, changes=b"", chain_length=1)
 
     def whole_written(self, name: str) -> None:
@@ -132,7 +132,8 @@ class PendingSnapshots:
         return last.snapshot
 
 
-def _name_of(snapshot: Snapshot, kind: str) -> str:
+def name_of_snapshot(snapshot: Snapshot, kind: str) -> str:
+    """Returns the name of the object of a snapshot. ``kind``: "final", "full" or "delta"."""
     return f"snapshots/{snapshot.task}/{snapshot.checkpoint:012d}-{snapshot.incarnation:x}-{kind}"
 
 

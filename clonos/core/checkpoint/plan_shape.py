@@ -131,7 +131,7 @@ def _vertex_differences(before: VertexShape, now: VertexShape) -> Iterator[str]:
         if found is None:
             yield f'the step "{step.name}" is gone, was {step.kind}'
         else:
-            yield from _step_differences(step, found)
+            yield from step_differences(step, found)
     yield from _output_differences(before.outputs, now.outputs)
 
 
@@ -140,12 +140,13 @@ def _output_differences(before: tuple[StepShape, ...], now: tuple[StepShape, ...
     if not before:
         return
     for was, sink in zip(before, now, strict=False):
-        yield from _step_differences(was, sink)
+        yield from step_differences(was, sink)
     yield from (f'the sink "{sink.name}" is gone, was {sink.kind}' for sink in before[len(now) :])
     yield from (f'the sink "{sink.name}" is new' for sink in now[len(before) :])
 
 
-def _step_differences(before: StepShape, now: StepShape) -> Iterator[str]:
+def step_differences(before: StepShape, now: StepShape) -> Iterator[str]:
+    """Yields each difference between two steps of one name that keeps stored state from fitting, in words."""
     if now.kind != before.kind:
         yield f'the step "{now.name}" was {before.kind}, is {now.kind}'
         return

@@ -128,7 +128,8 @@ class Chain(Protocol):
     def open(self, context: ChainContext, mirror: Mirror | None, position: bytes | None) -> None:
         """Restores the state and opens the operators.
 
-        The chain owns ``mirror``; it and ``position`` are None at the job's start.
+        The chain owns ``mirror``; it and ``position`` are None at the job's start. ``position`` is empty for a source
+        that is new in a job that starts from a savepoint.
         """
 
     def process_rows(self, port: int, rows: list[Any], times: Sequence[int] | None = None) -> None:

@@ -6,8 +6,11 @@ prepared is committed again, and immediate sinks number their output from 0, as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from clonos.api.graph import JobGraph
 from clonos.core.checkpoint.checkpoint_metadata import (
     DIFFERENCES_MAX,
     CheckpointMetadata,
@@ -16,7 +19,7 @@ from clonos.core.checkpoint.checkpoint_metadata import (
     plan_fingerprint,
 )
 from clonos.core.checkpoint.plan_shape import FLAGS, PlanShape, VertexShape, differences, shape_of
-from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot, restore_from
+from clonos.core.checkpoint.snapshot import decode_snapshot, encode_snapshot
 from clonos.core.model.errors import JobError
 from clonos.core.model.ids import ChannelId
 from clonos.core.model.plan import Plan
@@ -24,7 +27,8 @@ from clonos.core.ports.task_snapshot import Snapshot
 from clonos.io.store.metadata_chain import AppendOutcome
 from clonos.io.store.savepoint import SavepointReader
 from clonos.io.store.store import AnotherCoordinator, CheckpointStore, JobRecord
-from clonos.operators.state.keyed_state import StateBackend, StateImage
+from clonos.job.continuing.state_transfer import StateTransfer, differences_of_transfer
+from clonos.operators.job_image import JobImage
 
 
 class SavepointUnfit(JobError):
@@ -99,7 +103,7 @@ class SavepointStart:
         self.reader = SavepointReader(url)
         self._allow_dropped_state = allow_dropped_state
         self._metadata = self.reader.metadata()
-        self._dropped: tuple[str, ...] = ()
+        self._transfer: StateTransfer | None = None
 
     def __str__(self) -> str:
         found = self.reader.manifest
@@ -110,28 +114,39 @@ class SavepointStart:
         """Record of the job that the savepoint was taken of, whose splits the new job reads."""
         return self.reader.record()
 
+    def splits(self, graph: JobGraph) -> dict[str, Sequence[bytes] | None]:
+        """Returns the splits of each source of the job: those of the savepoint, None for a source that is new."""
+        known = self.reader.manifest.splits
+        return {step.name: known.get(step.name) for step in graph.steps if step.source is not None}
+
     @property
     def term(self) -> int:
         """Term of the old job, which that of the new one exceeds: incarnations are never named twice."""
         return self._metadata.term
 
-    def check(self, plan: Plan) -> None:
+    def check(self, image: JobImage) -> None:
         """Checks that the state fits the job, and that the savepoint is complete.
 
         Raises: SavepointUnfit, StateWouldBeDropped, SavepointCorrupt.
         """
-        url, stored = self.reader.url, self._metadata.plan
+        plan, url, stored = image.plan, self.reader.url, self._metadata.plan
         if stored is None:
             raise SavepointUnfit(plan.job_name, url, ("an older version wrote it, which did not store its steps",))
-        current = shape_of(plan)
+        current, sources = shape_of(plan), tuple(self.reader.manifest.splits)
         own = {step.name for vertex in current.vertices for step in vertex.steps}
-        self._dropped = tuple(step.name for vertex in stored.vertices for step in vertex.steps if step.name not in own)
-        renamed = _with_names_of(stored, current, tuple(self.reader.manifest.splits))
-        found = differences(_without(renamed, self._dropped), current)
-        if found or len(self._metadata.tasks) != len(plan.tasks):
-            raise SavepointUnfit(plan.job_name, url, found)
-        if self._dropped and not self._allow_dropped_state:
-            raise StateWouldBeDropped(plan.job_name, url, self._dropped)
+        dropped = [step.name for vertex in stored.vertices for step in vertex.steps if step.name not in own]
+        dropped += [name for name in sources if name not in image.splits]
+        renamed = _with_names_of(stored, current, sources)
+        is_same = len(self._metadata.tasks) == len(plan.tasks) and not differences(_without_outputs(renamed), current)
+        if dropped or not is_same or set(image.splits) != set(sources):
+            source_of = {
+                number: name for number, vertex in enumerate(stored.vertices) if (name := _source_of(vertex, sources))
+            }
+            if found := differences_of_transfer(self._metadata, image, source_of):
+                raise SavepointUnfit(plan.job_name, url, found)
+            self._transfer = StateTransfer(self.reader, self._metadata, image, source_of)
+        if dropped and not self._allow_dropped_state:
+            raise StateWouldBeDropped(plan.job_name, url, tuple(dropped))
         self.reader.check()
 
     def copy(self, store: CheckpointStore, plan: Plan, record: JobRecord) -> CheckpointMetadata:
@@ -139,7 +154,10 @@ class SavepointStart:
 
         Raises: SavepointCorrupt, StoreFailed. AnotherCoordinator: another driver has begun a term meanwhile.
         """
-        entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
+        if self._transfer is not None:
+            entries = self._transfer.write(store)
+        else:
+            entries = tuple(self._copied(store, plan, entry) for entry in self._metadata.tasks)
         metadata = msgspec.structs.replace(
             self._metadata,
             job_id=record.job_id,
@@ -160,18 +178,6 @@ class SavepointStart:
             return entry
         external = [channel.id for channel in plan.outputs[entry.task] if channel.receiver is None]
         last = entry.objects[-1]
-        steps = () if self._metadata.plan is None else self._metadata.plan.vertices[plan.vertex_of[entry.task]].steps
-        dropped = [step.name for step in steps if step.name in self._dropped]
-        if dropped:
-            image = StateImage()
-            found = restore_from([(name, self.reader.read_object(name)) for name in entry.objects], image)
-            for place in (image.tables, image.columns, image.stores):
-                for name in [name for name in place if name.startswith(tuple(f"{step}/" for step in dropped))]:
-                    del place[name]
-            changes = StateBackend(image).changes(full=True)
-            whole = msgspec.structs.replace(found.snapshot, previous=None, changes=changes, chain_length=1)
-            store.write_object(last, [encode_snapshot(_renumbered(whole, external))])
-            return msgspec.structs.replace(entry, objects=(last,))
         self.reader.copy_objects(store, entry.objects[:-1] if external else entry.objects)
         if external:
             head, *pieces = self.reader.read_object(last)
@@ -221,12 +227,7 @@ def _source_of(vertex: VertexShape, sources: tuple[str, ...]) -> str:
     return max(found, key=len, default=vertex.name)
 
 
-def _without(stored: PlanShape, dropped: tuple[str, ...]) -> PlanShape:
-    """Returns a shape without these steps, and without sinks: those of the new job have none of its output."""
-    vertices = tuple(
-        msgspec.structs.replace(
-            vertex, steps=tuple(step for step in vertex.steps if step.name not in dropped), outputs=()
-        )
-        for vertex in stored.vertices
-    )
+def _without_outputs(stored: PlanShape) -> PlanShape:
+    """Returns a shape without sinks: those of the new job have none of its output."""
+    vertices = tuple(msgspec.structs.replace(vertex, outputs=()) for vertex in stored.vertices)
     return msgspec.structs.replace(stored, vertices=vertices)

@@ -15,7 +15,7 @@ import pytest
 
 from clonos.agg import count
 from clonos.api.windows import Tumbling
-from clonos.connectors import files, sqlite
+from clonos.connectors import files, sqlite, values
 from clonos.io.store.savepoint import MANIFEST_NAME, SavepointCorrupt, SavepointExists, SavepointMissing
 from clonos.io.store.store import CheckpointStore
 from clonos.job import Job
@@ -41,7 +41,15 @@ class Words:
     def __init__(self, folder: Path) -> None:
         self.folder, self.gate = folder, Gate(folder / "gate")
 
-    def job(self, run: str, *, parallelism: int = 1, has_total: bool = True, has_more: bool = False) -> Job:
+    def job(
+        self,
+        run: str,
+        *,
+        parallelism: int = 1,
+        has_total: bool = True,
+        has_more: bool = False,
+        has_changes: bool = False,
+    ) -> Job:
         """The job with the outputs and the store of one run."""
         store = str(self.folder / f"store-{run}")
         job = Job("words", slots="process", checkpoint_every="200ms", parallelism=parallelism, store=store)
@@ -57,6 +65,14 @@ class Words:
             seen = seen.limit(10_000, name="again")
         if has_more:
             seen = seen.limit(10_000, name="more")
+        if has_changes:
+            seen = seen.filter(lambda row: row["n"] % 2 == 0, name="even")
+            sums = rows.filter(lambda row: row["n"] >= 0, name="all").key_by(lambda row: row["n"] % 2)
+            spans = sums.window(Tumbling(f"{2 * WINDOW}s")).aggregate(rows=count(), name="by-parity")
+            sizes = spans.map(lambda window: window.value["rows"], name="size")
+            sizes.sink(files.jsonl(str(self.folder / f"sizes-{run}")), name="sizes")
+            more = job.source(values(range(3)), name="read-more", parallelism=1)
+            more.sink(files.jsonl(str(self.folder / f"more-{run}")), name="more-rows")
         seen.sink(sqlite(str(self.folder / "table.db"), f"rows_{run}", ["word", "n", "seen"]), name="table")
         return job
 
@@ -142,6 +158,21 @@ def test_a_job_that_was_stopped_with_a_savepoint_is_continued_without_a_gap(tmp_
     assert words.job("new", has_more=True).run(from_savepoint=str(tmp_path / "last")).has_finished
     assert sorted(words.windows("old") + words.windows("new")) == windows_of(0, 500)
     assert words.table("old") + words.table("new") == rows_of(0, 500)
+
+
+def test_a_job_with_new_keyed_steps_and_a_new_source_goes_on_from_the_state_of_the_steps_that_stayed(
+    tmp_path: Path,
+) -> None:
+    words = Words(tmp_path)
+    with words.started(420) as handle:
+        handle.stop(savepoint=tmp_path / "last")
+        handle.wait(LIMIT_S)
+    words.gate.end(1_000)
+    assert words.job("new", has_changes=True).run(from_savepoint=str(tmp_path / "last")).has_finished
+    assert sorted(words.windows("old") + words.windows("new")) == windows_of(0, 1_000)
+    assert words.table("new") == [row for row in rows_of(420, 1_000) if row[1] % 2 == 0]
+    assert sum(files.read_committed(tmp_path / "sizes-new")) == 1_000 - 420
+    assert sorted(files.read_committed(tmp_path / "more-new")) == [0, 1, 2]
 
 
 def test_a_start_is_refused_where_the_savepoint_does_not_fit_and_leaves_an_empty_store(tmp_path: Path) -> None:
