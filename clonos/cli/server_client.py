@@ -65,6 +65,10 @@ class ServerClient:
         """Sends a request that changes something. Raises: ServerUnreachable. RequestFailed."""
         return self._call("POST", path, json=body)
 
+    def delete(self, path: str, **query: object) -> Any:
+        """Deletes what a URL names. Raises: ServerUnreachable. RequestFailed."""
+        return self._call("DELETE", path, fields={key: str(value) for key, value in query.items()})
+
     def submit(self, file: Path, target: str | None, options: Mapping[str, object]) -> Any:
         """Sends a job: a Python file or an archive. Raises: ServerUnreachable. RequestFailed."""
         try:

@@ -39,6 +39,7 @@ def add_commands(commands: Any) -> None:
     submit.add_argument("file", metavar="FILE", help="a Python file, or a .zip or .tar.gz archive")
     submit.add_argument("--file", dest="target", metavar="FILE[:NAME]", help="the file in the archive that has the job")
     submit.add_argument("--slots", metavar="KIND", help="where tasks run: spark (default) or process")
+    submit.add_argument("--from-savepoint", metavar="URL", help="begin with the state of a savepoint")
     submit.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="set an option of the job")
     _add(commands, "jobs", "list the jobs of a server", has_job=False)
     _add(commands, "status", "show a job of a server and its tasks")
@@ -46,9 +47,12 @@ def add_commands(commands: Any) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     savepoint = _add(commands, "savepoint", "take a savepoint of a job of a server")
     savepoint.add_argument("path", nargs="?", metavar="URL", help="where to; without it the job decides")
+    savepoint.add_argument("--no-wait", action="store_true", help="return when the driver has accepted the request")
     stop = _add(commands, "stop", "stop a job of a server with a final checkpoint")
     stop.add_argument("--savepoint", metavar="URL", help="take a savepoint there before")
     stop.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
+    delete = _add(commands, "delete", "remove a job of a server that has ended")
+    delete.add_argument("--files", action="store_true", help="delete its folder too: store, log, relative outputs")
     cancel = _add(commands, "cancel", "end a job of a server at once")
     cancel.add_argument("--no-wait", action="store_true", help="return when the server has accepted the request")
 
@@ -125,6 +129,8 @@ def _submit(parsed: argparse.Namespace) -> int:
     options = pairs(parsed.option)
     if parsed.slots is not None:
         options["slots"] = parsed.slots
+    if parsed.from_savepoint is not None:
+        options["from_savepoint"] = parsed.from_savepoint
     job = _client(parsed).submit(Path(parsed.file), parsed.target, options)
     print(json.dumps(job) if parsed.json else job["id"])
     return ENDED
@@ -171,14 +177,43 @@ def _logs(parsed: argparse.Namespace) -> int:
 
 
 def _savepoint(parsed: argparse.Namespace) -> int:
+    """Requests a savepoint, waits until it is written unless told otherwise, and prints its place."""
+    from clonos.cli.server_client import RequestFailed
+
     client = _client(parsed)
-    reply = client.post(f"/jobs/{client.find(parsed.job)}/savepoint", {"path": parsed.path})
-    _report(parsed, reply, f"a savepoint of {parsed.job} was requested")
+    job_id = client.find(parsed.job)
+    lines = client.log_lines(job_id)
+    while next(lines) is not None:  # lines before the request
+        pass
+    reply = client.post(f"/jobs/{job_id}/savepoint", {"path": parsed.path})
+    place = reply["savepoint"]
+    if parsed.no_wait:
+        _report(parsed, reply, f"a savepoint of {parsed.job} was requested: {place}")
+        return ENDED
+    for line in lines:
+        text = "" if line is None else line["text"]
+        if f" written to {place}: checkpoint " in text:
+            print(json.dumps(reply) if parsed.json else place)
+            return ENDED
+        if text.startswith(f"no savepoint was written to {place}: "):
+            raise RequestFailed(409, text)
+        if line is None:
+            if client.get(f"/jobs/{job_id}")["status"] in ENDED_STATUSES:
+                raise RequestFailed(409, f"{job_id} has ended before the savepoint {place} was written.")
+            time.sleep(LOOK_EVERY_S)
     return ENDED
 
 
 def _stop(parsed: argparse.Namespace) -> int:
     return _end(parsed, "stop", {"savepoint": parsed.savepoint, "drain": True})
+
+
+def _delete(parsed: argparse.Namespace) -> int:
+    client = _client(parsed)
+    job_id = client.find(parsed.job)
+    reply = client.delete(f"/jobs/{job_id}", files=str(parsed.files).lower())
+    _report(parsed, reply, f"{job_id} was removed from the server{' with its folder' if parsed.files else ''}")
+    return ENDED
 
 
 def _cancel(parsed: argparse.Namespace) -> int:
@@ -216,4 +251,5 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "savepoint": _savepoint,
     "stop": _stop,
     "cancel": _cancel,
+    "delete": _delete,
 }

@@ -76,7 +76,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 slot=placement.slot or 0,
                 pid=0 if register is None else register.pid,
                 domain="" if register is None else register.domain,
-                phase=phases.get(task, TaskPhase.WAITING) if register is not None else TaskPhase.WAITING,
+                phase=_phase(coordinator, phases.get(task, TaskPhase.WAITING), register is not None),
                 counters=counters.get(task, {}),
                 standbys=coordinator.standbys_ready(task),
                 keepers=coordinator.keepers_ready(task),
@@ -88,6 +88,13 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
             )
         )
     return tuple(found)
+
+
+def _phase(coordinator: Coordinator, reported: TaskPhase, has_slot: bool) -> TaskPhase:
+    """Returns the phase of a task. ``reported``: what its slot said last, also before the job ended."""
+    if coordinator.phase is JobPhase.OVER:
+        return TaskPhase.FINAL if reported is TaskPhase.FINAL else TaskPhase.ENDED
+    return reported if has_slot else TaskPhase.WAITING
 
 
 def _recovery(plan: Plan, recovery: Recovery) -> RecoveryState:

@@ -17,9 +17,10 @@ class TaskPhase(StrEnum):
     LIVE = "live"  # records new determinants
     FINAL = "final"  # live and at the end of its stream
     LOST = "lost"  # cannot go on until the coordinator begins a new generation or incarnation
+    ENDED = "ended"  # its job has ended before its stream did; known to the coordinator only
 
 
-SETTLED_PHASES: Final = frozenset({TaskPhase.LIVE, TaskPhase.FINAL})
+SETTLED_PHASES: Final = frozenset({TaskPhase.LIVE, TaskPhase.FINAL, TaskPhase.ENDED})
 """Phases of an incarnation that has recovered."""
 
 

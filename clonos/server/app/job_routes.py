@@ -19,6 +19,7 @@ from clonos.server.job_api.documents import (
     CheckpointList,
     JobDocument,
     JobList,
+    JobSummary,
     KillRequest,
     LogDocument,
     RecoveryList,
@@ -131,6 +132,23 @@ def add_requests(app: FastAPI, known: KnownJobs) -> None:
     async def kill(job_id: str, request: KillRequest) -> Response:
         """Kills the process of a task, in a job with the option allow_injection."""
         return await _forwarded(known, job_id, "kill", request.model_dump_json().encode())
+
+
+def add_deletion(app: FastAPI, known: KnownJobs) -> None:
+    """Adds the route that removes a job."""
+
+    @app.delete(JOB, status_code=200)
+    async def delete(job_id: str, files: bool = False) -> JobSummary:
+        """Removes a job that has ended from the server; its store, log and relative outputs stay in its folder.
+
+        ``files``: deletes the folder too, with all of them. Savepoints are never deleted.
+        """
+        record = await asyncio.to_thread(known.record, job_id)
+        summary = known.summary(record)
+        await asyncio.to_thread(known.register.remove, record.id)
+        if files:
+            await asyncio.to_thread(known.supervisor.folder_of(record.id).remove)
+        return summary
 
 
 async def _intend(known: KnownJobs, job_id: str, event: JobEvent, savepoint: str | None, drain: bool) -> Accepted:

@@ -202,6 +202,23 @@ class Register:
         )
         return found
 
+    def remove(self, job_id: str) -> JobRecord:
+        """Removes a job that has ended, and its documents; returns what its record was.
+
+        Raises: JobUnknown. RequestRefused: it has not ended.
+        """
+
+        def work(run: Transaction) -> JobRecord:
+            record = _read(run, job_id)
+            if not record.status.is_final:
+                raise RequestRefused(job_id, record.status, "to delete it: stop or cancel it first")
+            run("DELETE FROM clonos_documents WHERE job = ?", job_id)
+            run("DELETE FROM clonos_jobs WHERE id = ?", job_id)
+            return record
+
+        found: JobRecord = self._database.run(work)
+        return found
+
     def keep(self, job_id: str, name: str, document: bytes) -> None:
         """Keeps what a driver has reported, in place of what it reported before."""
         sql = (

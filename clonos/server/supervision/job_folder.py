@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -74,6 +75,10 @@ class JobFolder:
         """Creates the folder, which only this user may read."""
         self.path.mkdir(mode=0o700, parents=True)
         self.files.mkdir(mode=0o700)
+
+    def remove(self) -> None:
+        """Deletes the folder with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     # ------------------------------------------------------------------ files
 

@@ -21,7 +21,9 @@ from clonos.core.coordinator.coordinator_effects import (
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted, StopRequested
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId
+from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.control_messages import Completed, Trigger, View
+from clonos.job.status_view import build_status
 from tests.harnesses.coordinator_harness import CoordinatorHarness, chain_plan, formed, of_kind, sent, written_metadata
 
 
@@ -182,6 +184,7 @@ def test_a_drained_job_pauses_its_sources_after_the_last_barrier_and_ends() -> N
     effects = harness.durable(1)
     assert of_kind(effects, JobDone) == [JobDone(Ending.DRAINED, CheckpointId(1))]
     assert len(of_kind(effects, ReleaseSlot)) == 6
+    assert {task.phase for task in build_status("id", True, (), harness.coordinator).tasks} == {TaskPhase.ENDED}
 
 
 def test_a_drain_survives_the_death_of_a_source() -> None:

@@ -20,6 +20,7 @@ from clonos.server.register.job_record import Intention, JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
 from clonos.server.submission.submissions import Submissions
+from clonos.server.supervision.job_folder import JobFolder
 from clonos.server.supervision.restart_strategy import NoRestart
 from clonos.server.supervision.supervisor import Supervisor
 
@@ -94,6 +95,26 @@ def test_a_token_for_reading_changes_nothing(app: App, verb: str) -> None:
     answer = app.ask("POST", f"/api/v1/jobs/runs-1/{verb}", READ, json=BODIES[verb])
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
     assert app.register.job("runs-1").intention is None
+
+
+def test_a_job_that_has_ended_is_removed_and_its_folder_with_files_only(app: App, tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "jobs" / "ended-1")
+    folder.create()
+    record = app.register.job("ended-1")
+    assert app.ask("DELETE", "/api/v1/jobs/ended-1", token=READ).status_code == 403
+    assert app.ask("DELETE", "/api/v1/jobs/ended-1").json()["checkpoint"] == 7
+    assert app.ask("GET", "/api/v1/jobs/ended-1").status_code == 404
+    assert folder.files.exists()
+    app.register.add(record)
+    assert app.ask("DELETE", "/api/v1/jobs/ended-1?files=true").status_code == 200
+    assert not folder.path.exists()
+
+
+def test_a_job_that_runs_is_not_removed(app: App) -> None:
+    reply = app.ask("DELETE", "/api/v1/jobs/runs-1?files=true")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "job_status")
+    assert "stop or cancel it first" in reply.json()["error"]["message"]
+    assert app.ask("GET", "/api/v1/jobs/runs-1").status_code == 200
 
 
 def test_a_token_for_reading_reads_jobs_and_documents(app: App) -> None:

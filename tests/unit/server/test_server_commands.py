@@ -103,6 +103,14 @@ def test_a_cancellation_is_requested_and_named(register: Register, capsys: pytes
     assert register.job("words-2").status is JobStatus.CANCELLING
 
 
+def test_a_removed_job_is_named_and_is_not_listed_any_more(
+    register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["delete", "words-1"]) == 0
+    assert "words-1 was removed from the server\n" in capsys.readouterr().err
+    assert [job.id for job in register.jobs()] == ["words-2"]
+
+
 @pytest.mark.parametrize(
     ("command", "token", "code", "sentence"),
     [
@@ -117,6 +125,7 @@ def test_a_cancellation_is_requested_and_named(register: Register, capsys: pytes
         (["submit", __file__, "--option", "x"], WRITE, 1, "--option is 'x', but key=value is expected"),
         (["savepoint", "words-2"], WRITE, 1, "The driver of words-2 is starting"),
         (["stop", "words-2", "--savepoint", "/s"], WRITE, 1, "The driver of the job cannot write a savepoint now."),
+        (["delete", "words-2"], WRITE, 1, "job words-2 is RUNNING, which does not allow to delete it: stop or cancel"),
         (["jobs", "--server", "ftp://x"], WRITE, 3, "the server ftp://x cannot be used"),
     ],
 )
