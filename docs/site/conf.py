@@ -21,6 +21,7 @@ NAVIGATION = {
     "Getting started": [
         "Overview <self>",
         "docs/quick-start",
+        "docs/tutorial",
         "examples/README",
         "docs/transformations",
         "docs/plan",
