@@ -272,7 +272,7 @@ def milestones_of(status: TaskStatus, backlog_before: int | None) -> tuple[Miles
     the end of its input, it has caught up as soon as it is live.
     """
     match status.phase:
-        case TaskPhase.WAITING | TaskPhase.RECOVERING:
+        case TaskPhase.WAITING | TaskPhase.RECOVERING | TaskPhase.ENDED:
             return ()
         case TaskPhase.CONNECTING | TaskPhase.REPLAYING | TaskPhase.STALLED | TaskPhase.LOST:
             return (Milestone.GATHERED,)
