@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from clonos.spark import frames as frames
     from clonos_services import clock as clock
     from clonos_services import http as http
+    from clonos_services import metrics as metrics
     from clonos_services import random as random
     from clonos_services.identity import uuid4 as uuid4
     from clonos_services.logger import logger as logger
@@ -123,7 +124,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "clonos": ("agg",),
-    "clonos_services": ("clock", "http", "random"),
+    "clonos_services": ("clock", "http", "metrics", "random"),
     "clonos.spark": ("frames",),
     "clonos.connectors": (
         "codecs",

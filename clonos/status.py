@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final
 
+from clonos.core.model.metrics import Metric, MetricFamily, MetricKind, MetricSeries
 from clonos.core.model.progress import TaskPhase
 
 RATE_SPAN_S: Final = 2.0
@@ -46,7 +49,41 @@ class TaskState:
     hot_key: str = ""  # of which most of its latest records are; empty if no key stands out
     hot_key_share: float = 0.0  # of its latest records
     late_records: Mapping[str, int] = field(default_factory=dict)  # by step, without steps that have none
+    metrics: tuple[MetricFamily, ...] = ()  # of user code, see ``ShownMetrics``
     losses_survived: int | None = None  # further losses of domains without a loss of output; None: any number
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """One series of a metric of user code in one task. ``value``: of a histogram the mean of its values.
+
+    ``count``, ``sum`` and ``buckets`` are those of a histogram: ``buckets`` has, per upper bound, how many values are
+    not above it.
+    """
+
+    name: str
+    kind: MetricKind
+    task: str
+    labels: Mapping[str, str]
+    value: float
+    count: int | None = None
+    sum: float | None = None
+    buckets: Mapping[float, int] | None = None
+
+
+def metric_values(tasks: Iterable[TaskState]) -> list[MetricValue]:
+    """Returns the metrics of user code, task by task."""
+    return [_value(task.name, found.metric, each) for task in tasks for found in task.metrics for each in found.series]
+
+
+def _value(task: str, metric: Metric, series: MetricSeries) -> MetricValue:
+    labels = dict(zip(metric.label_names, series.labels, strict=True))
+    if metric.kind is not MetricKind.HISTOGRAM:
+        return MetricValue(metric.name, metric.kind, task, labels, series.numbers[0])
+    total, counts = series.numbers[0], list(accumulate(map(int, series.numbers[1:])))
+    buckets = dict(zip((*metric.bounds, math.inf), counts, strict=True))
+    mean = total / counts[-1] if counts[-1] else 0.0
+    return MetricValue(metric.name, metric.kind, task, labels, mean, counts[-1], total, buckets)
 
 
 def by_step(tasks: Iterable[TaskState], counter: str) -> Counter[str]:

@@ -35,11 +35,12 @@ from clonos.job.run_report import (
     summary_lines,
     what_a_stop_waits_for,
 )
+from clonos.job.shown_metrics import ShownMetrics
 from clonos.job.skew import keyed_steps
 from clonos.job.status_view import build_status, checkpoint_states, status_html
 from clonos.operators.connector_contract import finish_output
 from clonos.operators.job_image import JobImage
-from clonos.status import CheckpointState, Status
+from clonos.status import CheckpointState, MetricValue, Status, metric_values
 from clonos_standby.driver.driver import JobEnd, Progress
 
 logger = logging.getLogger("clonos.run")
@@ -60,6 +61,7 @@ class Handle:
         self._alarms_count = 0
         self._listeners: list[Callable[[Progress], None]] = []
         self.graph, self.settings = graph, settings
+        self._shown_metrics = ShownMetrics()
         self._launched = launch(graph, settings, session, self._on_progress)
         self._name = graph.name
         self._fault_points = settings.run.fault_points
@@ -179,8 +181,12 @@ class Handle:
     def status(self) -> Status:
         """Returns the current status of the job."""
         query = partial(build_status, self._launched.job_id, self._is_stopping, tuple(self._alarms))
-        status = self._launched.driver.ask(query)
+        status = self._shown_metrics.applied_to(self._launched.driver.ask(query))
         return replace(status, fault_points=self._fault_points, alarms_count=self._alarms_count)
+
+    def metrics(self) -> list[MetricValue]:
+        """Returns the metrics of user code (``clonos.metrics``) by task, also after the end of the job."""
+        return metric_values(self.status().tasks)
 
     def checkpoints(self) -> tuple[CheckpointState, ...]:
         """Returns the last checkpoints that this driver has begun, oldest first."""

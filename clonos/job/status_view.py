@@ -63,11 +63,12 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
         return ()
     registers = {register.slot: register for register in coordinator.slots}
     survived = coordinator.losses_survived()
-    phases, hot_keys, late_records = coordinator.phases, coordinator.hot_keys, coordinator.late_records
+    phases, statuses = coordinator.phases, coordinator.task_statuses
     found = []
     for task in plan.tasks:
         placement = view.placements[task]
-        hot = hot_keys.get(task)
+        status = statuses.get(task)
+        hot = None if status is None else status.hot_key
         register = None if placement.slot is None else registers.get(placement.slot)
         found.append(
             TaskState(
@@ -84,7 +85,8 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 hot_key="" if hot is None else escaped(hot.key),
                 hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
                 losses_survived=survived[task],
-                late_records={escaped(step): count for step, count in late_records.get(task, {}).items()},
+                metrics=() if status is None else status.metrics,
+                late_records={} if status is None else {escaped(step): count for step, count in status.late_records},
             )
         )
     return tuple(found)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
+from clonos.core.model.metrics import MetricTable
 
 Entry = tuple[str, object]
 FIRST_INSTANT_NS = 1_700_000_000_000_000_000
@@ -18,6 +19,7 @@ class FakeRecorder:
         self.log: list[Entry] = list(log)
         self.calls_made: list[tuple[str, bytes, str]] = []
         self.life = life
+        self.table = MetricTable()
         self._position = 0
         self._ticks = ticks or count(FIRST_INSTANT_NS, 1_000_000)
         self._epoch = 0
@@ -46,6 +48,9 @@ class FakeRecorder:
     @property
     def epoch(self) -> int:
         return self._epoch
+
+    def metrics(self, name: str) -> MetricTable:
+        return self.table
 
     def instant_ns(self, exact: bool) -> int:
         if exact or self._instant_ns is None:

@@ -57,7 +57,7 @@ from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
 from clonos.core.wire.authorization import check_itself, check_life, sender_name
-from clonos.core.wire.control_messages import HotKey, Register, SlotStatus, Snapshotted, Suspicion, TaskStatus, View
+from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, TaskStatus, View
 from clonos.core.wire.messages import Message
 from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, SinkFenced, TaskFailed
 
@@ -311,14 +311,9 @@ class Coordinator:
         return {status.task: dict(status.counters) for status in self._task_statuses()}
 
     @property
-    def hot_keys(self) -> dict[TaskId, HotKey]:
-        """Hottest key of each task in whose latest records one stands out."""
-        return {status.task: status.hot_key for status in self._task_statuses() if status.hot_key is not None}
-
-    @property
-    def late_records(self) -> dict[TaskId, dict[str, int]]:
-        """Late records that each task has refused, by step, without tasks that have none."""
-        return {status.task: dict(status.late_records) for status in self._task_statuses() if status.late_records}
+    def task_statuses(self) -> dict[TaskId, TaskStatus]:
+        """Last status of each task's current incarnation, also after the end of the job."""
+        return {status.task: status for status in self._task_statuses()}
 
     def _task_statuses(self) -> Iterator[TaskStatus]:
         state = self._state

@@ -6,7 +6,7 @@ Rules for ``clonos_services`` above and the task below:
   incarnation, such as the random streams of an epoch. So a class with slots needs ``__weakref__``.
 - It is bound (``bind`` or ``running``) in the context in which user code runs, and in no other thread.
 - User code sees the same in replay and live. Only ``live`` tells them apart, for services whose effect nothing in the
-  job observes: the logger.
+  job observes: the logger. Metrics need no such distinction: they are state.
 
 The coarse clock (option ``clock_tick_ms``): reading it writes no entry, and so must not depend on when it is read. A
 step that read a tick and died before its log was shipped would otherwise read another tick in replay. Therefore the
@@ -25,6 +25,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from clonos.core.model.errors import JobError
+from clonos.core.model.metrics import MetricTable
 
 
 class Recorder(Protocol):
@@ -42,6 +43,12 @@ class Recorder(Protocol):
         """Returns the wall clock in ns since the Unix epoch (CLOCK).
 
         It never runs backwards and changes once per step unless ``exact``.
+        """
+
+    def metrics(self, name: str) -> MetricTable:
+        """Returns the series of user code, which belong to the state of the task, for a use of the metric ``name``.
+
+        Raises: JobError, in ``open``.
         """
 
     def seed(self) -> bytes:
@@ -171,6 +178,27 @@ def key_inside() -> str:
     if inside is None or not inside.key:
         return ""
     return blake2b(f"{inside.key}/{inside.count_call()}".encode(), digest_size=16).hexdigest()
+
+
+def is_inside_call() -> bool:
+    """Returns whether the code here is that of an external call, whose outcome is recorded, or of a connector beside
+    the task.
+    """
+    return _inside.get() is not None
+
+
+class ServiceWhileOpening(JobError):
+    """Error for user code that uses a causal service in ``open``, which runs again in every incarnation."""
+
+    task: str
+    service: str
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.task} used {self.service} in open. Every incarnation of a task runs open again, after another"
+            " checkpoint, so the result could not be repeated. Use the service when the first element arrives, and keep"
+            " the result as state."
+        )
 
 
 class ServiceWithoutTask(JobError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, TaskId
+from clonos.core.model.metrics import MetricFamily
 from clonos.core.model.watermark import Instant
 from clonos.core.wire.log_delta import Count
 
@@ -62,3 +63,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     event_time: EventTime | None = None
     late_records: LateRecords = ()
     blocked: tuple[tuple[ChannelId, CheckpointId], ...] = ()
+    metrics: tuple[MetricFamily, ...] = ()  # of user code, since the job's start

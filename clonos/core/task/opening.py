@@ -29,7 +29,8 @@ def open_log(
         options.causal_logging,
         options.calls_ahead_max,
     )
-    instant_ns = activation.snapshot.instant_ns if activation.snapshot else 0
-    recovered = Recovered(activation.log, activation.log_offset_bytes, instant_ns)
+    snapshot = activation.snapshot
+    restored = (snapshot.instant_ns, snapshot.metrics) if snapshot else ()
+    recovered = Recovered(activation.log, activation.log_offset_bytes, *restored)
     await_more = (lambda: take(port.receive(None))) if activation.is_shadow else None
     return TaskLog(rules, port, recovered, await_more)

@@ -15,7 +15,8 @@ from clonos.core.log import determinants as d
 from clonos.core.log.call_outcomes import CallInDoubt, decode_outcome, encode_outcome
 from clonos.core.model.errors import JobError, ReplayDiverged
 from clonos.core.model.ids import ChannelId
-from clonos.core.ports.recorder import tick_due_ns
+from clonos.core.model.metrics import MetricFamily, MetricTable
+from clonos.core.ports.recorder import ServiceWhileOpening, tick_due_ns
 from clonos.core.ports.task_port import Emission, TaskPort
 from clonos.core.task.async_calls import OpenCalls, idempotency_key, request_digest
 
@@ -33,20 +34,6 @@ class EffectUndeclared(JobError):
         return (
             f"task {self.task} called {self.service}, which changes an external system, in a step that does not declare"
             " effects. Declare the step with effects=True, or the call as idempotent (intent=False)."
-        )
-
-
-class ServiceWhileOpening(JobError):
-    """Error for user code that uses a causal service in ``open``, which runs again in every incarnation."""
-
-    task: str
-    service: str
-
-    def __str__(self) -> str:
-        return (
-            f"task {self.task} used {self.service} in open. Every incarnation of a task runs open again, after another"
-            " checkpoint, so the result could not be repeated. Use the service when the first element arrives, and keep"
-            " the result as state."
         )
 
 
@@ -71,6 +58,7 @@ class Recovered(NamedTuple):
     log: bytes = b""
     offset_bytes: int = 0
     instant_ns: int = 0
+    metrics: tuple[MetricFamily, ...] = ()
 
 
 FRESH = Recovered()
@@ -114,6 +102,7 @@ class TaskLog:
         self._occurrences: dict[bytes, int] = {}
         self.open_calls = OpenCalls(port, rules.key_space)
         self.replayed_calls = 0  # outcomes taken from the log; of a shadow, those since it was promoted
+        self.metric_table = MetricTable(recovered.metrics)
         self.calls: dict[str, int] | None = None  # for a source: calls per service since the job's start
 
     # ------------------------------------------------------------------ for the task
@@ -270,6 +259,12 @@ class TaskLog:
         delta = max(0, now_ns - self.instant_ns_last)
         self.append(d.numbers(d.CLOCK, delta))
         self.instant_ns_last += delta
+
+    def metrics(self, name: str) -> MetricTable:
+        """Returns the series of user code. Raises: ServiceWhileOpening, in ``open``."""
+        if self.is_opening:
+            raise ServiceWhileOpening(self.task_name, f"the metric {name}")
+        return self.metric_table
 
     def seed(self) -> bytes:
         """Returns the seed of the current epoch, recorded when it is first needed."""

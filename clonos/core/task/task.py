@@ -378,6 +378,7 @@ class Task:
             event_time=self.watermarks.event_time(),
             late_records=self.collected.late_records,
             blocked=blocked_inputs(self.inputs),
+            metrics=self.log.metric_table.families(),
         )
 
     # ------------------------------------------------------------------ emission

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber, view_number
+from clonos.core.model.metrics import MetricFamily
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import Instant
 from clonos.core.wire.decoding import ObjectName
@@ -48,6 +49,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     counters: tuple[tuple[TaskCounter, int], ...]
     hot_key: HotKey | None = None  # None if no key stands out
     late_records: tuple[tuple[Name, Count], ...] = ()  # refused since the job's start, by step
+    metrics: tuple[MetricFamily, ...] = ()  # of user code
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):

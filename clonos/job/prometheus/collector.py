@@ -6,11 +6,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clonos.core.model.metrics import Metric as UserMetric
+from clonos.core.model.metrics import MetricKind
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.prometheus.job_counters import Histogram, JobCounters, TaskTotals
@@ -186,6 +189,7 @@ def _task_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
             late.add_metric([*labels, step], count)
     yield late
     yield from _measured_families(known)
+    yield from _user_families(known)
     yield from _placed_families(known)
 
 
@@ -204,6 +208,43 @@ def _measured_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> 
         if (reached_ns := task.counters.get(TaskCounter.WATERMARK_NS)) is not None:
             lag.add_metric(labels, (wall_ns() - reached_ns) / NANOSECONDS_PER_S)
     yield from (busy, blocked, lag)
+
+
+def _user_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> Iterator[Metric]:
+    """Metrics of user code. If steps give one name to metrics of different forms, that of the first task is shown."""
+    families: dict[str, tuple[UserMetric, Metric]] = {}
+    for task, labels, _ in known:
+        for family in task.metrics:
+            metric = family.metric
+            first, shown = families.setdefault(metric.name, (metric, _user_family(metric)))
+            if not first.has_form_of(metric):
+                continue
+            for each in family.series:
+                _add_series(shown, metric, [*labels, *each.labels], each.numbers)
+    taken: set[str] = set()
+    for metric, shown in families.values():
+        if taken.isdisjoint(metric.sample_names):
+            taken.update(metric.sample_names)
+            yield shown
+
+
+def _user_family(metric: UserMetric) -> Metric:
+    labels = (*TASK, *metric.label_names)
+    match metric.kind:
+        case MetricKind.COUNTER:
+            return _counter(metric.name, metric.text, labels)
+        case MetricKind.GAUGE:
+            return _gauge(metric.name, metric.text, labels)
+        case MetricKind.HISTOGRAM:
+            return HistogramMetricFamily(metric.name, metric.text, labels=labels)
+
+
+def _add_series(shown: Metric, metric: UserMetric, labels: list[str], numbers: tuple[float, ...]) -> None:
+    if isinstance(shown, HistogramMetricFamily):
+        bounds = (*map(str, metric.bounds), "+Inf")
+        shown.add_metric(labels, list(zip(bounds, accumulate(numbers[1:]), strict=True)), numbers[0])
+    elif isinstance(shown, (CounterMetricFamily, GaugeMetricFamily)):
+        shown.add_metric(labels, numbers[0])
 
 
 def _placed_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> Iterator[Metric]:

@@ -132,9 +132,9 @@ def _add_documents(app: FastAPI, watch: JobWatch) -> None:
 
     @app.get(f"{JOB}/metrics")
     async def metrics(job_id: str) -> SeriesDocument:
-        """Returns the curves of the last ten minutes."""
+        """Returns the curves of the last ten minutes, and the metrics of user code."""
         _check(watch, job_id)
-        return watch.series()
+        return await asyncio.to_thread(watch.series)
 
     @app.get(f"{JOB}/logs")
     async def logs(

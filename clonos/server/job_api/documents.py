@@ -214,10 +214,24 @@ class CheckpointList(BaseModel):
     checkpoints: list[CheckpointDocument]
 
 
+class UserMetricDocument(BaseModel):
+    """Series of a metric of user code in one task. ``value``: of a histogram the mean. ``buckets``: by upper bound."""
+
+    name: str
+    kind: str
+    task: str
+    labels: dict[str, str]
+    value: float
+    count: int | None = None
+    sum: float | None = None
+    buckets: dict[str, int] | None = None
+
+
 class SeriesDocument(BaseModel):
-    """Curves of the last ten minutes: [milliseconds since the Unix epoch, value]."""
+    """Curves of the last ten minutes: [milliseconds since the Unix epoch, value]; ``user``: metrics of user code."""
 
     series: dict[str, list[tuple[int, float]]]
+    user: list[UserMetricDocument] = []
 
 
 class LogLine(BaseModel):

@@ -29,13 +29,14 @@ from clonos.server.job_api.documents import (
     SeriesDocument,
     SlotDocument,
     StatusDocument,
+    UserMetricDocument,
     slot_text,
     time_text,
 )
 from clonos.server.job_api.job_rates import JobRates
 from clonos.server.job_api.job_source import JobSource
 from clonos.server.job_api.log_ring import LogRing
-from clonos.status import CheckpointState, Phase, RecoveryState, Status
+from clonos.status import CheckpointState, MetricValue, Phase, RecoveryState, Status, metric_values
 from clonos_standby.driver.driver import Progress
 
 SAMPLE_EVERY_S: Final = 1.0
@@ -151,8 +152,9 @@ class JobWatch:
         self.wake()
 
     def series(self) -> SeriesDocument:
-        """Returns the curves."""
-        return SeriesDocument(series={name: list(points) for name, points in tuple(self._series.items())})
+        """Returns the curves, and the metrics of user code."""
+        series = {name: list(points) for name, points in tuple(self._series.items())}
+        return SeriesDocument(series=series, user=list(map(_user_metric, metric_values(self.source.status().tasks))))
 
     # ------------------------------------------------------------------ documents
 
@@ -264,6 +266,19 @@ def _recovery(number: int, recovery: RecoveryState) -> RecoveryDocument:
         replayed_calls=recovery.replayed_calls,
         executed_calls=recovery.executed_calls,
         is_over=recovery.is_over,
+    )
+
+
+def _user_metric(found: MetricValue) -> UserMetricDocument:
+    return UserMetricDocument(
+        name=found.name,
+        kind=found.kind.value,
+        task=found.task,
+        labels=dict(found.labels),
+        value=found.value,
+        count=found.count,
+        sum=found.sum,
+        buckets=None if found.buckets is None else {str(bound): count for bound, count in found.buckets.items()},
     )
 
 

@@ -8,6 +8,11 @@ export function count(value) {
   return Math.round(value).toLocaleString("en-US");
 }
 
+/** A number as it is, with up to six digits behind the point. */
+export function number(value) {
+  return value.toLocaleString("en-US", { maximumFractionDigits: 6 });
+}
+
 export function rate(value) {
   if (value === null || value === undefined) return "–";
   return value > 0 && value < 10 ? `${value.toFixed(1)}/s` : `${count(value)}/s`;

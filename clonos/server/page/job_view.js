@@ -9,6 +9,7 @@ import { Tasks } from "./tasks.js";
 import { Curves } from "./curves.js";
 import { Checkpoints } from "./checkpoints.js";
 import { LogView } from "./log_view.js";
+import { UserMetrics } from "./user_metrics.js";
 
 const ENDED = new Set(["FAILED", "CANCELED", "FINISHED"]);
 const LOG_REQUESTS_MAX = 20;
@@ -29,7 +30,7 @@ export class JobView {
     this.job = job;
     this.build(job, status);
     for (const curves of this.curves) curves.load(series.series);
-    this.showLatency(series.series);
+    this.showMetrics(series);
     this.onStatus(status);
     await this.loadCheckpoints();
     readEvents(this.id, await this.loadLog(), this.abort.signal, (name, data) => this.onEvent(name, data), (state, error) => this.onState(state, error));
@@ -65,15 +66,18 @@ export class JobView {
     this.curves = [this.throughput, this.latency, this.backlog];
     this.latency.element.hidden = true;
     this.checkpoints = new Checkpoints();
+    this.userMetrics = new UserMetrics();
     this.log = new LogView();
     this.main.replaceChildren(head, this.failure, this.alarms.element, figures, graph.element, this.recoveries.element, this.tasks.element,
-      el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.log.element, details(job));
+      el("div", { class: "pair" }, this.throughput.element, this.latency.element, this.backlog.element, this.checkpoints.element), this.userMetrics.element, this.log.element, details(job));
     this.graph.place();
   }
 
-  showLatency(series) {
-    const hasLatency = Boolean((series.latency_ms_p50 || []).length);
-    if (hasLatency) this.latency.element.hidden = false;
+  showMetrics({ series, user }) {
+    this.userMetrics.update(user || []);
+    if (!(series.latency_ms_p50 || []).length) return;
+    this.latency.element.hidden = false;
+    this.latency.load(series);
   }
 
   onEvent(name, data) {
@@ -105,16 +109,14 @@ export class JobView {
     const at = new Date(status.at) / 1000;
     if (!isOver) for (const curves of this.curves) curves.add(at, totals);
     if (job.checkpoint !== this.lastCheckpoint || isOver) { this.lastCheckpoint = job.checkpoint; this.loadCheckpoints(); }
-    if (!this.latency.element.hidden || this.ticks++ % 5 === 0) this.loadLatency();
+    if (!this.latency.element.hidden || !this.userMetrics.element.hidden || isOver || this.ticks++ % 5 === 0) this.loadMetrics();
   }
 
   ticks = 0;
 
-  async loadLatency() {
+  async loadMetrics() {
     try {
-      const { series } = await get(jobPath(this.id, "/metrics"));
-      this.showLatency(series);
-      if (!this.latency.element.hidden) this.latency.load(series);
+      this.showMetrics(await get(jobPath(this.id, "/metrics")));
     } catch { /* the events say when the connection is lost */ }
   }
 

@@ -128,14 +128,16 @@ class EffectExecutor:
         self._transport.send(asked.slot, message, asked.payload)
 
     def _with_figures(self, status: TaskStatus) -> TaskStatus:
-        """Adds what the task's thread has measured: its times, its calls, its state in columns and its hottest key."""
+        """Adds what the task's thread has measured: its times, its calls, its state in columns, its hottest key and the
+        metrics of user code."""
         found = [
             t for (task, _), t in self._tasks.items() if task == status.task and t.incarnation == status.incarnation
         ]
         if not found:
             return status
         thread = found[-1]
-        return replace(status, counters=(*status.counters, *thread.figures()), hot_key=thread.hot_key())
+        counters = (*status.counters, *thread.figures())
+        return replace(status, counters=counters, hot_key=thread.hot_key(), metrics=thread.metrics())
 
     def _warn(self, asked: effect.Warn) -> None:
         """Sends a warning of the job, which is also a line in the driver's log."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from clonos.core.channel.output_budget import OutputBudget
 from clonos.core.model.ids import ChannelId, TaskId, ThreadId, view_name
+from clonos.core.model.metrics import MetricFamily
 from clonos.core.model.progress import TaskCounter
 from clonos.core.ports.task_failure import failure_of
 from clonos.core.ports.task_port import Activation, BudgetChanged, Command, Emission, Finished, Stopped, TaskStopped
@@ -125,6 +126,10 @@ class TaskThread:
         """Returns the key of which most of the latest input is; None if no key stands out."""
         found = None if self._chain is None else self._chain.hottest_key()
         return None if found is None else HotKey(*found)
+
+    def metrics(self) -> tuple[MetricFamily, ...]:
+        """Returns the metrics of user code."""
+        return () if self._running is None else self._running.log.metric_table.families()
 
     def state_bytes(self) -> int:
         """Returns the memory of the task's state in columns, which is measured once per second."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from clonos import Timestamps, files, service
+from clonos import Timestamps, files, metrics, service
 from clonos.job import Handle, Job
 from clonos.server.monitoring.dashboards import ALERT_RULES, DASHBOARDS, write_monitoring
 from tests.connectors.servers.prometheus import PrometheusServer, promtool
@@ -29,10 +29,22 @@ COUNT = 3_000
 EPOCH_S = 1_700_000_000
 
 
+SEEN = metrics.Counter("numbers_seen", "Numbers that were doubled.", labelnames=["parity"])
+SIZES = metrics.Histogram("number_size", "How large they were.", buckets=(COUNT // 4 - 1, COUNT // 2 - 1))
+LAST = metrics.Gauge("last_number", "The last of them.")
+
+
 @service
-def doubled(number: int) -> int:
+def _doubled(number: int) -> int:
     """A call of an external system."""
     return 2 * number
+
+
+def doubled(number: int) -> int:
+    SEEN.labels("odd" if number % 2 else "even").inc()
+    SIZES.observe(number)
+    LAST.set(number)
+    return _doubled(number)
 
 
 @contextmanager
@@ -85,10 +97,11 @@ def test_prometheus_reads_a_job_with_a_kill_and_each_query_of_the_dashboards_has
             gate.open_to(COUNT // 2)
             _until(lambda: value(processed) == COUNT // 2, "half of the records were not counted")
             _until(lambda: all(task.standbys for task in handle.status().tasks), "a task has no standby")
-            _kill(handle, "count-row/0")
+            _kill(handle, "read-double/0")
             _until(lambda: value("clonos_recovery_duration_seconds_count") == 1, "no recovery was counted")
             gate.open_to(COUNT)
             _until(lambda: value(processed) == COUNT, "a record was counted twice or not at all")
+            _until(lambda: value("sum(numbers_seen_total)") == COUNT, "a metric of the job counted twice or not at all")
             empty = [
                 (name, panel.title, panel.query)
                 for name, dashboard in DASHBOARDS.items()
@@ -96,7 +109,12 @@ def test_prometheus_reads_a_job_with_a_kill_and_each_query_of_the_dashboards_has
                 if all(math.isnan(found) for _, found in server.query(_filled(panel.query)))
             ]
             assert empty == []
-            assert value('sum(clonos_recoveries_total{task="count-row/0"})') == 1
+            task = 'job="sums", operator="read-double", task="read-double/0"'
+            assert value(f'numbers_seen_total{{{task}, parity="odd"}}') == COUNT // 2
+            assert value(f'number_size_bucket{{{task}, le="749.0"}}') == COUNT // 4
+            assert value(f"number_size_sum{{{task}}}") == COUNT * (COUNT - 1) // 2
+            assert value(f"last_number{{{task}}}") == COUNT - 1
+            assert value('sum(clonos_recoveries_total{task="read-double/0"})') == 1
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
                 checked = promtool("check", "metrics", text=answer.read())
             assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
@@ -106,6 +124,8 @@ def test_prometheus_reads_a_job_with_a_kill_and_each_query_of_the_dashboards_has
             assert not {"ClonosTaskNotLive", "ClonosCheckpointsStopped", "ClonosRolledBack"} & {*firing}
             gate.end(COUNT)
             assert handle.wait(LIMIT_S).has_finished
+            found = {(each.name, *each.labels.values()): each.value for each in handle.metrics()}
+            assert found["numbers_seen", "even"] == found["numbers_seen", "odd"] == COUNT // 2
     finally:
         server.kill()
 

@@ -15,6 +15,7 @@ import pyarrow
 
 from clonos.api.graph import JobGraph
 from clonos.core.model.element_kind import ElementKind
+from clonos.core.model.metrics import MetricTable
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Partitioning
 from clonos.core.model.watermark import Watermark, decode_watermark, encode_watermark
@@ -38,6 +39,10 @@ class Clock:
     now_ns: int = START_NS
     live: bool = True
     epoch: int = 0
+    table: MetricTable = field(default_factory=MetricTable)
+
+    def metrics(self, name: str) -> MetricTable:
+        return self.table
 
     def instant_ns(self, exact: bool) -> int:
         return self.now_ns

@@ -15,7 +15,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
 from clonos.core.ports.operator_chain import ChainContext, Mirror
-from clonos.core.task.record_or_replay import ServiceWhileOpening
+from clonos.core.ports.recorder import ServiceWhileOpening
 from tests.harnesses.recording_chain import (
     RecordingChain,
     Refused,
