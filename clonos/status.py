@@ -50,6 +50,7 @@ class TaskState:
     hot_key_share: float = 0.0  # of its latest records
     late_records: Mapping[str, int] = field(default_factory=dict)  # by step, without steps that have none
     metrics: tuple[MetricFamily, ...] = ()  # of user code, see ``ShownMetrics``
+    latencies: tuple[MetricFamily, ...] = ()  # histograms since the incarnation began
     losses_survived: int | None = None  # further losses of domains without a loss of output; None: any number
 
 
@@ -109,12 +110,17 @@ def late_text(late: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """One living slot. ``domain``: failure domain, the processes that fail together with it."""
+    """One living slot. ``domain``: failure domain, the processes that fail together with it.
+
+    ``cpu_s``: processor time since its process began. ``memory_bytes``: its memory in RAM; 0 if unknown.
+    """
 
     slot: int
     pid: int
     domain: str
     host: str
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter, TaskPhase
 from clonos.core.model.watermark import END_OF_TIME_NS, INSTANT_NS_MIN
+from clonos.core.wire.control_messages import Register, SlotStatus
 from clonos.core.wire.printable import escaped
 from clonos.status import CheckpointState, Phase, RecoveryState, SlotState, Status, TaskState
 
@@ -42,12 +43,17 @@ def build_status(job_id: str, is_stopping: bool, alarms: tuple[str, ...], coordi
         checkpoint=coordinator.checkpoint,
         generation=coordinator.generation & 0xFFFFFFFF,
         view=0 if view is None else view.number,
-        slots=tuple(SlotState(each.slot, each.pid, each.domain, each.host) for each in coordinator.slots),
+        slots=tuple(_slot(each, coordinator.slot_status(each.slot)) for each in coordinator.slots),
         tasks=_tasks(plan, coordinator, counters),
         recoveries=tuple(_recovery(plan, recovery) for recovery in coordinator.recoveries),
         alarms=alarms,
         totals=dict(totals),
     )
+
+
+def _slot(register: Register, status: SlotStatus | None) -> SlotState:
+    usage = (0.0, 0) if status is None else (status.cpu_ms / 1e3, status.resident_bytes)
+    return SlotState(register.slot, register.pid, register.domain, register.host, *usage)
 
 
 def _displayed(counters: dict[str, int]) -> dict[str, int]:
@@ -85,6 +91,7 @@ def _tasks(plan: Plan, coordinator: Coordinator, counters: dict[TaskId, dict[str
                 hot_key="" if hot is None else escaped(hot.key),
                 hot_key_share=0.0 if hot is None else min(100, hot.percent) / 100,
                 losses_survived=survived[task],
+                latencies=() if status is None else status.latencies,
                 metrics=() if status is None else status.metrics,
                 late_records={} if status is None else {escaped(step): count for step, count in status.late_records},
             )
@@ -116,7 +123,9 @@ def checkpoint_states(coordinator: Coordinator) -> tuple[CheckpointState, ...]:
     """Returns the last checkpoints that the coordinator has begun, oldest first."""
     pending = frozenset(coordinator.pending)
     return tuple(
-        CheckpointState(int(times.number), times.begun_ns, times.completed_ns, times.number in pending)
+        CheckpointState(
+            int(times.number), times.begun_ns, times.completed_ns, times.number in pending, times.size_bytes
+        )
         for times in coordinator.checkpoint_times
     )
 

@@ -180,8 +180,9 @@ class OperatorChain:
         return self._key_sample.hottest()
 
     def state_bytes(self) -> int:
-        """Returns the memory of the state in columns. Any thread may call this."""
-        return 0 if self._state is None else self._state.column_bytes
+        """Returns the size of the state: the memory of columns, and about the encoded size of rows. Any thread may call
+        this."""
+        return 0 if self._state is None else self._state.column_bytes + self._state.row_bytes
 
     # --- data
 

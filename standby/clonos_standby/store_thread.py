@@ -39,6 +39,10 @@ CLOSE_TIMEOUT_S = 5.0
 Result = TypeVar("Result")
 
 
+SIZES_REMEMBERED = 256
+"""Objects whose size is remembered, for the acknowledgements of snapshots, which are repeated."""
+
+
 class StoreThread:
     """Thread that runs one function after the other. An exception of a function is a bug and ends the process."""
 
@@ -102,6 +106,7 @@ class SnapshotStore:
         self._store, self._image, self._new_mirror = store, context.image, new_mirror
         self._post, self._faults = context.post, context.faults
         self._standby_bytes_max = standby_bytes_max
+        self._sizes: dict[str, int] = {}  # of the objects written last
         self._writer, self._writer_of_wholes, self._reader = (
             StoreThread(name, context.inbox, backoff_first_s=backoff_first_s)
             for name in ("store writer", "store writer of whole states", "store reader")
@@ -124,8 +129,15 @@ class SnapshotStore:
         else:
             if more is not None:
                 more.release()
+            self._sizes[name] = pieces.size_bytes
+            for old in list(self._sizes)[:-SIZES_REMEMBERED]:
+                del self._sizes[old]
             self._reach(FaultPoint.SNAPSHOT_WRITTEN, snapshot)
             self._post(SnapshotWritten(name, standby_payload(pieces.recorded), ""))
+
+    def size_bytes(self, name: str) -> int:
+        """Returns the size of an object that was written not long ago; 0 for others. Any thread may call this."""
+        return self._sizes.get(name, 0)
 
     def write_whole(self, name: str, snapshot: Snapshot, whole: Pieces) -> None:
         """Writes the full state of a task; a success is ``WholeStateWritten``."""
@@ -191,13 +203,14 @@ class _RecordedPieces:
     def __init__(self, snapshot: Snapshot, more: Pieces | None, bytes_max: int) -> None:
         self._snapshot, self._more, self._bytes_max = snapshot, more, bytes_max
         self.recorded: list[bytes] = []
+        self.size_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
         self.recorded = []
-        size_bytes = 0
+        self.size_bytes = 0
         for piece in chain((encode_snapshot(self._snapshot),), self._more or ()):
-            size_bytes += len(piece)
-            if size_bytes <= self._bytes_max:
+            self.size_bytes += len(piece)
+            if self.size_bytes <= self._bytes_max:
                 self.recorded.append(piece)
             else:
                 self.recorded = []

@@ -13,7 +13,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.errors import MessageMalformed
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation, LogId, log_of
 from clonos.core.model.plan import Channel
-from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Position
+from clonos.core.wire.channel_messages import Batch, ChannelHandshake, Mark, Position
 from clonos.core.wire.log_delta import Delta
 
 
@@ -28,6 +28,7 @@ class ChannelSender:
         "cursor",
         "dirty",
         "log",
+        "mark",
         "ordinal",
         "receiver",
         "receiving_task",
@@ -57,11 +58,16 @@ class ChannelSender:
         self.unsent_bytes = 0  # produced and not sent
         #: Invariant: credit_bytes, sent_bytes and unsent_bytes >= 0; without credit nothing was sent
         self.shipped: dict[LogId, int] = {}  # per log, up to where this session has carried it
+        self.mark: tuple[int, Mark] | None = None  # waits for the batch with the element of this number
         self.dirty: dict[LogId, None] = {}  # logs that have grown since they were last looked at here
         #: Invariant: every dirty log is shared, and held by the task
 
-    def append(self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes) -> None:
-        """Appends the next elements that the task has produced."""
+    def append(
+        self, kind: ElementKind, count: int, checkpoint: CheckpointId, payload: bytes, mark: Mark | None = None
+    ) -> None:
+        """Appends the next elements that the task has produced. Of several marks only the first waits."""
+        if mark is not None and self.mark is None and kind.is_data:
+            self.mark = self.log.next_seq, mark
         self.log.append(kind, count, checkpoint, payload)
         if self.session and self.log.next_seq > self.cursor:
             self.unsent_bytes += len(payload)
@@ -130,10 +136,20 @@ class ChannelSender:
                     chunk.count,
                     chunk.checkpoint,
                     self.deltas(logs),
+                    None if self.mark is None else self._take_mark(chunk.first_seq),
                 ),
                 chunk.payload,
             )
             self.ordinal += 1
+
+    def _take_mark(self, first_seq: int) -> Mark | None:
+        """Returns the mark that rides with a batch that ends before the cursor; drops one whose batch has left."""
+        assert self.mark is not None, self.channel
+        seq, mark = self.mark
+        if seq >= self.cursor:
+            return None
+        self.mark = None
+        return mark if seq >= first_seq else None
 
     @property
     def budget_bytes(self) -> int:

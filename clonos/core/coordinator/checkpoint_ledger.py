@@ -218,6 +218,7 @@ class CheckpointTimes:
     number: CheckpointId
     begun_ns: int
     completed_ns: int | None = None
+    size_bytes: int | None = None  # of what its tasks have stored for it; None: unknown
 
 
 class CheckpointHistory:
@@ -225,10 +226,17 @@ class CheckpointHistory:
 
     def __init__(self) -> None:
         self._times: deque[CheckpointTimes] = deque(maxlen=TIMES_REMEMBERED)
+        self._sizes: dict[CheckpointId, dict[TaskId, int]] = {}  # of those that are remembered
 
     def begin(self, number: CheckpointId, now_ns: int) -> None:
         """Notes that a checkpoint has begun."""
         self._times.append(CheckpointTimes(number, now_ns))
+        self._sizes = {times.number: self._sizes.get(times.number, {}) for times in self._times}
+
+    def store(self, message: Snapshotted) -> None:
+        """Notes the size of what a task has stored for a checkpoint; of several incarnations the last one counts."""
+        if message.size_bytes and (sizes := self._sizes.get(message.checkpoint)) is not None:
+            sizes[message.task] = message.size_bytes
 
     def complete(self, number: CheckpointId, now_ns: int) -> None:
         """Notes that a checkpoint is complete. One that an earlier coordinator began is not remembered."""
@@ -239,4 +247,7 @@ class CheckpointHistory:
     @property
     def times(self) -> tuple[CheckpointTimes, ...]:
         """Times of the checkpoints, oldest first."""
-        return tuple(self._times)
+        return tuple(
+            replace(times, size_bytes=sum(sizes.values())) if (sizes := self._sizes.get(times.number)) else times
+            for times in self._times
+        )

@@ -322,6 +322,10 @@ class Coordinator:
                 if state.is_current(status.task, status.incarnation):
                     yield status
 
+    def slot_status(self, slot: SlotId) -> SlotStatus | None:
+        """Last status of a living slot; None before the first one."""
+        return self._state.statuses.get(slot)
+
     @property
     def slots(self) -> tuple[Register, ...]:
         """Living slots as they registered, ordered by id."""

@@ -102,6 +102,7 @@ def on_snapshotted(state: CoordinatorState, event: Received) -> None:
     assert isinstance(message, Snapshotted)
     is_possible = message.checkpoint <= state.ledger.highest + NUMBERS_AHEAD_MAX
     if is_possible and 0 <= message.task < len(state.plan.tasks):
+        state.checkpoint_history.store(message)
         advance_checkpoints(state, checkpoint_events.Acknowledged(message))
 
 

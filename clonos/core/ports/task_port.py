@@ -11,6 +11,7 @@ from clonos.core.model.element_kind import ElementKind
 from clonos.core.model.ids import ChannelId, CheckpointId, Incarnation
 from clonos.core.ports.operator_chain import Mirror, Pieces
 from clonos.core.ports.task_snapshot import LateRecords, Snapshot
+from clonos.core.wire.channel_messages import Mark
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +45,7 @@ class Emission(NamedTuple):
     has_reached_limit: bool = False  # a limit of the task lets nothing more through, now or since an earlier step
     late_records: LateRecords = ()  # none in mid-step
     reached_ns: int | None = None  # lowest watermark of a source's splits, see ``operator_chain.TimedChain``
+    mark: Mark | None = None  # rides with the outputs
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +57,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     skip: int
     checkpoint: CheckpointId
     payload: bytes | memoryview
+    mark: Mark | None = None
 
 
 class Triggered(NamedTuple):

@@ -35,6 +35,7 @@ from clonos.core.slot.slot_events import (
     StepEmitted,
     ThreadRaised,
 )
+from clonos.core.wire.channel_messages import Mark
 from clonos.core.wire.codec import decode_message, encode_message
 from clonos.core.wire.replication_messages import StandbyUpdate
 
@@ -188,13 +189,13 @@ def _encode_emitted(event: StepEmitted) -> Values:
     outputs = [(o.channel, o.kind, o.count, o.checkpoint, len(o.payload)) for o in done.outputs]
     parts = _without_state(done.snapshot), done.more is not None, done.whole is not None
     rest = done.prepared, done.records_in, done.journal_read_bytes, done.cost_bytes
-    last = done.has_reached_limit, done.late_records, done.reached_ns
+    last = done.has_reached_limit, done.late_records, done.reached_ns, done.mark
     return event.task, event.thread, done.log, outputs, done.consumed, *parts, *rest, *last
 
 
 def _decode_emitted(values: list[Any]) -> StepEmitted:
     task, thread, log, outputs, consumed, snapshot, has_more, has_whole, prepared, *rest = values
-    records, journal, cost, has_reached_limit, late_records, reached_ns = rest
+    records, journal, cost, has_reached_limit, late_records, reached_ns, mark = rest
     made = tuple(Output(c, ElementKind(kind), n, checkpoint, bytes(size)) for c, kind, n, checkpoint, size in outputs)
     emission = Emission(
         log,
@@ -210,6 +211,7 @@ def _decode_emitted(values: list[Any]) -> StepEmitted:
         has_reached_limit,
         tuple((step, count) for step, count in late_records),
         reached_ns,
+        None if mark is None else Mark(*mark),
     )
     return StepEmitted(task, thread, emission)
 

@@ -242,7 +242,8 @@ class HostedTask:
             return
         skip = receiver.accept(batch, len(payload))
         if skip is not None:
-            self.running.put(Delivered(batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload))
+            elements = batch.channel, batch.kind, batch.count, skip, batch.checkpoint, payload
+            self.running.put(Delivered(*elements, batch.mark))
             if self.shadow_feeds.is_hot:
                 self.shadow_feeds.took(batch, skip, payload)
         if receiver.grant():
@@ -280,7 +281,7 @@ class HostedTask:
             if sender is None:
                 self.output_gate.append(output)
             else:
-                sender.append(output.kind, output.count, output.checkpoint, output.payload)
+                sender.append(output.kind, output.count, output.checkpoint, output.payload, emission.mark)
                 touched[output.channel] = sender
         for consumed in emission.consumed:
             self.inputs.processed(*consumed)

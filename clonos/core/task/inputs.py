@@ -12,13 +12,14 @@ from clonos.core.model.plan import Channel, Plan
 from clonos.core.model.watermark import decode_watermark
 from clonos.core.ports.task_port import Delivered
 from clonos.core.ports.task_snapshot import Snapshot
+from clonos.core.task.latency import LatencyMarks
 from clonos.core.values.elements import can_join, cut_elements, decode_elements, join_elements, take_rows
 
 
 class _Piece:
     """Delivered batch, decoded when its first element is taken."""
 
-    __slots__ = ("batch", "checkpoint", "freed_bytes", "kind", "left", "payload", "skip")
+    __slots__ = ("batch", "checkpoint", "freed_bytes", "kind", "left", "mark", "payload", "skip")
 
     def __init__(self, delivered: Delivered) -> None:
         self.kind = delivered.kind
@@ -26,6 +27,7 @@ class _Piece:
         self.skip = delivered.skip
         self.checkpoint = delivered.checkpoint
         self.payload = delivered.payload
+        self.mark = delivered.mark
         self.freed_bytes = cost_bytes(delivered.count, len(delivered.payload))
         self.batch: Any = None
 
@@ -52,9 +54,11 @@ class _Piece:
 class InputQueue:
     """Queue of one input channel, in the order of its elements."""
 
-    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "next_seq", "pieces", "port")
+    __slots__ = ("blocked_by", "channel", "freed_bytes", "has_ended", "marks", "next_seq", "pieces", "port")
 
-    def __init__(self, channel: Channel, port: int, next_seq: int, has_ended: bool) -> None:
+    def __init__(
+        self, channel: Channel, port: int, next_seq: int, has_ended: bool, marks: LatencyMarks | None = None
+    ) -> None:
         self.channel = channel.id
         self.port = port  # index of its edge among the input edges of the vertex
         self.next_seq = next_seq  # number of the next element to process
@@ -62,6 +66,7 @@ class InputQueue:
         self.blocked_by: CheckpointId | None = None  # barrier at its head, which waits for the other channels
         self.freed_bytes = 0
         self.pieces: deque[_Piece] = deque()
+        self.marks = marks
 
     def end(self) -> None:
         """Notes that the end of the stream has been processed."""
@@ -144,15 +149,19 @@ class InputQueue:
     def _drop(self, piece: _Piece) -> None:
         self.freed_bytes += piece.freed_bytes
         self.pieces.popleft()
+        if piece.mark is not None and self.marks is not None:
+            self.marks.arrive(piece.mark)
 
 
-def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None) -> list[InputQueue]:
+def open_inputs(plan: Plan, task: TaskId, snapshot: Snapshot | None, marks: LatencyMarks) -> list[InputQueue]:
     """Returns the queues of a task's input channels, ascending, at the restored positions."""
     restored = dict(snapshot.inputs) if snapshot else {}
     ended = set(snapshot.ended) if snapshot else set()
     vertex = plan.vertex_of[task]
     edges = [number for number, edge in enumerate(plan.edges) if edge.target == vertex]
-    queues = [InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended) for c in plan.inputs[task]]
+    queues = [
+        InputQueue(c, edges.index(c.edge), restored.get(c.id, 0), c.id in ended, marks) for c in plan.inputs[task]
+    ]
     blocked = dict(snapshot.blocked) if snapshot else {}
     for queue in queues:
         if queue.channel in blocked:

@@ -12,6 +12,7 @@ from clonos.core.ports.task_port import Journalled, ReadLimit, TaskPort, Trigger
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.drift_alignment import DriftAlignment
 from clonos.core.task.journal_reader import JournalReader
+from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.poll_backoff import PollBackoff
 from clonos.core.task.record_or_replay import TaskLog
 from clonos.core.task.step_size import StepSize
@@ -29,6 +30,7 @@ class ReadingTask(Protocol):
     port: TaskPort
     log: TaskLog
     pace: StepSize
+    marks: LatencyMarks
     records_in: int
 
     def take(self, command: Any) -> None:
@@ -167,6 +169,7 @@ class SourceReader:
         split, count = found
         if count:
             task.pace.announce_step(None, task.records_in)
+            task.marks.read(now_ns)
         task.log.begin_step()
         task.log.append(d.numbers(d.READ, split, count))
         self._read(split, count, is_begun=True)

@@ -30,6 +30,7 @@ from clonos.core.ports.task_port import (
 )
 from clonos.core.ports.task_snapshot import Snapshot
 from clonos.core.task.inputs import InputQueue, blocked_inputs, open_inputs
+from clonos.core.task.latency import LatencyMarks
 from clonos.core.task.opening import open_log
 from clonos.core.task.outputs import StepCollector, TaskOutputs
 from clonos.core.task.snapshot_chain import SnapshotChain, Taken, encode_now
@@ -53,7 +54,6 @@ class Task:
         self.checkpoint = snapshot.checkpoint if snapshot else CheckpointId(0)  # label of the current epoch
         self.is_final = bool(snapshot and snapshot.final)
         self.pace = StepSize(options, port, activation.is_single_step)
-        name = plan.task_name(task)
         self.log = open_log(plan, task, options, port, activation, self.take)
         self.log.begin_epoch(self.checkpoint)
         if self.is_source:
@@ -61,18 +61,18 @@ class Task:
         self.outputs = TaskOutputs(plan, task, snapshot, activation.external_seq)
         self.collected = StepCollector(self.outputs, self.log, snapshot)
         self.log.observe_positions(self.outputs.positions)
-        self.inputs = open_inputs(plan, task, snapshot)
+        self.marks = LatencyMarks(port)
+        self.inputs = open_inputs(plan, task, snapshot, self.marks)
         self.input_of = {queue.channel: queue for queue in self.inputs}
         self.watermarks = InputWatermarks(timed_inputs(plan, self.inputs), snapshot.event_time if snapshot else None)
-        self._turn = 0
-        self._held_count = 0  # elements of steps that are not emitted yet
+        self._turn = self._held_count = 0  # input that is looked at first; elements of steps that are not emitted yet
         self._snapshots = SnapshotChain(snapshot)
         self.records_in = snapshot.records_in if snapshot else 0  # since the job's start: numbers a source's records
         self.at: InputRange | None = None  # input of the current step
         self.reading = SourceReader(self, vertex, snapshot) if vertex.is_source else None
         self._activation = activation
         self._context = ChainContext(
-            task_name=name,
+            task_name=plan.task_name(task),
             vertex=plan.vertex_of[task],
             index=plan.index_of(task),
             parallelism=vertex.parallelism,
@@ -394,7 +394,7 @@ class Task:
         more, whole = (None, None) if taken is None else (taken.changes.more, taken.whole)
         read_bytes, reached_ns = (0, None) if self.reading is None else self.reading.progress
         found = self.collected
-        last = found.has_reached_limit, found.late_records, reached_ns
+        last = found.has_reached_limit, found.late_records, reached_ns, self.marks.leave()
         counted = self.records_in, read_bytes, cost, more, whole, *last
         self.port.emit(Emission(log, outputs, consumed, snapshot, found.parts(), *counted))
         return cost

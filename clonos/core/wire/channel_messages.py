@@ -13,6 +13,15 @@ from clonos.core.wire.shadow_messages import FeedAck as FeedAck
 from clonos.core.wire.shadow_messages import FeedShadow as FeedShadow
 
 
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """Latency mark of a batch, in ns since the Unix epoch: when a source read a record that led to it, and when the
+    sender emitted it. Nothing depends on it.
+    """
+
+    read_ns: Count
+    sent_ns: Count
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     """Sender to receiver of a channel: ``count`` consecutive elements of one kind, with the payload in the next frame.
 
@@ -30,6 +39,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     count: Count
     checkpoint: CheckpointId
     deltas: tuple[Delta, ...]
+    mark: Mark | None = None
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="position"):

@@ -50,6 +50,7 @@ class TaskStatus(msgspec.Struct, frozen=True, array_like=True):
     hot_key: HotKey | None = None  # None if no key stands out
     late_records: tuple[tuple[Name, Count], ...] = ()  # refused since the job's start, by step
     metrics: tuple[MetricFamily, ...] = ()  # of user code
+    latencies: tuple[MetricFamily, ...] = ()  # histograms since the incarnation began
 
 
 class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"):
@@ -63,6 +64,8 @@ class SlotStatus(msgspec.Struct, frozen=True, array_like=True, tag="slot_status"
     keepers: tuple[tuple[TaskId, Incarnation], ...]  # incarnations all of whose logs a keeper here holds
     is_over_soft_limit: bool = False  # of any budget: a checkpoint is due at once, and the sources of all slots pause
     shadows: tuple[TaskId, ...] = ()  # tasks with a running shadow here
+    cpu_ms: Count = 0  # processor time of the process since it began
+    resident_bytes: Count = 0  # memory of the process; 0 if unknown
 
 
 class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted"):
@@ -83,6 +86,7 @@ class Snapshotted(msgspec.Struct, frozen=True, array_like=True, tag="snapshotted
     log_offset_bytes: Count
     prepared: tuple[tuple[CheckpointId, bytes], ...]
     final: bool
+    size_bytes: Count = 0  # of the last object; 0 if unknown
 
 
 class Suspicion(msgspec.Struct, frozen=True, array_like=True, tag="suspicion"):

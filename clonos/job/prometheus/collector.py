@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from clonos.core.model.metrics import Metric as UserMetric
 from clonos.core.model.metrics import MetricKind
 from clonos.core.model.progress import TaskCounter, TaskPhase
+from clonos.core.task.latency import END_TO_END, PROCESSING
 from clonos.io.system.wall_clock import wall_ns
 from clonos.job.prometheus.job_counters import Histogram, JobCounters, TaskTotals
 from clonos.status import CheckpointState, Phase, Rate, Status, TaskState
@@ -23,6 +24,7 @@ MICROSECONDS_PER_S: Final = 1e6
 NANOSECONDS_PER_S: Final = 1e9
 JOB: Final = ("job", "job_id")
 TASK: Final = (*JOB, "task", "operator")
+SLOT: Final = (*JOB, "slot", "host")
 
 TASK_COUNTERS: Final[Mapping[str, tuple[TaskCounter, float, str]]] = {
     "clonos_records_processed": (
@@ -48,7 +50,10 @@ TASK_COUNTERS: Final[Mapping[str, tuple[TaskCounter, float, str]]] = {
     ),
 }
 TASK_GAUGES: Final[Mapping[str, tuple[TaskCounter, str]]] = {
-    "clonos_state_size_bytes": (TaskCounter.STATE_BYTES, "Memory of the state in columns; absent without such state."),
+    "clonos_state_size_bytes": (
+        TaskCounter.STATE_BYTES,
+        "State: memory of columns, about the encoded size of rows.",
+    ),
     "clonos_causal_log_memory_bytes": (TaskCounter.LOG_MEMORY_BYTES, "Memory of the causal logs that a task holds."),
     "clonos_inflight_log_memory_bytes": (
         TaskCounter.INFLIGHT_MEMORY_BYTES,
@@ -124,6 +129,12 @@ def _job_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
         phases.add_metric([*job, phase.value], float(status.phase is phase))
     yield phases
     yield _alone(_gauge("clonos_slots", "Living slots of the job.", JOB), job, len(status.slots))
+    cpu = _counter("clonos_slot_cpu_seconds", "Processor time of the process of a slot.", SLOT)
+    memory = _gauge("clonos_slot_memory_bytes", "Memory of the process of a slot that is in RAM.", SLOT)
+    for slot in status.slots:
+        cpu.add_metric([*job, f"{slot.slot:016x}", slot.host], slot.cpu_s)
+        memory.add_metric([*job, f"{slot.slot:016x}", slot.host], slot.memory_bytes)
+    yield from (cpu, memory)
     alarms = _counter("clonos_alarms", "Alarms since the driver began, routine ones left out.", JOB)
     yield _alone(alarms, job, status.alarms_count)
     rollbacks = _counter("clonos_rollbacks", "Restarts of all tasks from the last checkpoint.", JOB)
@@ -133,6 +144,10 @@ def _job_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
 def _checkpoint_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
     job = _of_job(status)
     yield _alone(_gauge("clonos_checkpoint", "Number of the last completed checkpoint.", JOB), job, status.checkpoint)
+    size = _gauge("clonos_last_checkpoint_size_bytes", "Bytes that were stored for the last checkpoint.", JOB)
+    if counters.last_size_bytes is not None:
+        size.add_metric(job, counters.last_size_bytes)
+    yield size
     durations = HistogramMetricFamily(
         "clonos_checkpoint_duration_seconds", "Time from a checkpoint's trigger to its completion.", labels=JOB
     )
@@ -189,6 +204,7 @@ def _task_families(status: Status, counters: JobCounters) -> Iterator[Metric]:
             late.add_metric([*labels, step], count)
     yield late
     yield from _measured_families(known)
+    yield from _latency_families(known)
     yield from _user_families(known)
     yield from _placed_families(known)
 
@@ -208,6 +224,15 @@ def _measured_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> 
         if (reached_ns := task.counters.get(TaskCounter.WATERMARK_NS)) is not None:
             lag.add_metric(labels, (wall_ns() - reached_ns) / NANOSECONDS_PER_S)
     yield from (busy, blocked, lag)
+
+
+def _latency_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> Iterator[Metric]:
+    for metric in (PROCESSING, END_TO_END):
+        shown = _user_family(metric)
+        for _, labels, totals in known:
+            if (found := totals.latencies.get(metric.name)) is not None:
+                _add_series(shown, metric, labels, found.numbers)
+        yield shown
 
 
 def _user_families(known: list[tuple[TaskState, list[str], TaskTotals]]) -> Iterator[Metric]:
@@ -239,7 +264,7 @@ def _user_family(metric: UserMetric) -> Metric:
             return HistogramMetricFamily(metric.name, metric.text, labels=labels)
 
 
-def _add_series(shown: Metric, metric: UserMetric, labels: list[str], numbers: tuple[float, ...]) -> None:
+def _add_series(shown: Metric, metric: UserMetric, labels: list[str], numbers: Sequence[float]) -> None:
     if isinstance(shown, HistogramMetricFamily):
         bounds = (*map(str, metric.bounds), "+Inf")
         shown.add_metric(labels, list(zip(bounds, accumulate(numbers[1:]), strict=True)), numbers[0])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from clonos.core.coordinator.coordinator_effects import Milestone
+from clonos.core.model.metrics import Metric
 from clonos.core.model.progress import TaskCounter
 from clonos.status import CheckpointState, Rate, RecoveryState, Status, TaskState
 
@@ -69,6 +71,38 @@ class Histogram:
         return found
 
 
+class GrowingHistogram:
+    """Histogram of a task over all its incarnations, each of which begins at 0."""
+
+    __slots__ = ("metric", "numbers", "_incarnation", "_counted")
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.numbers = [0.0] * (len(metric.bounds) + 2)  # the sum, then each bucket
+        self._incarnation, self._counted = -1, self.numbers
+
+    def add(self, incarnation: int, numbers: Sequence[float]) -> None:
+        """Adds what an incarnation has counted since its last status."""
+        before = self._counted if incarnation == self._incarnation else [0.0] * len(numbers)
+        growth = [max(0.0, now - then) for now, then in zip(numbers, before, strict=True)]
+        self.numbers = [total + more for total, more in zip(self.numbers, growth, strict=True)]
+        self._incarnation, self._counted = incarnation, list(numbers)
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
+    """Returns a quantile of a histogram, linear within a bucket as in Prometheus; None without values."""
+    wanted = share * sum(counts)
+    if not wanted:
+        return None
+    below = 0.0
+    for place, count in enumerate(counts[:-1]):
+        if count and below + count >= wanted:
+            low = bounds[place - 1] if place else 0.0
+            return low + (bounds[place] - low) * (wanted - below) / count
+        below += count
+    return bounds[-1]
+
+
 @dataclass(slots=True)
 class TaskTotals:
     """Totals of one task. ``incarnation``: of the last status, with what it had counted."""
@@ -77,6 +111,7 @@ class TaskTotals:
     counted: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=lambda: dict[str, int](ZEROS))
     late: dict[str, int] = field(default_factory=dict)  # by step
+    latencies: dict[str, GrowingHistogram] = field(default_factory=dict)
     busy: Rate = field(default_factory=Rate)
     blocked: Rate = field(default_factory=Rate)
 
@@ -94,6 +129,9 @@ class TaskTotals:
                 self.counted[name] = value
         for step, count in task.late_records.items():
             self.late[step] = max(count, self.late.get(step, 0))
+        for family in task.latencies:
+            found = self.latencies.setdefault(family.metric.name, GrowingHistogram(family.metric))
+            found.add(task.incarnation, family.series[0].numbers)
         if TaskCounter.BUSY_US in task.counters:
             self.busy.add(task.incarnation, task.counters[TaskCounter.BUSY_US], now_s)
             self.blocked.add(task.incarnation, task.counters.get(TaskCounter.BLOCKED_US, 0), now_s)
@@ -107,6 +145,7 @@ class JobCounters:
         self.checkpoint_durations = Histogram(CHECKPOINT_BOUNDS_S)
         self.checkpoints = Counter[str](completed=0, abandoned=0)
         self.last_completed_ns = 0
+        self.last_size_bytes: int | None = None
         self.recovery_durations = Histogram(RECOVERY_BOUNDS_S)
         # There from the start, at 0: a rate sees no growth in a series that begins with its first value.
         self.recovery_phases = {phase: Histogram(RECOVERY_BOUNDS_S) for phase in PHASES}
@@ -137,7 +176,8 @@ class JobCounters:
             self.checkpoints["abandoned"] += 1
             return
         self.checkpoints["completed"] += 1
-        self.last_completed_ns = max(self.last_completed_ns, done_ns)
+        if done_ns >= self.last_completed_ns:
+            self.last_completed_ns, self.last_size_bytes = done_ns, checkpoint.size_bytes
         self.checkpoint_durations.add((done_ns - checkpoint.begun_ns) / NANOSECONDS_PER_S)
 
     def _add_recovery(self, recovery: RecoveryState) -> None:

@@ -11,7 +11,6 @@ A table belongs to one step and one of its descriptors; ``step/name`` identifies
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from clonos.operators.state.frozen_entries import FrozenPieces, Overlay
@@ -94,10 +93,12 @@ class Table:
     be an ``Overlay``, which supports access by key only, unless ``is_small``.
     """
 
-    __slots__ = ("entries", "changed", "deleted", "deletes_empty", "is_small")
+    __slots__ = ("entries", "entry_bytes", "changed", "deleted", "deletes_empty", "is_small")
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
+        self.entry_bytes = 0.0
+        """Mean size of the entries that the last snapshot has encoded at the barrier."""
         self.changed: dict[Any, None] = {}
         """Changed keys as an ordered set: new keys in the order in which they were added to ``entries``."""
         self.deleted: dict[Any, None] = {}
@@ -105,6 +106,12 @@ class Table:
         """Whether an empty container is deleted at the next snapshot."""
         self.is_small = False
         """Whether the table is never frozen but encoded by the barrier."""
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries; while a snapshot is read, without those that were added meanwhile."""
+        entries = self.entries
+        return len(entries.frozen if isinstance(entries, Overlay) else entries)
 
     def set(self, key: Any, value: Any) -> None:
         """Sets one entry."""
@@ -222,6 +229,12 @@ class StateBackend:
         columns = self._columns
         return 0 if columns is None else columns.size_bytes
 
+    @property
+    def row_bytes(self) -> int:
+        """Size of the state in rows as it would be encoded, from the entries that the last snapshots have encoded; any
+        thread may read this."""
+        return int(sum(table.entry_bytes * table.entry_count for table in list(self._tables.values())))
+
     def _open_columns(self, name: str) -> ColumnState:
         if self._tables.get(name) or self._restored.get(name):
             raise StateOfOtherForm(name, "a value for each key", "columns")
@@ -260,11 +273,15 @@ class StateBackend:
         left_bytes = ALL if self._reading else self._inline_bytes_max
         for name, keys in self._begin(full, sections):
             table = self._tables[name]
+            wanted, size_bytes = keys.__length_hint__(), 0
             for section in encode_sections(name, table.entries, keys):
                 sections.append(section)
-                left_bytes -= section.size_bytes
-                if left_bytes < 0 and not table.is_small:
+                size_bytes += section.size_bytes
+                if size_bytes > left_bytes and not table.is_small:
                     break
+            left_bytes -= size_bytes
+            if encoded := wanted - keys.__length_hint__():
+                table.entry_bytes = size_bytes / encoded
             if rest := list(keys):
                 later[name] = (self._frozen(table), rest)
         columns: list[ColumnSection] = []
@@ -316,12 +333,12 @@ class StateBackend:
                 else:
                     self._is_frozen = True
 
-    def _begin(self, full: bool, sections: list[Section]) -> list[tuple[str, Iterator[Any]]]:
+    def _begin(self, full: bool, sections: list[Section]) -> list[tuple[str, Any]]:
         """Returns the wanted keys of each table; appends the sections of deleted keys."""
         if full:  # restored tables that no step has opened are part of the state
             for name in list(self._restored):
                 self.table(name)
-        wanted: list[tuple[str, Iterator[Any]]] = []
+        wanted: list[tuple[str, Any]] = []
         for name, table in sorted(self._tables.items()):
             table.delete_empty()
             if table.deleted and not full:

@@ -125,12 +125,14 @@ class TaskDocument(BaseModel):
 
 
 class SlotDocument(BaseModel):
-    """One living slot."""
+    """One living slot. ``cpu_s``: processor time since its process began."""
 
     slot: str
     pid: int
     host: str
     domain: str
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
 
 
 class EdgeDocument(BaseModel):

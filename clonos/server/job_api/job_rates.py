@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
 from clonos.core.model.progress import TaskCounter
+from clonos.core.task.latency import BOUNDS_S, END_TO_END
+from clonos.job.prometheus.job_counters import GrowingHistogram, quantile
 from clonos.server.job_api.documents import EdgeDocument, PlanDocument, TaskDocument, TaskRates, slot_text, time_text
 from clonos.status import Rate, Status, TaskState
 
 RATED: Final = (TaskCounter.RECORDS_IN, TaskCounter.RECORDS_OUT, TaskCounter.BUSY_US, TaskCounter.BLOCKED_US)
 MICROSECONDS_PER_S: Final = 1e6
+LATENCY_SAMPLES: Final = 6
+"""Samples, one per second, over which the curves of latency go."""
 
 
 def vertex_name(task: str) -> str:
@@ -29,6 +33,8 @@ class JobRates:
         self._in = Counter(edge.target for edge in plan.edges)
         self._out = Counter(edge.source for edge in plan.edges)
         self._rates: dict[tuple[str, str], Rate] = {}
+        self._latencies: dict[str, GrowingHistogram] = {}  # from source to sink, by task
+        self._latency_seen: deque[list[float]] = deque(maxlen=LATENCY_SAMPLES)
 
     def add(self, status: Status, now_s: float) -> None:
         """Adds a sample."""
@@ -36,6 +42,21 @@ class JobRates:
             for counter in RATED:
                 rate = self._rates.setdefault((task.name, counter), Rate())
                 rate.add(task.incarnation, task.counters.get(counter, 0), now_s)
+
+            for family in task.latencies:
+                if family.metric.name == END_TO_END.name and not self._out[vertex_name(task.name)]:
+                    found = self._latencies.setdefault(task.name, GrowingHistogram(family.metric))
+                    found.add(task.incarnation, family.series[0].numbers)
+        counts = [found.numbers[1:] for found in self._latencies.values()]
+        self._latency_seen.append([sum(each) for each in zip(*counts, strict=True)])
+
+    def latencies_ms(self) -> dict[str, float]:
+        """Returns the median and the 99th percentile of the last seconds, from a source to the last task; nothing
+        without values."""
+        last, first = self._latency_seen[-1], self._latency_seen[0] or [0.0] * len(self._latency_seen[-1])
+        growth = [now - then for now, then in zip(last, first, strict=True)]
+        found = {name: quantile(BOUNDS_S, growth, share) for name, share in (("p50", 0.5), ("p99", 0.99))}
+        return {f"latency_ms_{name}": round(1e3 * at, 2) for name, at in found.items() if at is not None}
 
     def _rate(self, task: str, counter: TaskCounter) -> float:
         found = self._rates.get((task, counter))
@@ -56,7 +77,7 @@ class JobRates:
             "records_out_per_s": self._sum(sinks, TaskCounter.RECORDS_IN) if vertices_out else 0.0,
             "backlog": float(sum(_backlog(task) or 0 for task in status.tasks)),
         }
-        return {name: round(value, 1) for name, value in found.items()}
+        return {name: round(value, 1) for name, value in found.items()} | self.latencies_ms()
 
     def _sum(self, tasks: Iterable[str], counter: TaskCounter) -> float:
         return sum(self._rate(task, counter) for task in tasks)

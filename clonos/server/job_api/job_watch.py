@@ -36,7 +36,7 @@ from clonos.server.job_api.documents import (
 from clonos.server.job_api.job_rates import JobRates
 from clonos.server.job_api.job_source import JobSource
 from clonos.server.job_api.log_ring import LogRing
-from clonos.status import CheckpointState, MetricValue, Phase, RecoveryState, Status, metric_values
+from clonos.status import CheckpointState, MetricValue, Phase, RecoveryState, SlotState, Status, metric_values
 from clonos_standby.driver.driver import Progress
 
 SAMPLE_EVERY_S: Final = 1.0
@@ -195,7 +195,7 @@ class JobWatch:
             job=self.summary(status),
             at=time_text(wall_ns()),
             tasks=self.rates.tasks(status),
-            slots=[SlotDocument(slot=slot_text(s.slot), pid=s.pid, host=s.host, domain=s.domain) for s in status.slots],
+            slots=list(map(_slot, status.slots)),
             edges=self.rates.edges(status),
             recoveries=self._recoveries.documents(status, RECOVERIES_SHOWN_MAX),
             alarms=list(self._alarms),
@@ -266,6 +266,17 @@ def _recovery(number: int, recovery: RecoveryState) -> RecoveryDocument:
         replayed_calls=recovery.replayed_calls,
         executed_calls=recovery.executed_calls,
         is_over=recovery.is_over,
+    )
+
+
+def _slot(found: SlotState) -> SlotDocument:
+    return SlotDocument(
+        slot=slot_text(found.slot),
+        pid=found.pid,
+        host=found.host,
+        domain=found.domain,
+        cpu_s=round(found.cpu_s, 3),
+        memory_bytes=found.memory_bytes,
     )
 
 

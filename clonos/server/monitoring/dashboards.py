@@ -51,6 +51,8 @@ DASHBOARDS: Final = {
             Panel("Alarms", "sum by (job) (clonos_alarms_total)", "{{job}}"),
             Panel("Age of the last checkpoint", "time() - clonos_last_checkpoint_timestamp_seconds", "{{job}}", "s"),
             Panel("Back-pressure", "max by (job) (clonos_backpressure_ratio)", "{{job}}", "percentunit"),
+            Panel("Processors", "sum by (job) (rate(clonos_slot_cpu_seconds_total[$__rate_interval]))", "{{job}}"),
+            Panel("Memory of slots", "sum by (job) (clonos_slot_memory_bytes)", "{{job}}", "bytes"),
         ),
     ),
     "job": Dashboard(
@@ -59,6 +61,19 @@ DASHBOARDS: Final = {
             Panel("Records processed", _rate("clonos_records_processed_total", "operator"), "{{operator}}", "cps"),
             Panel("Records sent", _rate("clonos_records_sent_total", "operator"), "{{operator}}", "cps"),
             Panel("Backlog", f"sum by (operator) (clonos_backlog_elements{JOBS})", "{{operator}}"),
+            Panel(
+                "Latency from source, median",
+                _quantile(0.5, "clonos_end_to_end_latency_seconds", ", operator"),
+                "{{operator}}",
+                "s",
+            ),
+            Panel(
+                "Latency from source, 99 of 100",
+                _quantile(0.99, "clonos_end_to_end_latency_seconds", ", operator"),
+                "{{operator}}",
+                "s",
+            ),
+            Panel("State", f"sum by (operator) (clonos_state_size_bytes{JOBS})", "{{operator}}", "bytes"),
             Panel("Watermark lag", f"max by (operator) (clonos_watermark_lag_seconds{JOBS})", "{{operator}}", "s"),
             Panel(
                 "Back-pressure", f"max by (operator) (clonos_backpressure_ratio{JOBS})", "{{operator}}", "percentunit"
@@ -75,6 +90,7 @@ DASHBOARDS: Final = {
             Panel("Checkpoint, 99 of 100", _quantile(0.99, "clonos_checkpoint_duration_seconds"), "99 %", "s"),
             Panel("Checkpoints by outcome", _rate("clonos_checkpoints_total", "outcome"), "{{outcome}}", "cps"),
             Panel("Age of the last checkpoint", f"time() - clonos_last_checkpoint_timestamp_seconds{JOBS}", "age", "s"),
+            Panel("Size of the last checkpoint", f"clonos_last_checkpoint_size_bytes{JOBS}", "size", "bytes"),
             Panel("Recoveries", f"sum by (task) (clonos_recoveries_total{JOBS})", "{{task}}"),
             Panel("Recovery, 99 of 100", _quantile(0.99, "clonos_recovery_duration_seconds"), "99 %", "s"),
             Panel(
@@ -97,6 +113,15 @@ DASHBOARDS: Final = {
             Panel("Busy", f"clonos_busy_ratio{JOBS}", "{{task}}", "percentunit"),
             Panel("Back-pressure", f"clonos_backpressure_ratio{JOBS}", "{{task}}", "percentunit"),
             Panel("Backlog", f"clonos_backlog_elements{JOBS}", "{{task}}"),
+            Panel(
+                "Processing latency, 99 of 100",
+                _quantile(0.99, "clonos_processing_latency_seconds", ", task"),
+                "{{task}}",
+                "s",
+            ),
+            Panel("State", f"clonos_state_size_bytes{JOBS}", "{{task}}", "bytes"),
+            Panel("Processors of a slot", f"rate(clonos_slot_cpu_seconds_total{JOBS}{SPAN})", "{{slot}}"),
+            Panel("Memory of a slot", f"clonos_slot_memory_bytes{JOBS}", "{{slot}}", "bytes"),
             Panel("Causal log written", _rate("clonos_causal_log_written_bytes_total", "task"), "{{task}}", "Bps"),
             Panel("Causal logs in memory", f"clonos_causal_log_memory_bytes{JOBS}", "{{task}}", "bytes"),
             Panel("In-flight log in memory", f"clonos_inflight_log_memory_bytes{JOBS}", "{{task}}", "bytes"),

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from clonos.core.model.ids import COORDINATOR, Incarnation, SlotId, TaskId, ThreadId
 from clonos.core.ports import slot_effects as effect
 from clonos.core.slot.slot_events import SegmentLoaded, SegmentSpilled
-from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, TaskStatus, Warned
+from clonos.core.wire.control_messages import Peek, Peeked, SlotStatus, Snapshotted, TaskStatus, Warned
 from clonos.io.local.local_folder import LocalFolder
 from clonos.io.local.spill import SpillFolder
 from clonos.io.net.frames import slot_name
 from clonos.io.net.transport import Transport
 from clonos.io.store.store import CheckpointStore
+from clonos.io.system.usage import cpu_ms, resident_bytes
 from clonos.operators.connector_contract import ImmediateSink, WriterIdentity
 from clonos_standby.slot.hang_watch import HangWatch
 from clonos_standby.slot.journal_thread import JournalThreads
@@ -124,7 +125,10 @@ class EffectExecutor:
     def _send(self, asked: effect.SendMessage) -> None:
         message = asked.message
         if type(message) is SlotStatus:
-            message = replace(message, tasks=tuple([self._with_figures(status) for status in message.tasks]))
+            tasks = tuple([self._with_figures(status) for status in message.tasks])
+            message = replace(message, tasks=tasks, cpu_ms=cpu_ms(), resident_bytes=resident_bytes())
+        elif type(message) is Snapshotted:
+            message = replace(message, size_bytes=self._snapshots.size_bytes(message.objects[-1]))
         self._transport.send(asked.slot, message, asked.payload)
 
     def _with_figures(self, status: TaskStatus) -> TaskStatus:
@@ -137,7 +141,8 @@ class EffectExecutor:
             return status
         thread = found[-1]
         counters = (*status.counters, *thread.figures())
-        return replace(status, counters=counters, hot_key=thread.hot_key(), metrics=thread.metrics())
+        figures = {"counters": counters, "hot_key": thread.hot_key(), "metrics": thread.metrics()}
+        return replace(status, **figures, latencies=thread.latencies())
 
     def _warn(self, asked: effect.Warn) -> None:
         """Sends a warning of the job, which is also a line in the driver's log."""

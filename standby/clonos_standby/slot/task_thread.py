@@ -131,6 +131,10 @@ class TaskThread:
         """Returns the metrics of user code."""
         return () if self._running is None else self._running.log.metric_table.families()
 
+    def latencies(self) -> tuple[MetricFamily, ...]:
+        """Returns the latencies that the task has measured."""
+        return () if self._running is None else self._running.marks.families()
+
     def state_bytes(self) -> int:
         """Returns the memory of the task's state in columns, which is measured once per second."""
         if self._chain is not None and (now_ns := time.monotonic_ns()) >= self._state_bytes_ns:

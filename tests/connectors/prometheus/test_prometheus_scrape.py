@@ -109,6 +109,13 @@ def test_prometheus_reads_a_job_with_a_kill_and_each_query_of_the_dashboards_has
                 if all(math.isnan(found) for _, found in server.query(_filled(panel.query)))
             ]
             assert empty == []
+            end_to_end, processing = (
+                value(f'clonos_{kind}_latency_seconds_sum{{job="sums", operator="count-row"}}')
+                / value(f'clonos_{kind}_latency_seconds_count{{job="sums", operator="count-row"}}')
+                for kind in ("end_to_end", "processing")
+            )
+            assert 0 < processing <= end_to_end < LIMIT_S
+            assert all(each.size_bytes for each in handle.checkpoints() if each.completed_ns)
             task = 'job="sums", operator="read-double", task="read-double/0"'
             assert value(f'numbers_seen_total{{{task}, parity="odd"}}') == COUNT // 2
             assert value(f'number_size_bucket{{{task}, le="749.0"}}') == COUNT // 4

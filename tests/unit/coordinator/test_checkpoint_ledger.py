@@ -34,3 +34,13 @@ def test_the_history_has_the_times_of_the_last_checkpoints_in_the_order_in_which
     assert len(history.times) == TIMES_REMEMBERED
     assert history.times[0] == CheckpointTimes(CheckpointId(3), 30)
     assert history.times[-3] == CheckpointTimes(CheckpointId(TIMES_REMEMBERED), TIMES_REMEMBERED * 10, 5_000)
+
+
+def test_the_history_has_the_size_of_what_the_tasks_have_stored_for_a_checkpoint() -> None:
+    history = CheckpointHistory()
+    history.begin(CheckpointId(4), 10)
+    history.begin(CheckpointId(5), 20)
+    for task, size_bytes in ((0, 100), (1, 20), (0, 101), (1, 0)):  # a successor stores another object; 0 is unknown
+        history.store(replace(ACKNOWLEDGEMENT, task=TaskId(task), size_bytes=size_bytes))
+    history.store(replace(ACKNOWLEDGEMENT, checkpoint=CheckpointId(3), size_bytes=7))  # not remembered
+    assert [times.size_bytes for times in history.times] == [121, None]

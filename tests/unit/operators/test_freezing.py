@@ -257,3 +257,21 @@ def test_an_overlay_is_read_key_by_key() -> None:
     for ask in (overlay.keys, overlay.items, overlay.values):
         with pytest.raises(AssertionError, match="by key only"):
             ask()
+
+
+@pytest.mark.parametrize("inline_bytes_max", [1 << 20, 2_000])
+def test_the_size_of_rows_is_that_of_all_entries_by_those_that_the_barrier_encoded(inline_bytes_max: int) -> None:
+    backend = StateBackend(None, inline_bytes_max=inline_bytes_max)
+    table = backend.table("step/names")
+    table.update({number: f"{number:0100}" for number in range(5_000)})
+    assert backend.row_bytes == 0, "before the first snapshot nothing is known"
+    changes, more = backend.take(True)
+    encoded_bytes = len(changes) + sum(map(len, more or ()))
+    assert encoded_bytes > 500_000
+    assert 0.9 < backend.row_bytes / encoded_bytes < 1.1
+    for number in range(4_000):
+        table.delete(number)
+    if more is not None:
+        more.release()
+    backend.take(False)
+    assert 0.15 < backend.row_bytes / encoded_bytes < 0.25

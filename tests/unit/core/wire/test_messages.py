@@ -45,6 +45,8 @@ def example(kind: Any, rng: random.Random) -> Any:
             return rng.choice(list(cls))
         case msgspec.inspect.UnionType(types=types):
             return example(rng.choice(types), rng)
+        case msgspec.inspect.FloatType():
+            return rng.choice((0.0, -1.5, 2e9))
         case msgspec.inspect.BoolType():
             return rng.random() < 0.5
         case msgspec.inspect.VarTupleType(item_type=item, min_length=least):
