@@ -26,7 +26,7 @@ from benchmarks.workloads.staged_job import Stages
 
 FAILOVER: Final = "failover"
 NAMES: Final = (
-    *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead"),
+    *("throughput", "bids", "enrichment", "large_state", "stages", "logging_overhead", "metrics_overhead"),
     *(
         "watermarks",
         "window_latency",
@@ -48,6 +48,8 @@ BY_NAME: Final = (NEXMARK, NEXMARK_KILLS, KAFKA)
 """Run by their names only: they take hours against all sides, measure nothing, or need a broker."""
 
 MODULES: Final = {
+    "logging_overhead": "overheads.logging_overhead",
+    "metrics_overhead": "overheads.metrics_overhead",
     "watermarks": "event_time.watermarks",
     "window_latency": "event_time.window_latency",
     NEXMARK: "nexmark.measure",

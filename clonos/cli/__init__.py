@@ -96,9 +96,12 @@ def _run(parsed: argparse.Namespace) -> int:
     put_on_path(parsed.job)
     with fork_server_ahead(_known_options(parsed)):  # before the imports that take the driver as long
         from clonos.cli.console import run_on_console
+        from clonos.job.continuing.restart_strategy import restart_strategy
 
         collect_rarely()
-        result = run_on_console(load_job(parsed.job), _options(parsed), parsed.ui, _page_port(parsed))
+        strategy = restart_strategy(parsed.restart_strategy)
+        page_port = _page_port(parsed)
+        result = run_on_console(load_job(parsed.job), _options(parsed), parsed.ui, page_port, strategy)
     return ABORTED if result.was_aborted else ENDED
 
 
@@ -270,6 +273,12 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--metrics-port", metavar="PORT", help="serve metrics for Prometheus at this port; 0: a free one")
     run.add_argument(
         "--option", metavar="KEY=VALUE", action="append", default=[], help="set any other option; may be repeated"
+    )
+    run.add_argument(
+        "--restart-strategy",
+        default="none",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="when the environment fails the job: none (default), fixed-delay, exponential-delay or failure-rate",
     )
     _add_page(run)
 

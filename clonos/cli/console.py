@@ -5,17 +5,22 @@ The table comes after a quarter of a second, because its library takes long to i
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from clonos.cli.log_lines import JSON_LINES, is_json, report
 from clonos.config import RunOptions, SlotKind, resolve_settings
+from clonos.core.model.error_report import short_report
+from clonos.core.model.errors import EnvironmentFault
+from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, NoRestart, RestartStrategy
 from clonos.job.description import Job, options_of
-from clonos.job.results import Result, not_begun
+from clonos.job.results import JobSuperseded, Result, not_begun
 
 if TYPE_CHECKING:
     from clonos.job.handle import Handle
@@ -23,29 +28,79 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 0.25
 START_SHOWN_AFTER_S: Final = 1.0
+OF_THE_FIRST_START: Final = frozenset({"overwrite", "checkpoint", "from_savepoint"})
+"""Options that a restart has no more: it resumes what the first start has begun."""
+
+NO_RESTART: Final = NoRestart()
 LINE_WIDTH: Final = 160
 """Width of lines in characters if there is no terminal."""
 
 
 def run_on_console(
-    job: Job, command_line: Mapping[str, object], has_page: bool = False, page_port: int | None = None
+    job: Job,
+    command_line: Mapping[str, object],
+    has_page: bool = False,
+    page_port: int | None = None,
+    strategy: RestartStrategy = NO_RESTART,
 ) -> Result:
     """Runs a job to its end, with a live table on a terminal, else with a line every few seconds; with a page if
-    ``has_page``."""
-    run = resolve_settings(options_of(job), command_line).run
+    ``has_page``. If its environment fails after it has begun, it is started again as ``strategy`` says, from its last
+    checkpoint."""
     JSON_LINES.job = job.name
-    with ExitStack() as stack:
-        serve = stack.enter_context(_page(page_port)) if has_page else None
-        with _saying_if_interrupted(job.name), shown_start(run):
-            handle = job.start(command_line=command_line)
-        with handle, handle.handling_signals():
-            if serve is not None:
-                report(f"the page of {job.name}: {serve(handle)}")
-            result = watch(handle)
-            summary = handle.summary()
-    for line in (result.summary(), *summary):
-        report(line)
-    return result
+    run = ConsoleRun(job, has_page, page_port)
+    failures, failed_s = 0, deque[float](maxlen=FAILURES_REMEMBERED)
+    while True:
+        before = run.checkpoint
+        try:
+            return run.attempt(command_line)
+        except JobSuperseded:
+            raise
+        except EnvironmentFault as error:
+            failures = 1 if run.checkpoint != before else failures + 1
+            failed_s.append(time.monotonic())
+            delay_s = strategy.delay_s(failures, tuple(failed_s)) if run.may_restart else None
+            if delay_s is None:
+                raise
+            report(f"clonos: {short_report(error)}", logging.ERROR)
+            report(f"{job.name} starts again in {delay_s:g} s (loss {failures} without a checkpoint in between)")
+            time.sleep(delay_s)
+            command_line = {name: value for name, value in command_line.items() if name not in OF_THE_FIRST_START}
+            command_line |= {"resume": True}
+
+
+class ConsoleRun:
+    """Attempts to run one job. ``checkpoint``: number of the last completed checkpoint as far as is known."""
+
+    def __init__(self, job: Job, has_page: bool, page_port: int | None) -> None:
+        self._job, self._has_page, self._page_port = job, has_page, page_port
+        self.checkpoint = 0
+        self._handle: Handle | None = None
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether the job has begun, and nobody has asked for its end."""
+        return self._handle is not None and not self._handle.is_stopping
+
+    def attempt(self, command_line: Mapping[str, object]) -> Result:
+        """Runs the job to its end. Raises: see ``Handle.wait``."""
+        job = self._job
+        run = resolve_settings(options_of(job), command_line).run
+        with ExitStack() as stack:
+            serve = stack.enter_context(_page(self._page_port)) if self._has_page else None
+            with _saying_if_interrupted(job.name), shown_start(run):
+                handle = job.start(command_line=command_line)
+            self._handle = handle
+            with handle, handle.handling_signals():
+                try:
+                    if serve is not None:
+                        report(f"the page of {job.name}: {serve(handle)}")
+                    result = watch(handle)
+                finally:
+                    self.checkpoint = handle.status().checkpoint
+                summary = handle.summary()
+        for line in (result.summary(), *summary):
+            report(line)
+        return result
 
 
 def _page(port: int | None) -> AbstractContextManager[Callable[[Handle], str]]:

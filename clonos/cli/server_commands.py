@@ -82,13 +82,11 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain in PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key in PEM")
     serve.add_argument(
-        "--restart-attempts",
-        type=int,
-        default=10,
-        metavar="N",
-        help="restarts of a driver that completes no checkpoint",
+        "--restart-strategy",
+        default="fixed-delay",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="none, fixed-delay (default), exponential-delay or failure-rate, for the drivers of jobs",
     )
-    serve.add_argument("--restart-delay", type=float, default=0.2, metavar="S", help="seconds before each restart")
 
 
 def _serve(parsed: argparse.Namespace) -> int:
@@ -109,8 +107,7 @@ def _serve(parsed: argparse.Namespace) -> int:
         register=parsed.register,
         tls_cert=parsed.tls_cert,
         tls_key=parsed.tls_key,
-        restart_attempts=parsed.restart_attempts,
-        restart_delay_s=parsed.restart_delay,
+        restart_strategy=parsed.restart_strategy,
     )
     serve(options, show_on_standard_error)
     return ENDED

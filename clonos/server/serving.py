@@ -19,6 +19,7 @@ import uvicorn
 
 from clonos.core.model.errors import JobError
 from clonos.io.system.open_files import raise_files_limit
+from clonos.job.continuing.restart_strategy import restart_strategy
 from clonos.server.access.tokens import READ_TOKEN_VARIABLE, TOKEN_VARIABLE, find_tokens
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
@@ -27,7 +28,6 @@ from clonos.server.job_api.server_thread import listen_tcp
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import RegisterInUse
 from clonos.server.submission.submissions import Submissions
-from clonos.server.supervision.restart_strategy import FixedDelay, NoRestart, RestartStrategy
 from clonos.server.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("clonos.server")
@@ -47,7 +47,7 @@ class AddressUnfit(JobError):
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of a server (docs/server.md). ``restart_attempts``: 0 for the restart strategy ``none``."""
+    """Options of a server (docs/server.md). ``restart_strategy``: as ``restart_strategy()`` takes it."""
 
     folder: Path
     port: int
@@ -59,8 +59,7 @@ class ServeOptions:
     register: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    restart_attempts: int = 10
-    restart_delay_s: float = 0.2
+    restart_strategy: str = "fixed-delay"
 
 
 def serve(options: ServeOptions, show: Callable[[str], None]) -> None:
@@ -144,9 +143,7 @@ def _own_folder(folder: Path) -> Iterator[None]:
 @contextmanager
 def _running(options: ServeOptions) -> Iterator[tuple[KnownJobs, Submissions | None]]:
     """Context in which the jobs are supervised."""
-    strategy: RestartStrategy = NoRestart()
-    if options.restart_attempts:
-        strategy = FixedDelay(options.restart_attempts, options.restart_delay_s)
+    strategy = restart_strategy(options.restart_strategy)
     register = open_register(options.register, options.folder)
     try:
         submissions = Submissions(register, options.folder) if options.allow_submit else None

@@ -8,11 +8,13 @@ does not answer is tried again at the next tick.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
 from clonos.io.system.wall_clock import wall_ns
+from clonos.job.continuing.restart_strategy import FAILURES_REMEMBERED, RestartStrategy
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.register import Register
@@ -21,7 +23,6 @@ from clonos.server.supervision.driver_link import DriverLink, DriverRefused, Dri
 from clonos.server.supervision.driver_main import ANOTHER_DRIVER
 from clonos.server.supervision.driver_process import RunningDriver
 from clonos.server.supervision.job_folder import REPORTED_DOCUMENTS, JobFolder
-from clonos.server.supervision.restart_strategy import RestartStrategy
 from clonos.server.supervision.verdict import Verdict, judge
 
 logger = logging.getLogger("clonos.server")
@@ -71,6 +72,7 @@ class SupervisedJob:
         self._delivered = ""  # the verb that the living driver has accepted
         self._kill_due_s: float | None = None
         self._written_checkpoint = record.checkpoint
+        self._failed_s: deque[float] = deque(maxlen=FAILURES_REMEMBERED)  # since this server has begun
         self._first_checkpoint: int | None = None  # that the living driver reported
 
     @property
@@ -251,7 +253,9 @@ class SupervisedJob:
             self._end(verdict)
             return
         failures = self.record.failures + verdict.is_failure
-        delay_s = self._strategy.delay_s(failures) if verdict.is_failure else PAUSE_S
+        if verdict.is_failure:
+            self._failed_s.append(now_s)
+        delay_s = self._strategy.delay_s(failures, tuple(self._failed_s)) if verdict.is_failure else PAUSE_S
         if delay_s is None:
             reason = (
                 f"{verdict.error or 'its driver was lost.'} This was loss {failures} without a completed checkpoint"

@@ -20,9 +20,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from clonos.core.model.errors import EnvironmentFault
+from clonos.job.continuing.restart_strategy import RestartStrategy
 from clonos.server.register.register import Register
 from clonos.server.supervision.job_folder import JobFolder
-from clonos.server.supervision.restart_strategy import RestartStrategy
 from clonos.server.supervision.supervised_job import SupervisedJob
 
 logger = logging.getLogger("clonos.server")

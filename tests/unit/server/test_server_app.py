@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
@@ -21,7 +22,6 @@ from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
 from clonos.server.submission.submissions import Submissions
 from clonos.server.supervision.job_folder import JobFolder
-from clonos.server.supervision.restart_strategy import NoRestart
 from clonos.server.supervision.supervisor import Supervisor
 
 WRITE, READ = "w" * 20, "r" * 20

@@ -12,6 +12,7 @@ import pytest
 
 from clonos.cli import main
 from clonos.cli.server_client import RequestFailed, ServerClient
+from clonos.job.continuing.restart_strategy import NoRestart
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, Role, role_by_token
@@ -20,7 +21,6 @@ from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import JobRecord
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import Register
-from clonos.server.supervision.restart_strategy import NoRestart
 from clonos.server.supervision.supervisor import Supervisor
 
 WRITE, READ = "w" * 20, "r" * 20

@@ -11,6 +11,7 @@ import pytest
 
 from clonos.core.model.errors import Blame
 from clonos.io.system.process_identity import machine, started_at
+from clonos.job.continuing.restart_strategy import FixedDelay
 from clonos.server.job_status import JobStatus
 from clonos.server.register.job_record import DriverProcess, JobRecord
 from clonos.server.register.opening import open_register
@@ -20,7 +21,6 @@ from clonos.server.supervision.driver_link import DriverLink, DriverRefused, Dri
 from clonos.server.supervision.driver_main import ANOTHER_DRIVER
 from clonos.server.supervision.driver_process import RunningDriver
 from clonos.server.supervision.job_folder import DriverEnd, JobFolder
-from clonos.server.supervision.restart_strategy import FixedDelay
 from clonos.server.supervision.supervised_job import CANCEL_KILL_AFTER_S, SupervisedJob
 
 ATTEMPTS = 2

@@ -8,7 +8,6 @@ from clonos.core.model.errors import Blame
 from clonos.server.register.job_record import Intention
 from clonos.server.register.transitions import JobEvent
 from clonos.server.supervision.job_folder import DriverEnd
-from clonos.server.supervision.restart_strategy import FixedDelay, NoRestart
 from clonos.server.supervision.verdict import Verdict, judge
 
 STOP, STOP_AT_ONCE, CANCEL = Intention("stop"), Intention("stop", drain=False), Intention("cancel")
@@ -47,12 +46,3 @@ def test_an_end_has_the_verdict_of_its_row(
     end: DriverEnd | None, intention: Intention | None, expected: Verdict
 ) -> None:
     assert judge(end, intention, "killed") == expected
-
-
-def test_a_fixed_delay_allows_as_many_restarts_as_it_has_attempts() -> None:
-    strategy = FixedDelay(attempts=2, seconds=0.5)
-    assert [strategy.delay_s(failures) for failures in (1, 2, 3)] == [0.5, 0.5, None]
-
-
-def test_without_restarts_the_first_loss_is_the_end() -> None:
-    assert NoRestart().delay_s(1) is None

@@ -1,0 +1,1 @@
+"""Benchmarks of what a part of the runtime costs: the same job with it and without."""
