@@ -6,7 +6,6 @@ Each check returns findings and changes nothing, except that a store gets one sm
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
 import platform
 import resource
@@ -31,6 +30,7 @@ from clonos.io.system.entropy import random_bytes
 from clonos.io.system.open_files import raise_files_limit
 from clonos.job.deployment import ports_of
 from clonos.kernels import kernels_in_use
+from clonos_standby.launch_spec import NO_DISTRIBUTION, version_of
 
 if TYPE_CHECKING:
     from clonos.job import Job
@@ -127,10 +127,8 @@ def _libraries() -> Iterator[Finding]:
 
 
 def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    found = version_of(distribution)
+    return "" if found == NO_DISTRIBUTION else found
 
 
 def _spark(run: RunOptions, is_needed: bool) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from clonos.core.model.errors import JobError
 from clonos.io.system.open_files import raise_files_limit
@@ -24,7 +25,7 @@ from clonos.server.access.tokens import READ_TOKEN_VARIABLE, TOKEN_VARIABLE, fin
 from clonos.server.app.known_jobs import KnownJobs
 from clonos.server.app.server_app import server_app
 from clonos.server.job_api.guard import LOOPBACK_HOSTS, role_by_token
-from clonos.server.job_api.server_thread import listen_tcp
+from clonos.server.job_api.server_thread import listen_tcp, server_config
 from clonos.server.register.opening import open_register
 from clonos.server.register.register import RegisterInUse
 from clonos.server.submission.submissions import Submissions
@@ -33,7 +34,6 @@ from clonos.server.supervision.supervisor import Supervisor
 logger = logging.getLogger("clonos.server")
 
 CONNECTIONS_MAX: Final = 500
-END_TIMEOUT_S: Final = 2
 
 
 class AddressUnfit(JobError):
@@ -157,22 +157,8 @@ def _running(options: ServeOptions) -> Iterator[tuple[KnownJobs, Submissions | N
         register.close()
 
 
-def _listen(app: object, listener: socket.socket, options: ServeOptions) -> None:
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # an ASGI application of Starlette's types
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=END_TIMEOUT_S,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-    )
+def _listen(app: ASGIApp, listener: socket.socket, options: ServeOptions) -> None:
+    config = server_config(app, CONNECTIONS_MAX, options.tls_cert, options.tls_key)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end, when there is more to close
     try:
         uvicorn.Server(config).run(sockets=[listener])

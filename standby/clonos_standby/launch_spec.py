@@ -67,9 +67,13 @@ def versions(hash_seed: str | None = None) -> tuple[tuple[str, str], ...]:
     )
 
 
+NO_DISTRIBUTION: Final = "sources"
+"""Version of what is not installed as a distribution."""
+
+
 @functools.cache
 def version_of(distribution: str) -> str:
-    """Returns the version of an installed distribution; "sources" without one."""
+    """Returns the version of an installed distribution; ``NO_DISTRIBUTION`` without one."""
     for folder in sys.path:
         for name in _names_in(folder):
             if name.startswith(f"{distribution}-") and name.endswith(INFO):
@@ -90,4 +94,4 @@ def _version_in_metadata(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "sources"
+        return NO_DISTRIBUTION

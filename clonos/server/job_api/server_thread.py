@@ -42,25 +42,33 @@ class PortTaken(EnvironmentFault):
         return f"the page cannot be served at {self.address}: {self.reason}. Name another port with --ui-port."
 
 
+def server_config(
+    app: ASGIApp, connections_max: int = CONNECTIONS_MAX, certificate: Path | None = None, key: Path | None = None
+) -> uvicorn.Config:
+    """Returns how this process serves an application: with TLS if there is a certificate with its key, in PEM."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=connections_max,
+        timeout_graceful_shutdown=END_TIMEOUT_S,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+
+
 class ServerThread:
     """Thread that serves ``app`` at a socket, which it closes in the end. It serves when the constructor returns."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, name: str = "job api") -> None:
         self._listener = listener
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=END_TIMEOUT_S,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(app))
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
