@@ -1,4 +1,4 @@
-"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``demo``, ``chaos``, and a server's commands.
+"""The command line: ``clonos run``, ``dev``, ``explain``, ``doctor``, ``state``, ``demo``, ``chaos``, and a server's.
 
 Exit codes:
   0    the job has finished, or was stopped with a final checkpoint (demo, chaos: no error was found)
@@ -26,6 +26,7 @@ from clonos.cli.log_lines import LOG_FORMATS, log_to_console, report
 from clonos.cli.pairs import pairs
 from clonos.cli.server_commands import COMMANDS as SERVER_COMMANDS
 from clonos.cli.server_commands import add_commands
+from clonos.cli.state_commands import add_state
 from clonos.config import resolve_settings
 from clonos.core.model.error_report import full_report, short_report
 from clonos.core.model.errors import ClonosError, EnvironmentFault, ExtraMissing, JobError
@@ -155,6 +156,12 @@ def _doctor(parsed: argparse.Namespace) -> int:
     return ENDED if print_examination(job, run, parsed.server or "", parsed.json) else ENVIRONMENT_AT_FAULT
 
 
+def _state(parsed: argparse.Namespace) -> int:
+    from clonos.cli.state_commands import run_state
+
+    return run_state(parsed)
+
+
 def _explain(parsed: argparse.Namespace) -> int:
     print(load_job(parsed.job).explain(parsed.format, command_line=pairs(parsed.option)))
     return ENDED
@@ -166,6 +173,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "explain": _explain,
     "demo": _demo,
     "doctor": _doctor,
+    "state": _state,
     **SERVER_COMMANDS,
 }
 
@@ -229,6 +237,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run SCENARIO [--simulated|--processes|--spark], seeds --from A --to B, soak --minutes M, all --worlds N",
     )
     add_commands(commands)
+    add_state(commands)
     return parser
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from rich.console import Console, RenderableType
@@ -54,6 +54,14 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"recovery of {recovery['task']}: {recovery['cause']}, {offset:.0f} ms"
     for alarm in document["alarms"][-3:]:
         yield f"alarm: {alarm['text']} {alarm['advice']}"
+
+
+def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Returns a table of texts."""
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    return table
 
 
 def _table(*columns: str) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy
@@ -10,7 +10,7 @@ import pyarrow
 
 from clonos.connectors.connector_errors import InvalidConnector
 from clonos.connectors.json_text import json_text
-from clonos.core.checkpoint.checkpoint_metadata import decode_metadata
+from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata, decode_metadata
 from clonos.core.checkpoint.snapshot import restore_from
 from clonos.core.values.keys import key_of
 from clonos.io.store.object_files import ObjectMissing
@@ -48,13 +48,24 @@ def tasks_with_state(url: str, step: str, checkpoint: int | None) -> list[TaskSt
     store = CheckpointStore(url)
     store.find_job()
     metadata = decode_metadata(store.checkpoint_metadata(checkpoint), f"the chain of {store.url}")
-    vertices = () if metadata.plan is None else metadata.plan.vertices
-    names = [each.name for vertex in vertices for each in vertex.steps]
+    names = steps_with_state(metadata)
     if step not in names:
         known = ", ".join(names) or "no steps with state"
         raise InvalidConnector(
             CONNECTOR, f"checkpoint {metadata.checkpoint} has no state of {step!r}", f"It has {known}."
         )
+    return tasks_of(metadata, step)
+
+
+def steps_with_state(metadata: CheckpointMetadata) -> list[str]:
+    """Returns the names of the steps of a checkpoint that may have state."""
+    vertices = () if metadata.plan is None else metadata.plan.vertices
+    return [each.name for vertex in vertices for each in vertex.steps]
+
+
+def tasks_of(metadata: CheckpointMetadata, step: str) -> list[TaskState]:
+    """Returns the tasks of a step in a checkpoint that have state."""
+    vertices = () if metadata.plan is None else metadata.plan.vertices
     found, first = [], 0
     for vertex in vertices:
         if any(each.name == step for each in vertex.steps):
@@ -70,13 +81,24 @@ def rows_of_state(url: str, step: str, task: TaskState) -> Iterator[StateRow]:
     Raises: InvalidConnector: the checkpoint has been removed since. RowNotWritable: a value has no JSON form.
     SnapshotMalformed, StateMalformed, ValueMalformed: the state cannot be decoded here.
     """
-    store = CheckpointStore(url)
-    image = StateImage()
     try:
-        restore_from([(name, store.read_object(name)) for name in task.objects], image)
+        yield from rows_of_task(CheckpointStore(url).read_object, step, task)
     except ObjectMissing as error:
         problem = f"the job has removed {error.name} of this checkpoint from {url} since"
         raise InvalidConnector(CONNECTOR, problem, "Read the last checkpoint, or keep the rows with cache().") from None
+
+
+def rows_of_task(
+    read_object: Callable[[str], Iterable[bytes | memoryview]], step: str, task: TaskState
+) -> Iterator[StateRow]:
+    """Yields the state that a task has for a step, see ``rows_of_state``.
+
+    ``read_object`` returns the pieces of an object of its checkpoint or savepoint.
+
+    Raises: ObjectMissing. RowNotWritable. SnapshotMalformed, StateMalformed, ValueMalformed.
+    """
+    image = StateImage()
+    restore_from([(name, read_object(name)) for name in task.objects], image)
     for name, entries in image.tables.items():
         if (state := _state_of(name, step)) is not None:
             for key, value in entries.items():

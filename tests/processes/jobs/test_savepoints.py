@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 from clonos.agg import count
 from clonos.api.windows import Tumbling
+from clonos.cli import main
 from clonos.connectors import files, sqlite, values
 from clonos.io.store.savepoint import MANIFEST_NAME, SavepointCorrupt, SavepointExists, SavepointMissing
 from clonos.io.store.store import CheckpointStore
@@ -147,6 +149,53 @@ def test_a_job_that_starts_from_a_moved_savepoint_goes_on_from_its_records(tmp_p
     assert words.windows("new") == windows_of(420, 1_000)
     assert words.table("new") == rows_of(420, 1_000)
     assert words.windows("old") == windows
+
+
+def _state(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    """What ``clonos state`` prints as JSON."""
+    assert main(["state", *arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_state_of_a_savepoint_and_of_the_store_is_listed_shown_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = Words(tmp_path)
+    savepoint, store = str(tmp_path / "saved"), str(tmp_path / "store-old")
+    with words.job("old").start() as handle:
+        words.gate.open_to(30)
+        wait_until(lambda: len(words.table("old")) == 30)
+        handle.savepoint(savepoint)
+        words.gate.open_to(32)  # one more of the words 0 and 1
+        wait_until(lambda: len(words.table("old")) == 32)
+        handle.stop()
+        handle.wait(LIMIT_S)
+    capsys.readouterr()
+    (seen,) = (each for each in _state(capsys, "ls", savepoint) if each["step"] == "seen")
+    assert (seen["entries"], seen["tasks"]) == (KEYS, 1)
+    before = {row["key"]: row["value"] for row in _state(capsys, "show", savepoint, "seen")}
+    after = {row["key"]: row["value"] for row in _state(capsys, "show", store, "seen", "--limit", "0")}
+    assert (before, after) == ({0: 10, 1: 10, 2: 10}, {0: 11, 1: 11, 2: 10})
+    assert [row["value"] for row in _state(capsys, "show", store, "seen", "--key", " 1 ")] == [11]
+    assert _state(capsys, "show", store, "seen", "--state", "other") == []
+    assert len(_state(capsys, "show", store, "seen", "--limit", "2")) == 2
+    changes = _state(capsys, "diff", savepoint, store, "seen")
+    assert [(each["change"], each["key"], each["value"], each["other"]) for each in changes] == [
+        ("changed", 0, 10, 11),
+        ("changed", 1, 10, 11),
+    ]
+    assert _state(capsys, "diff", savepoint, savepoint) == []
+    assert main(["state", "show", savepoint, "seen", "--limit", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 entry of seen; 2 more, --limit 0 shows all" in shown
+    for wrong, text in (
+        (["show", savepoint, "nothing"], "has no state of a step 'nothing'. It has the steps"),
+        (["show", savepoint, "seen", "--checkpoint", "9999"], "is a savepoint, which has no checkpoint 9999"),
+        (["ls", store, "--checkpoint", "9999"], "has no checkpoint 9999. It has the checkpoints"),
+        (["ls", str(tmp_path)], "It has neither a savepoint nor the checkpoint store of a job."),
+    ):
+        assert main(["state", *wrong]) == 1
+        assert text in capsys.readouterr().err
 
 
 def test_a_job_that_was_stopped_with_a_savepoint_is_continued_without_a_gap(tmp_path: Path) -> None:
