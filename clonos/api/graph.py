@@ -18,6 +18,7 @@ from clonos.api.emission import Emission
 from clonos.api.graph_errors import InvalidJob
 from clonos.api.keys import KeyBy as KeyBy
 from clonos.core.model.options import Options
+from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.expressions.stages import Stage
 from clonos.operators.column_contract import gives_columns
 from clonos.operators.connector_contract import ImmediateSink, PushSource, Source, TransactionalSink
@@ -131,6 +132,7 @@ class Step:
     row_reason: str = ""
     rows_for: Callable[[Any], str] | None = None
     schema_from: Callable[..., Any] | None = None
+    rule: PlacementRule = ANYWHERE
 
 
 class JobGraph:
@@ -249,6 +251,10 @@ class JobGraph:
         )
         self._steps.append(step)
         return step
+
+    def place(self, number: int, rule: PlacementRule) -> None:
+        """Sets where the tasks of a step run."""
+        self._steps[number] = replace(self._steps[number], rule=rule)
 
     def gives_columns(self, step_input: StepInput) -> bool:
         """Returns whether an input gives record batches; side outputs give rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from clonos.api.checks.flush_checks import check_flush
 from clonos.api.checks.function_checks import check_function, check_process, states_of, uses
@@ -16,6 +16,7 @@ from clonos.api.event_time import AnyTimestamps, assigner_of
 from clonos.api.graph import AnySink, Exchange, JobGraph, StepInput
 from clonos.api.graph_errors import InvalidJob, NotSubscriptable
 from clonos.api.keys import KeyBy
+from clonos.core.model.plan import ANYWHERE, PlacementRule
 from clonos.operators.event_time.assign_timestamps import AssignTimestamps
 from clonos.operators.operator import Operator
 from clonos.operators.steps.context import GIVE_TIMESTAMPS
@@ -51,6 +52,40 @@ class GraphBuilder:
     def __repr__(self) -> str:
         names = ", ".join(self._graph.steps[each.step].name for each in self._inputs)
         return f"<{type(self).__name__} of {names} in the job {self._graph.name}>"
+
+    def on(self, place: Literal["driver"] | None = None, *, host: str | None = None, exclusive: bool = False) -> Self:
+        """Says where the tasks of the last step run, and with it those of the steps in the same vertex.
+
+        The rule holds at the start, else the job ends with an error, and after each take-over. Where no living process
+        allows it any more, the task runs elsewhere, and an alarm says so.
+
+        Args:
+            place: "driver" for the host of the driver.
+            host: name of a host, as its ``hostname`` is, or of a failure domain, such as "domain-0".
+            exclusive: whether each task has a process without other tasks. It may have standbys and keepers of others.
+
+        Raises:
+            InvalidJob: the rule says nothing, contradicts itself, or is the second one of the step.
+
+        Example::
+
+            rows.map(score, name="score").on(host="gpu-1", exclusive=True)
+        """
+        number = self._inputs[0].step
+        name, before = self._graph.steps[number].name, self._graph.steps[number].rule
+        if place not in (None, "driver") or (place is not None and host is not None):
+            raise InvalidJob(name, f"is to run on {place!r:.80}", 'Give .on("driver"), or .on(host="name").')
+        if len(self._inputs) > 1:
+            raise InvalidJob(name, "is one of several in .on(...)", "Call .on(...) on each of them, before union.")
+        if host is not None and (type(host) is not str or not host):
+            raise InvalidJob(name, f"is to run on the host {host!r:.80}", "Give the name of a host.")
+        rule = PlacementRule(host or "", place is not None, exclusive)
+        if rule == ANYWHERE:
+            raise InvalidJob(name, "has an .on() that says nothing", 'Give "driver", host= or exclusive=True.')
+        if before != ANYWHERE:
+            raise InvalidJob(name, "has two rules of .on(...)", "Give one .on(...) with all that is to hold.")
+        self._graph.place(number, rule)
+        return self
 
     def _take(self, count: int) -> list[Any]:
         if self._graph.take_rows is None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal, TypedDict
 
 from clonos.config import SlotKind
-from clonos.core.model.options import Compression, SpillPolicy, StandbyKind
+from clonos.core.model.options import Compression, PlacementKind, SpillPolicy, StandbyKind
 
 Duration = str | float | timedelta
 """A length of time: "500ms", "5s", a timedelta, or a number of seconds."""
@@ -58,6 +58,7 @@ class StartOptions(TypedDict, total=False):
     orphan_after: Duration
     overwrite: bool
     parallelism: int
+    placement: Literal["spread", "pack"] | PlacementKind
     py_files: str | Sequence[Text]
     replicas: int | None
     resume: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,7 @@ def _prepared(
     """Compiles the job, opens its store and outputs, and creates the driver."""
     run = settings.run
     image = graph.compile(settings.core, parallelism=run.parallelism, splits=start.splits(graph))
+    _check_placement(image, run)
     start.decide(image)
     data, modules = packed(image, ((node.step, node.make) for vertex in image.vertices for node in vertex.nodes))
     hash_seed = (hash_seed_ahead() or random_hash_seed()) if found is None else found.hash_seed
@@ -107,6 +109,7 @@ def _prepared(
             retained=start.retained(settings.core.checkpoints_retained),
             versions=versions(hash_seed=deployment.hash_seed),
             can_spread=deployment.can_spread,
+            driver_host=socket.gethostname(),
         )
         launch_spec = _launch_spec(run, deployment, data, store.objects_url)
         plan = DriverPlan(
@@ -173,6 +176,19 @@ def _store_url(name: str, run: RunOptions, session: Any) -> str:
             " set one with store= (--store), for example s3://bucket/path."
         )
     return default_store(name)
+
+
+def _check_placement(image: JobImage, run: RunOptions) -> None:
+    """Raises JobError for a rule that child processes of this machine cannot follow."""
+    if run.slots is not SlotKind.PROCESS:
+        return
+    places = [socket.gethostname(), *(f"domain-{number}" for number in range(run.domains))]
+    for vertex in image.plan.vertices:
+        if vertex.rule.host and vertex.rule.host not in places:
+            raise JobError(
+                f"the step {vertex.name} is to run on {vertex.rule.host!r}, but the processes of this job run on"
+                f" {', '.join(places)}. Correct .on(host=...), set domains=, or run the job on Spark."
+            )
 
 
 def _slots_needed(image: JobImage, settings: JobSettings) -> int:

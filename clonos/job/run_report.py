@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from clonos.api.graph import ERRORS_STEP
 from clonos.core.coordinator.coordinator import Coordinator
 from clonos.core.coordinator.coordinator_effects import Milestone
-from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.ids import TaskId
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskCounter
+from clonos.core.placement.survivability import names_of
 from clonos.job.skew import hot_tasks
 from clonos.job.starting import rows_text
 from clonos.operators.connector_contract import ImmediateSink, TransactionalSink

@@ -6,11 +6,11 @@ from typing import Any
 
 from clonos.connectors.tables.table_writer import TableWriter
 from clonos.core.checkpoint.pending_snapshots import PendingSnapshots
-from clonos.core.coordinator import placement
 from clonos.core.external.external_output import ExternalOutput, KeeperLink
 from clonos.core.external.keeper import Keeper
 from clonos.core.external.output_gate import OutputGate
 from clonos.core.model.ids import owner_of
+from clonos.core.placement import assignment as placement
 from clonos.core.recovery import gathering, recovery_machine
 from clonos.core.recovery.gathering import Gathering
 from clonos.core.slot.hosted_task import HostedTask

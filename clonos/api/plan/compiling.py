@@ -29,7 +29,7 @@ from clonos.api.plan.source_splits import splits_of, splits_or_reasons
 from clonos.api.plan.step_texts import reason_for_rows
 from clonos.api.plan.vertices import PlannedNode, PlannedVertex, has_event_time, preparations
 from clonos.core.model.options import Options
-from clonos.core.model.plan import Edge, Partitioning, Plan, StatefulStep, Vertex
+from clonos.core.model.plan import ANYWHERE, Edge, Partitioning, Plan, StatefulStep, Vertex
 from clonos.operators.chain import Input, InputShape
 from clonos.operators.chain_outputs import (
     CombinedSinks,
@@ -137,6 +137,7 @@ class _Compiler:
                 is_hot=vertex.is_hot,
                 steps=tuple(map(_stateful, (step for step in vertex.steps if step.state is not None))),
                 outputs=outputs_of(vertex, self._graph.errors),
+                rule=next((step.rule for step in vertex.steps if step.rule != ANYWHERE), ANYWHERE),
             )
             for name, vertex in zip(names, self._vertices, strict=True)
         )

@@ -9,6 +9,7 @@ from clonos.api.checks.hot_standby_rules import is_hot, may_be_hot
 from clonos.api.graph import Exchange, Step
 from clonos.api.plan.vertices import PlannedVertex
 from clonos.core.model.options import StandbyKind
+from clonos.core.model.plan import ANYWHERE
 from clonos.operators.connector_contract import ImmediateSink
 
 SOURCE: Final = "it is a source"
@@ -77,6 +78,8 @@ def reason_to_begin(
     has_sinks = upstream.immediate_sink is not None or (isinstance(step.sink, ImmediateSink) and upstream.sinks)
     if step.sink is not None and has_sinks:
         return "a vertex has one immediate sink and no other sink"
+    if step.rule != ANYWHERE and any(each.rule != step.rule for each in upstream.steps):
+        return "it is to run where .on(...) says"
     if upstream.is_hot and not may_be_hot(step):
         return "the steps before it have hot standbys, and it cannot have them"
     if is_hot(step, standby) and not all(map(may_be_hot, upstream.steps)):

@@ -49,10 +49,10 @@ from clonos.core.coordinator.coordinator_effects import (
     WriteMetadata,
 )
 from clonos.core.coordinator.coordinator_events import OutputCommitFailed, OutputCommitted
-from clonos.core.coordinator.survivability import names_of
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import CheckpointId
 from clonos.core.model.machine import Machine, Table
+from clonos.core.placement.survivability import names_of
 from clonos.core.wire.control_messages import Snapshotted
 
 COMMIT_ATTEMPTS_MAX = 10

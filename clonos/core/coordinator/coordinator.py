@@ -47,8 +47,6 @@ from clonos.core.coordinator.coordinator_state import (
     name_of,
 )
 from clonos.core.coordinator.failure_policy import Recovery
-from clonos.core.coordinator.placement import Assignment
-from clonos.core.coordinator.survivability import losses_survived
 from clonos.core.coordinator.view_machine import Standing
 from clonos.core.model.errors import Blame, MessageMalformed
 from clonos.core.model.ids import CheckpointId, SlotId, TaskId
@@ -56,6 +54,8 @@ from clonos.core.model.machine import Machine, Table
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
+from clonos.core.placement.assignment import Assignment
+from clonos.core.placement.survivability import losses_survived
 from clonos.core.wire.authorization import check_itself, check_life, sender_name
 from clonos.core.wire.control_messages import Register, SlotStatus, Snapshotted, Suspicion, TaskStatus, View
 from clonos.core.wire.messages import Message

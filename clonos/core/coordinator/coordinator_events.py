@@ -22,7 +22,8 @@ class Begin:
     what a slot must have; names that either side lacks are not compared. ``can_spread``: the provider can deliver slots
     in another domain, so it makes sense to wait for one. ``awaits_slots``: slots of an earlier coordinator may live
     (protocol 9), so listen to them for one lease before deciding anything. ``retained``: completed checkpoints before
-    ``resume`` whose objects are kept, ascending.
+    ``resume`` whose objects are kept, ascending. ``driver_host``: the host of the coordinator's process, as its slots
+    name theirs.
     """
 
     term: int
@@ -34,6 +35,7 @@ class Begin:
     awaits_slots: bool = False
     now_ns: int = 0
     retained: tuple[CheckpointMetadata, ...] = ()
+    driver_host: str = ""
 
 
 CoordinatorMessage = (

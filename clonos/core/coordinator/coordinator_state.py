@@ -25,12 +25,13 @@ from clonos.core.coordinator.coordinator_effects import (
     ReleaseSlot,
     Send,
 )
-from clonos.core.coordinator.placement import Assignment, replication_targets
-from clonos.core.coordinator.survivability import StandingAlarms, names_of
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId, ViewNumber
 from clonos.core.model.options import Options
 from clonos.core.model.plan import Plan
 from clonos.core.model.progress import TaskPhase
+from clonos.core.placement.assignment import Assignment, replication_targets
+from clonos.core.placement.placement_rules import rules_of
+from clonos.core.placement.survivability import StandingAlarms, names_of
 from clonos.core.wire.control_messages import Completed, Register, Release, SlotAddress, SlotStatus, View
 
 RECOVERIES_MAX = 1_000
@@ -150,6 +151,7 @@ class CoordinatorState:
         self.plan, self.options = plan, options
         self.limits = failure_detector.DetectorLimits.of(options)
         self.targets = replication_targets(plan, options.standbys, options.keepers)
+        self.rules, self.broken_rules = rules_of(plan, options.placement, ""), ""  # rules that the view breaks
         self.effects: list[Effect] = []
         self.phase: Phase = Idle()
         self.term, self.job_id = 0, ""
@@ -164,9 +166,8 @@ class CoordinatorState:
         self.last_statuses: tuple[SlotStatus, ...] = ()  # statuses of the slots that lived when the job ended
         self.lives: dict[SlotId, failure_detector.Life] = {}
         self.mutual_suspicions = failure_detector.MutualSuspicions()
-        self.slots_needed = 0
         self.slots_requested = 0  # slots that were requested and have not registered yet
-        self.requested_ns = 0
+        self.slots_needed, self.requested_ns = 0, 0
         self.refusals = 0  # refusals since a slot last registered
         self.refused_ns, self.refusal = 0, ""
         self.unplaced_since_ns: int | None = None  # since when a task has been waiting for a slot
@@ -194,8 +195,7 @@ class CoordinatorState:
         self.requests: dict[int, None] = {}  # requested checkpoints that have not begun
         self.postponed_ns: int | None = None  # since when a due checkpoint has been waiting for a recovery
         self.first_output: FirstOutput | None = None  # awaited until output of a new job's sinks is committed
-        self.is_draining = False
-        self.drain_number = CheckpointId(0)
+        self.is_draining, self.drain_number = False, CheckpointId(0)
         self.over_soft_limit: dict[SlotId, None] = {}  # slots above a soft limit by their last status
         # tasks
         self.phases: dict[TaskId, TaskPhase] = {}

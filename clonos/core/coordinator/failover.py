@@ -15,11 +15,12 @@ from clonos.core.coordinator import checkpoint_machine, failure_detector, failur
 from clonos.core.coordinator.coordinator_effects import Alarm, JobFailed, Milestone, ReleaseSlot, RequestSlots, Send
 from clonos.core.coordinator.coordinator_state import RECOVERIES_MAX, CoordinatorState, Over
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import Assignment, Readiness, is_balanced, place
-from clonos.core.coordinator.survivability import depth_problem, what_is_not_survived
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import Incarnation, SlotId, TaskId, view_name
 from clonos.core.model.progress import SETTLED_PHASES, TaskPhase
+from clonos.core.placement.assignment import Assignment, Readiness, is_balanced, place
+from clonos.core.placement.placement_rules import broken_rules
+from clonos.core.placement.survivability import depth_problem, what_is_not_survived
 from clonos.core.wire.control_messages import TaskStatus, View
 from clonos.core.wire.recovery_messages import AnnounceStep, JournalLost, LogLost, Recourse, SinkFenced, TaskFailed
 
@@ -275,7 +276,7 @@ def assignment_for(state: CoordinatorState, view: View, domains: dict[SlotId, st
     incarnations = [None if p.task in restarted else p.incarnation for p in view.placements]
     ready = Readiness(standbys, keepers, snapshots, incarnations, shadows)
     assignment = state.assignment or [Assignment(p.slot, p.standbys, p.keepers) for p in view.placements]
-    return place(state.targets, domains, assignment, ready, state.hosts())
+    return place(state.targets, domains, assignment, ready, state.hosts(), state.rules)
 
 
 def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
@@ -309,6 +310,11 @@ def install_view(state: CoordinatorState, event: view_machine.Event) -> None:
     for slot in domains:
         state.behind_view[slot] = None
         state.emit(Send(slot, view))
+    slots = [assigned.slot for assigned in assignment]
+    broken = broken_rules(state.plan, state.rules, slots, domains, state.hosts())
+    if broken and broken != state.broken_rules:
+        state.emit(Alarm(f"no living process allows otherwise: {broken}"))
+    state.broken_rules = broken
     state.standing_alarms.note("depth", depth_problem(state.plan, assignment, domains) or "", state.awake_ns)
     is_survived = state.is_balanced and others_exist
     cost = "" if is_survived else what_is_not_survived(state.plan, state.targets, assignment, domains)

@@ -37,10 +37,16 @@ from clonos.core.coordinator.failover import (
     update_life,
 )
 from clonos.core.coordinator.failure_detector import NANOSECONDS
-from clonos.core.coordinator.placement import NO_ASSIGNMENT, Readiness, place
+from clonos.core.coordinator.first_placement import (
+    first_assignment,
+    refuse_rules,
+    rules_broken_at_start,
+    surplus_slot,
+)
 from clonos.core.model.errors import Blame
 from clonos.core.model.ids import SlotId, ViewNumber, view_number
 from clonos.core.model.progress import TaskCounter
+from clonos.core.placement.placement_rules import rules_of
 from clonos.core.wire.authorization import fits
 from clonos.core.wire.control_messages import Register, Release, SlotAddress, SlotStatus, TaskStatus, View
 
@@ -56,6 +62,7 @@ def begin(state: CoordinatorState, event: Begin) -> None:
     plan = state.plan
     state.term, state.job_id = event.term, event.job_id
     state.versions, state.can_spread = dict(event.versions), event.can_spread
+    state.rules = rules_of(plan, state.options.placement, event.driver_host)
     state.slots_needed = event.slots_needed or slots_wanted(state)
     start = metadata_of_start(plan, event.job_id, event.term)
     completed = event.resume or start
@@ -160,7 +167,7 @@ def _start_if_ready(state: CoordinatorState) -> None:
     assert isinstance(state.phase, Starting)
     if len(state.addresses) < state.slots_needed or not state.slots_needed:
         return
-    if _has_to_spread(state):
+    if _has_to_spread(state) or rules_broken_at_start(state, frozenset()):
         if state.slots_requested == 0:
             _ask_elsewhere(state, state.phase)
         return
@@ -173,13 +180,18 @@ def _has_to_spread(state: CoordinatorState) -> bool:
 
 
 def _ask_elsewhere(state: CoordinatorState, phase: Starting) -> None:
-    """Requests slots in other domains, because all slots share one. Releases surplus slots."""
+    """Requests slots in other domains: all share one, or the rules of tasks do not hold. Releases surplus slots."""
     has_asked = phase.asked_elsewhere_ns > phase.begun_ns
     if has_asked and state.awake_ns - phase.asked_elsewhere_ns < ASK_ELSEWHERE_EVERY_MS * NANOSECONDS:
         return
-    for slot in sorted(state.addresses)[state.slots_needed :]:
+    wanted = {state.rules.host_of(task) for task in state.plan.tasks} - {""}
+    hosts = state.hosts()
+    fitting = [a.slot for _, a in sorted(state.addresses.items()) if {a.domain, hosts.get(a.domain, "")} & wanted]
+    others = [slot for slot in sorted(state.addresses) if slot not in fitting]
+    for slot in others[max(0, state.slots_needed - len(fitting)) :]:
         state.release(slot, "its domain has enough slots, and one in another domain is requested")
-    domains = tuple(sorted({address.domain for address in state.addresses.values()}))
+    found = {address.domain for address in state.addresses.values()}
+    domains = tuple(sorted(domain for domain in found if not {domain, hosts.get(domain, "")} & wanted))
     count = max(1, state.slots_needed // 2)
     state.slots_requested += count
     state.phase = replace(phase, asked_elsewhere_ns=max(state.awake_ns, phase.begun_ns + 1))
@@ -192,14 +204,11 @@ def _start(state: CoordinatorState) -> None:
         sizes: dict[str, int] = {}
         for address in state.addresses.values():
             sizes[address.domain] = sizes.get(address.domain, 0) + 1
-        fullest = max(sizes, key=lambda domain: (sizes[domain], domain))
-        state.release(max(s for s, a in state.addresses.items() if a.domain == fullest), "there are enough slots")
+        state.release(surplus_slot(state, sizes), "there are enough slots")
     state.slots_requested = 0
     domains = state.domains()
     plan = state.plan
-    snapshots = [entry.snapshot for entry in state.completed.tasks]
-    ready = Readiness({}, {}, snapshots, state.ledger.incarnations)
-    assignment = place(state.targets, domains, [NO_ASSIGNMENT for _ in plan.tasks], ready, state.hosts())
+    assignment = first_assignment(state, frozenset())
     addresses = tuple(state.addresses[slot] for slot in domains)
     state.phase = Running()
     state.due_ns = state.awake_ns + state.options.checkpoint_every_ms * NANOSECONDS
@@ -242,12 +251,15 @@ def wait_for_slots(state: CoordinatorState, _event: Ticked) -> None:
     waited_ns = state.awake_ns - state.phase.begun_ns
     if waited_ns >= state.options.slots_wait_ms * NANOSECONDS:
         if len(state.addresses) >= state.slots_needed:
+            if broken := rules_broken_at_start(state, frozenset()):
+                refuse_rules(state, broken)
+                return
             _start(state)  # the view's alarm says what the missing domain costs
         else:
             refuse(state, len(state.addresses))
         return
     if len(state.addresses) >= state.slots_needed:
-        if _has_to_spread(state):
+        if _has_to_spread(state) or rules_broken_at_start(state, frozenset()):
             _ask_elsewhere(state, state.phase)
         else:
             _start(state)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import msgspec
 
 from clonos.core.checkpoint.checkpoint_metadata import CheckpointMetadata
-from clonos.core.coordinator.placement import Assignment
 from clonos.core.model.ids import Incarnation, TaskId, ViewNumber, term_of, view_number
 from clonos.core.model.machine import Machine, Table
+from clonos.core.placement.assignment import Assignment
 from clonos.core.wire.control_messages import Placement, SlotAddress, View
 
 # ------------------------------------------------------------------ states

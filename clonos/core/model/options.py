@@ -21,6 +21,13 @@ class StandbyKind(StrEnum):
     HOT = "hot"  # also runs a shadow, which replays the task's log as it grows
 
 
+class PlacementKind(StrEnum):
+    """Order in which tasks take slots, where there are more slots than tasks."""
+
+    SPREAD = "spread"  # one failure domain after the other, so that a loss concerns few tasks
+    PACK = "pack"  # as few hosts and domains as possible, so that less travels between them
+
+
 class Compression(StrEnum):
     """Choice of the connections on which the elements of channels are compressed."""
 
@@ -48,6 +55,7 @@ class Options:
     standbys: int = 1
     standby: StandbyKind = StandbyKind.PASSIVE  # default for steps that do not choose a kind
     keepers: int = 1
+    placement: PlacementKind = PlacementKind.SPREAD
     sharing_depth: int | None = None
     replicas: int | None = None  # other domains that must hold a log before sharing of it stops; None: it never stops
     max_parallelism: int = 128

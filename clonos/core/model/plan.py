@@ -38,6 +38,21 @@ class StatefulStep:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacementRule:
+    """Place of the tasks of a vertex. ``host``: name of a host or of a failure domain; "" for any.
+
+    ``on_driver``: on the host of the driver. ``is_exclusive``: each in a process without other tasks.
+    """
+
+    host: str = ""
+    on_driver: bool = False
+    is_exclusive: bool = False
+
+
+ANYWHERE = PlacementRule()
+
+
+@dataclass(frozen=True, slots=True)
 class Vertex:
     """Operator, or chain of fused operators, of the job graph."""
 
@@ -56,6 +71,7 @@ class Vertex:
     is_hot: bool = False  # its standbys run a shadow
     steps: tuple[StatefulStep, ...] = ()  # those that keep state
     outputs: tuple[StatefulStep, ...] = ()  # its sinks by number: what they are, and where they write
+    rule: PlacementRule = ANYWHERE  # where its tasks run
 
     @property
     def may_be_hot(self) -> bool:

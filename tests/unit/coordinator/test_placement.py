@@ -9,7 +9,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clonos.core.coordinator.placement import (
+from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.placement.assignment import (
     NO_ASSIGNMENT,
     Assignment,
     Readiness,
@@ -17,9 +19,7 @@ from clonos.core.coordinator.placement import (
     place,
     replication_targets,
 )
-from clonos.core.coordinator.survivability import depth_problem, losses_survived, what_is_not_survived
-from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
-from clonos.core.model.plan import Edge, Partitioning, Plan, Vertex
+from clonos.core.placement.survivability import depth_problem, losses_survived, what_is_not_survived
 from tests.harnesses.coordinator_harness import chain_plan
 
 

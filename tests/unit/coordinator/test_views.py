@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clonos.core.checkpoint.checkpoint_metadata import metadata_of_start
-from clonos.core.coordinator.placement import Assignment
 from clonos.core.coordinator.view_machine import RollBack, Standing, StartJob, Unformed, ViewChange, step
 from clonos.core.model.ids import SlotId, TaskId
+from clonos.core.placement.assignment import Assignment
 from clonos.core.wire.control_messages import View
 from tests.harnesses.coordinator_harness import chain_plan
 

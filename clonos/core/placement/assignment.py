@@ -14,7 +14,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from clonos.core.model.ids import CheckpointId, Incarnation, SlotId, TaskId
+from clonos.core.model.options import PlacementKind
 from clonos.core.model.plan import Plan
+from clonos.core.placement.placement_rules import PLAIN_RULES, PlacementRules
 
 
 class Assignment(NamedTuple):
@@ -72,13 +74,18 @@ class Loads:
     """
 
     def __init__(
-        self, domains: Mapping[SlotId, str], assignment: Sequence[Assignment], hosts: Mapping[str, str]
+        self,
+        domains: Mapping[SlotId, str],
+        assignment: Sequence[Assignment],
+        hosts: Mapping[str, str],
+        rules: PlacementRules = PLAIN_RULES,
     ) -> None:
         self.domains = domains
         self._beside: dict[str, set[str]] = {}
         for domain in domains.values():
             self._beside.setdefault(hosts.get(domain, domain), set()).add(domain)
-        self._host_of = hosts
+        self._host_of, self._rules = hosts, rules
+        self._exclusive = {a.slot for task, a in enumerate(assignment) if rules.of_task(task).is_exclusive}
         tasks = Counter(assigned.slot for assigned in assignment)
         backups = Counter(chain.from_iterable(assigned.standbys + assigned.keepers for assigned in assignment))
         self.tasks = {slot: tasks[slot] for slot in sorted(domains)}
@@ -107,8 +114,27 @@ class Loads:
         """Returns all domains on the hosts of these domains."""
         return frozenset(d for own in domains for d in self._beside.get(self._host_of.get(own, own), ()))
 
-    def take_task(self) -> SlotId | None:
-        """Adds an active task to the slot that has the fewest, and returns it; None if there is no slot."""
+    def fits(self, task: int, slot: SlotId) -> bool:
+        """Returns whether a slot fits the rules of a task, and the task those of the tasks there."""
+        is_shared = bool(self.tasks[slot]) and (self._rules.of_task(task).is_exclusive or slot in self._exclusive)
+        return not is_shared and self._rules.is_on_host(task, self.domains[slot], self._host_of)
+
+    def misfits(self, task: int) -> tuple[SlotId, ...]:
+        """Returns the slots that are on other hosts than a task is to run on."""
+        if not self._rules.host_of(task):
+            return ()
+        return tuple(
+            slot for slot, domain in self.domains.items() if not self._rules.is_on_host(task, domain, self._host_of)
+        )
+
+    def take_task(self, task: int) -> SlotId | None:
+        """Adds an active task to the slot that fits its rules and has the fewest, and returns it; None if there is no
+        slot."""
+        if not self._rules.are_plain:
+            slot = min(self.domains, key=lambda slot: self._rank(task, slot), default=None)
+            if slot is not None:
+                self.add_task(slot, task)
+            return slot
         self._free = self._free or self._slots_by_rank()
         while self._free:
             tasks, total, rank, domain, slot = self._free[0]
@@ -116,12 +142,30 @@ class Loads:
                 heappop(self._free)
                 heappush(self._free, (self.tasks[slot], self.total[slot], rank, domain, slot))
                 continue
-            self.add_task(slot)
+            self.add_task(slot, task)
             return slot
         return None
 
-    def add_task(self, slot: SlotId) -> None:
+    def _rank(self, task: int, slot: SlotId) -> tuple[object, ...]:
+        """Returns the order of slots for a task, the best first."""
+        domain = self.domains[slot]
+        is_there = self._rules.is_on_host(task, domain, self._host_of)
+        host = self._host_of.get(domain, domain)
+        beside = sum(count for each, count in self.tasks.items() if self.domains[each] == domain)
+        on_host = sum(count for each, count in self.tasks.items() if self._host(each) == host)
+        if self._rules.kind is PlacementKind.PACK:
+            order: tuple[object, ...] = (-on_host, -beside, self.total[slot])
+        else:
+            order = (self.total[slot], on_host, beside)
+        return not self.fits(task, slot), not is_there, self.tasks[slot], *order, host, domain, slot
+
+    def _host(self, slot: SlotId) -> str:
+        return self._host_of.get(self.domains[slot], self.domains[slot])
+
+    def add_task(self, slot: SlotId, task: int) -> None:
         """Adds an active task to a slot."""
+        if self._rules.of_task(task).is_exclusive:
+            self._exclusive.add(slot)
         self.tasks[slot] += 1
         self.total[slot] += TASK_LOAD
 
@@ -177,10 +221,12 @@ def place(
     assignment: Sequence[Assignment],
     ready: Readiness,
     hosts: Mapping[str, str],
+    rules: PlacementRules = PLAIN_RULES,
 ) -> tuple[Assignment, ...]:
     """Returns the next assignment of all tasks, from the previous one and the living slots' domains and hosts.
 
     A task whose slot is dead moves to its most advanced standby, else to the slot with the fewest tasks, else it waits.
+    A slot that fits the rules of the task comes before a standby that does not.
     Missing or badly placed backups are assigned again beside the old ones, which are dismissed when the new ones are
     ready.
     """
@@ -192,9 +238,9 @@ def place(
     ]
     if not unbalanced:
         return tuple(assignment)
-    loads = Loads(domains, assignment, hosts)
+    loads = Loads(domains, assignment, hosts, rules)
     placed = list(assignment)
-    for task in unbalanced:
+    for task in sorted(unbalanced, key=rules.strictness) if rules.of else unbalanced:
         if placed[task].slot not in domains:
             placed[task] = placed[task]._replace(slot=_promote(TaskId(task), placed[task], loads, ready))
     for task in reversed(unbalanced):  # sinks first, because no task downstream holds their logs
@@ -204,8 +250,10 @@ def place(
 
 def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness) -> SlotId | None:
     candidates = [slot for slot in assigned.standbys if slot in loads.domains]
-    if not candidates:
-        return loads.take_task()
+    if any(loads.fits(task, slot) for slot in candidates):
+        candidates = [slot for slot in candidates if loads.fits(task, slot)]
+    elif not candidates or any(loads.fits(task, slot) for slot in loads.domains):
+        return loads.take_task(task)
 
     def unfitness(slot: SlotId) -> tuple[bool, bool, bool, int, int, SlotId]:
         reached = ready.standbys.get((slot, task))
@@ -214,7 +262,7 @@ def _promote(task: TaskId, assigned: Assignment, loads: Loads, ready: Readiness)
         return not is_hot, is_behind, reached is None, -(reached or 0), loads.tasks[slot], slot
 
     slot = min(candidates, key=unfitness)
-    loads.add_task(slot)
+    loads.add_task(slot, task)
     return slot
 
 
@@ -228,7 +276,8 @@ def _rebalance(
         return Assignment(None, living_standbys, living_keepers)
     own = domains[assigned.slot]
     wanted = _Backups(
-        assigned.slot, own, living_standbys, target.standbys, (), lambda slot: ready.has_standby(slot, task)
+        *(assigned.slot, own, living_standbys, target.standbys, (), lambda slot: ready.has_standby(slot, task)),
+        misfits=loads.misfits(task),
     )
     standbys = _rebalance_backups(wanted, loads)
     wanted = _Backups(
@@ -246,6 +295,8 @@ class _Backups(NamedTuple):
     wanted: int
     preferred: tuple[SlotId, ...]
     is_ready: Callable[[SlotId], bool]
+    misfits: tuple[SlotId, ...] = ()
+    """Slots in which the task should not run, for standbys."""
 
 
 def _rebalance_backups(of: _Backups, loads: Loads) -> tuple[SlotId, ...]:
@@ -282,9 +333,10 @@ def _another(of: _Backups, backups: list[SlotId], loads: Loads, only_elsewhere: 
             if slot not in taken and domains[slot] not in avoid:
                 loads.add_backup(slot)
                 return slot
-        found = loads.take_backup(avoid, taken)
-        if found is not None:
-            return found
+        for also in (of.misfits, ()) if of.misfits else ((),):
+            found = loads.take_backup(avoid, (*taken, *also))
+            if found is not None:
+                return found
     return None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clonos.core.coordinator.placement import Assignment, ReplicationTargets
 from clonos.core.model.ids import SlotId, TaskId
 from clonos.core.model.plan import Partitioning, Plan
+from clonos.core.placement.assignment import Assignment, ReplicationTargets
 
 LASTING_MS = 10_000
 """Time after which a problem of the placement is raised: until then another slot may come and be seeded."""

@@ -1,0 +1,1 @@
+"""Placement of tasks, standbys and keepers on slots: pure functions of plans, slots and their domains."""
