@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup brokers connectors test check lint format docs demo chaos soak fuzz bench requests stores clean
+.PHONY: help setup brokers connectors test check lint format docs demo chaos soak fuzz bench requests stores clusters clean
 
 PYTEST := .venv/bin/python -m pytest
 RUFF := .venv/bin/python -m ruff
@@ -92,6 +92,11 @@ connectors: brokers ## The guarantee of each connector under kills and network f
 stores: setup ## The checkpoint store on a real HDFS cluster and on an emulator of GCS; needs Java and Go
 	@.ci/check-java && go version
 	@$(PYTEST) tests/remote_stores/on_hdfs.py tests/remote_stores/on_gcs.py $(ARGS)
+
+# Not a part of `test`: it needs Linux, root, the commands `ip` and `nft`, and some minutes.
+clusters: setup ## A job on a Spark cluster of three hosts (network namespaces), behind a firewall; needs root and Java
+	@.ci/check-java
+	@$(PYTEST) tests/clusters/on_spark.py $(ARGS)
 
 # Not a part of `test`, which sends 200.
 requests: setup ## 10,000 made-up requests to a server, in each role: make requests ARGS="--fuzz-requests 1000"

@@ -55,6 +55,7 @@ NAVIGATION = {
         "docs/savepoints",
         "docs/metrics",
         "docs/server",
+        "docs/deployment",
         "docs/console",
         "docs/troubleshooting",
         "docs/security",

@@ -47,6 +47,11 @@ class Host:
     namespace: str
     link: str
     address: str
+    name: str
+
+
+WORKER_PORT: Final = 43_000
+"""Port of the worker in each namespace, so that a firewall can let it pass."""
 
 
 class Hosts:
@@ -59,7 +64,9 @@ class Hosts:
         self._bridge = f"cls{os.getpid() % 100_000}"
         self.address = f"10.213.{third}.1"
         self._hosts = [
-            Host(f"{self._bridge}-{number}", f"{self._bridge}v{number}", f"10.213.{third}.{number + 2}")
+            Host(
+                f"{self._bridge}-{number}", f"{self._bridge}v{number}", f"10.213.{third}.{number + 2}", f"host-{number}"
+            )
             for number in range(HOSTS)
         ]
         with ExitStack() as stack:
@@ -72,6 +79,11 @@ class Hosts:
     def driver_environment(self) -> dict[str, str]:
         """Returns the environment of a driver that all hosts can reach."""
         return {"SPARK_LOCAL_IP": self.address, "SPARK_LOCAL_HOSTNAME": self.address}
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Returns the hosts of the cluster; the driver runs on another one, the near side."""
+        return tuple(self._hosts)
 
     def cut(self, pids: Collection[int]) -> list[str]:
         """Takes down the links of the hosts of these processes; returns their addresses."""
@@ -127,8 +139,11 @@ class Hosts:
         self._await("master", "I have been elected leader")
         for host in self._hosts:
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", host.address, "--webui-port", "0"]
+            worker += ["--port", str(WORKER_PORT)]
             worker += ["--cores", str(CORES), "--memory", "2g", "--work-dir", str(self._folder / host.namespace)]
-            within = ["ip", "netns", "exec", host.namespace]
+            # Each host has a hostname of its own, by which jobs place tasks.
+            within = ["ip", "netns", "exec", host.namespace, "unshare", "--uts"]
+            within += ["sh", "-c", 'hostname "$0" && exec "$@"', host.name]
             self._start(host.namespace, within, [*worker, f"spark://{self.address}:{port}"], host.address)
         for host in self._hosts:
             self._await(host.namespace, "Successfully registered with master")
