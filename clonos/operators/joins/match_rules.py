@@ -44,6 +44,10 @@ class MatchRule(Protocol):
     def earliest(self, watermark_ns: int, how: How) -> int:
         """Returns the earliest timestamp that a result may still have when the watermark has come that far."""
 
+    @property
+    def shared_ns(self) -> int:
+        """Returns how long the stretches are in which all timestamps match the same ones; 0 if there are none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Between:
@@ -63,6 +67,10 @@ class Between:
         right_ns = -self.lower_ns if how.may_wait(False) else 0
         return watermark_ns - max(0, left_ns, right_ns)
 
+    @property
+    def shared_ns(self) -> int:
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class SameWindow:
@@ -78,6 +86,10 @@ class SameWindow:
     def earliest(self, watermark_ns: int, how: How) -> int:
         """A record that is behind the watermark is on time while its window is open."""
         return self._start(watermark_ns)
+
+    @property
+    def shared_ns(self) -> int:
+        return self.size_ns
 
     def _start(self, timestamp_ns: int) -> int:
         return timestamp_ns - (timestamp_ns - self.offset_ns) % self.size_ns

@@ -160,6 +160,31 @@ def test_records_that_match_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatc
     assert most[2] < 80
 
 
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_a_window_keeps_one_right_record_of_a_key_where_results_are_of_the_left_side(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    held: list[int] = []
+    drop = BufferedColumns.drop_before
+
+    def dropping(self: BufferedColumns, reached_ns: int | None, *, at_once: bool) -> None:
+        held.append(len(self._sides[1]))
+        drop(self, reached_ns, at_once=at_once)
+
+    monkeypatch.setattr(BufferedColumns, "drop_before", dropping)
+    lefts = [{"key": key, "at": START + 1 + at, "x": at} for at, key in enumerate("aabc")]
+    rights = [{"key": "ab"[at % 2], "at": START + at % 10, "name": "n", "x": at} for at in range(100)]
+
+    def build(graph: JobGraph, make: Any) -> None:
+        found = joined(graph, (lefts, rights), lambda a, b: a.join(b, on="key", how=how, window=Tumbling(10)), make)
+        found.sink(Outbox())
+
+    rows, columns = (written_by(partial(build, make=make), 1, 20) for make in (Given, ColumnsOf))
+    assert columns == rows
+    assert [row["key"] for row in next(iter(rows.values()))] == (["a", "a", "b"] if how == "semi" else ["c"])
+    assert max(held) <= 2
+
+
 def test_a_join_of_joined_streams_gives_nested_pairs() -> None:
     sides = sides_of("ab", "ab")
 

@@ -15,6 +15,7 @@ import numpy
 import pyarrow
 
 from clonos.core.ports.recorder import Recorder
+from clonos.kernels.index import new_index
 from clonos.kernels.key_columns import KeyIndex
 from clonos.kernels.timed_runs import Run
 from clonos.operators.columnar.joins.column_join import ColumnJoin, Keys
@@ -104,6 +105,13 @@ class BufferedColumns(ColumnJoin):
         arrivals = numpy.arange(self._next_number, self._next_number + len(times))
         self._next_number += len(times)
         firsts, lasts = self._partners(is_left, times)
+        if not (is_left or self._how.gives_pairs) and self._rule.shared_ns:
+            is_new = self._is_first(slots, firsts, lasts)
+            if not is_new.all():
+                batch = batch.filter(pyarrow.array(is_new))
+                slots, times, arrivals, firsts, lasts = (
+                    each[is_new] for each in (slots, times, arrivals, firsts, lasts)
+                )
         stays = slots != NO_SLOT if reached_ns is None else (slots != NO_SLOT) & (lasts >= reached_ns)
         other = self._sides[is_left]
         if is_left and not self._how.gives_pairs:
@@ -128,6 +136,17 @@ class BufferedColumns(ColumnJoin):
                 rows = alone.slots(numbers[left_over])
                 alone.values[LAST][rows] = lasts[stays][left_over]
                 alone.values[ARRIVAL][rows] = arrivals[stays][left_over]
+
+    def _is_first(self, slots: Any, firsts: Any, lasts: Any) -> Any:
+        """Returns which right records are the first of their key in their window: the others decide nothing more."""
+        assert self._index is not None, "a batch comes when the columns of its side are known"
+        is_first = self._sides[1].runs.counts(slots, firsts, lasts) == 0
+        width = len(self._index) + 1  # NO_SLOT is in front of the slots
+        if (int(lasts.max()) - int(lasts.min())) // self._rule.shared_ns < LIMIT.max // width:
+            windows = (lasts - lasts.min()) // self._rule.shared_ns
+            seen = new_index("int64").add(windows * width + slots)
+            is_first &= numpy.diff(numpy.maximum.accumulate(seen), prepend=-1) > 0
+        return is_first
 
     def _partners(self, is_left: bool, times: Any) -> tuple[Any, Any]:
         """Returns the first and the last timestamps that match, as ``rule.partners`` does; near the limits of time they
