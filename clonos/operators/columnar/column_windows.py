@@ -21,7 +21,7 @@ from clonos.operators.columnar.merged_columns import AnyTable, MergedColumns
 from clonos.operators.columnar.partial_form import accumulators_of, runs_of, states_of
 from clonos.operators.columnar.window_columns import WindowColumns, WindowKeys
 from clonos.operators.columnar.windowed_by_type import ColumnWindowing
-from clonos.operators.operator import Scope
+from clonos.operators.operator import DueTimer, Scope
 from clonos.operators.state.column_table import ColumnSpec, ColumnTable
 from clonos.operators.windows.grid import Spans
 from clonos.operators.windows.pane_windows import LATE_NAME
@@ -213,16 +213,30 @@ class ColumnWindows(Paned[WindowTable], ColumnWindowing):
 
     # --- results
 
+    @property
+    def fires_in_spans(self) -> bool:
+        """True: the windows that end at a watermark emit in common batches."""
+        return True
+
+    def fire(self, due: Sequence[DueTimer]) -> None:
+        super().fire(due)
+        self._emit_gathered()
+
+    def _emit_gathered(self) -> None:
+        for batch in self._results.gathered():
+            self.out.columns(batch)
+
     def _emit(self, end: int) -> None:
         """Emits the results of a window at its end, or later those of keys that got late records."""
         late = self._late.pop(end, None)
         table: AnyTable = self._merged.window(end) if late is None else late
         slots: Any = numpy.arange(len(table))
+        keys = table.all_keys() if late is None else late.keys(slots)
         if late is not None:
             if self._rules.accumulates:
                 table = self._merged.of_panes(self._spans.panes_of(end))
-                slots = table.find(late.keys(slots))
+                slots = table.find(keys)
             self._drop(LATE_NAME, end)
-        start_ns, end_ns = self._spans.start_ns(end), self._spans.end_ns(end)
-        for batch in self._results.batches(table.keys, table.values, slots, start_ns, end_ns):
-            self.out.columns(batch)
+        self._results.gather(keys, table.values, slots, self._spans.start_ns(end), self._spans.end_ns(end))
+        if self._results.is_full:
+            self._emit_gathered()

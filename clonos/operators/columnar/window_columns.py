@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
@@ -14,6 +14,9 @@ from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
 
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch."""
+
+GATHERED_MIN: Final = 1 << 14
+"""Results of windows that end together which are gathered for a batch."""
 
 INSTANT: Final = pyarrow.timestamp("us", "UTC")
 
@@ -41,6 +44,15 @@ class WindowKeys:
         return user_keys(columns[: len(self.names)]) if self.names else [None] * len(columns[0])
 
 
+class _Window(NamedTuple):
+    """Results of one window: ``rows`` of them in the columns of the key and of the aggregates."""
+
+    start_ns: int
+    end_ns: int
+    rows: int
+    columns: list[Any]
+
+
 class WindowColumns:
     """Maker of batches of results: the columns of the key, of the window, and one for each aggregate."""
 
@@ -48,25 +60,50 @@ class WindowColumns:
         self._aggregates, self._keys = tuple(aggregates), keys
         self._values = tuple(each.name for each in aggregates)
         self._metadata = metadata_of(WindowForm(keys.names, self._values))
+        self._windows: list[_Window] = []
+        self._count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Returns whether the gathered results are enough for a batch."""
+        return self._count >= GATHERED_MIN
+
+    def gather(self, keys: list[Any], values: Any, slots: Any, start_ns: int, end_ns: int) -> None:
+        """Copies the results of the ``slots`` of one window; ``keys`` are the columns that state has for their keys."""
+        columns = [*self._keys.shown(keys), *(each.results(values, slots) for each in self._aggregates)]
+        self._windows.append(_Window(start_ns, end_ns, len(slots), columns))
+        self._count += len(slots)
+
+    def gathered(self) -> Iterator[Any]:
+        """Yields the results that were gathered, in their order, and forgets them."""
+        windows, self._windows, self._count = [each for each in self._windows if each.rows], [], 0
+        if not windows:
+            return
+        counts = [each.rows for each in windows]
+        bounds = zip(*((each.start_ns, each.end_ns, each.end_ns - 1) for each in windows), strict=True)
+        instants = [_column([each // NANOSECONDS_PER_MICROSECOND for each in column], counts) for column in bounds]
+        parts = zip(*(each.columns for each in windows), strict=True)
+        columns = [part[0] if len(part) == 1 else pyarrow.concat_arrays(part) for part in parts]
+        names = len(self._keys.names)
+        batch = self._named([*columns[:names], *instants, *columns[names:]])
+        for first in range(0, batch.num_rows, RESULTS_MAX):
+            yield batch.slice(first, RESULTS_MAX)
 
     def batches(self, keys: Any, values: Any, slots: Any, start_ns: Any, end_ns: Any) -> Iterator[Any]:
-        """Yields the results of windows of ``slots``, in this order.
+        """Yields the results of windows of ``slots``, in this order, each of which has a start and an end.
 
-        ``keys`` returns the columns that state has for the key of slots; ``values`` has the state. Starts and ends are
-        those of all slots, or one for each of them.
+        ``keys`` returns the columns that state has for the key of slots; ``values`` has the state.
         """
-        bounds = [numpy.broadcast_to(each, len(slots)) for each in (start_ns, end_ns, end_ns - 1)]
+        bounds = start_ns, end_ns, end_ns - 1
         for first in range(0, len(slots), RESULTS_MAX):
             part = slice(first, first + RESULTS_MAX)
             instants = [_instants(each[part]) for each in bounds]
             yield self._batch(self._keys.shown(keys(slots[part])), values, slots[part], instants)
 
     def _batch(self, keys: list[Any], values: Any, slots: Any, instants: list[Any]) -> Any:
-        columns = [
-            *keys,
-            *instants,
-            *(each.results(values, slots) for each in self._aggregates),
-        ]
+        return self._named([*keys, *instants, *(each.results(values, slots) for each in self._aggregates)])
+
+    def _named(self, columns: list[Any]) -> Any:
         names = [*self._keys.names, START, END, TIME, *self._values]
         fields = [pyarrow.field(name, column.type) for name, column in zip(names, columns, strict=True)]
         return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields, self._metadata))
@@ -79,8 +116,9 @@ def user_keys(columns: list[Any]) -> list[Any]:
 
 
 def _instants(nanoseconds: Any) -> Any:
-    if len(nanoseconds) and nanoseconds.strides == (0,):  # the same instant for all
-        microseconds = numpy.full(len(nanoseconds), nanoseconds[0] // NANOSECONDS_PER_MICROSECOND)
-    else:
-        microseconds = nanoseconds // NANOSECONDS_PER_MICROSECOND
-    return pyarrow.array(microseconds).view(INSTANT)
+    return pyarrow.array(nanoseconds // NANOSECONDS_PER_MICROSECOND).view(INSTANT)
+
+
+def _column(microseconds: Sequence[int], counts: Sequence[int]) -> Any:
+    """Returns a column of instants that has each of them as often as ``counts`` tells."""
+    return pyarrow.array(numpy.repeat(numpy.array(microseconds, numpy.int64), counts)).view(INSTANT)

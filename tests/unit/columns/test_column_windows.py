@@ -18,6 +18,7 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Sliding, Tumbling
 from clonos.core.model.options import Options
+from clonos.operators.columnar import window_columns
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
 from clonos.operators.tags import Tag
@@ -334,6 +335,25 @@ def test_windows_over_columns_stay_in_columns() -> None:
     (row,) = written
     assert (row["key"], row["mean"]) == ("a", 4 / 3)
     assert row["end"] - row["window_time"] < timedelta(microseconds=2)
+
+
+def first_with_size(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the first row of a batch, with the number of its rows."""
+    return batch.slice(0, 1).append_column("rows", pa.array([batch.num_rows])).replace_schema_metadata(None)
+
+
+@pytest.mark.parametrize(("gathered_min", "sizes"), [(1 << 14, [2, 8, 8]), (4, [2, 4, 4, 4, 4]), (1, [2] * 9)])
+def test_windows_that_end_at_one_watermark_emit_in_common_batches(
+    monkeypatch: pytest.MonkeyPatch, gathered_min: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(window_columns, "GATHERED_MIN", gathered_min)
+    rows = [{"key": "ab"[at % 2], "at": START + at, "x": at, "y": None} for at in range(18)]
+    graph = JobGraph("job")
+    timestamps = Timestamps("at", watermark_every="8s")
+    windows = graph.source(ColumnsOf(rows), timestamps=timestamps).key_by("key").window(Tumbling("2s")).count(name="n")
+    windows.map_batches(first_with_size, name="first").sink(Outbox())
+    (written,) = run(graph, 1, records_max=99).written.values()
+    assert [row["rows"] for row in written] == sizes
 
 
 def test_rows_of_a_batch_that_a_function_returns_are_dicts() -> None:
