@@ -7,7 +7,8 @@ fixed width, or the 32-bit length of a text; the characters of all texts follow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
 import pyarrow
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 TEXT_BYTES_MAX: Final = (1 << 32) - 1
 WORDS: Final = {1: numpy.int8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64}
 
+
+FORMS_MAX: Final = 256
+"""Types of keys whose forms are kept."""
 
 INT32_MIN: Final = -(1 << 31)
 INT32_MAX: Final = (1 << 31) - 1
@@ -43,13 +47,9 @@ class KeyIndex:
         Raises: TypeError, if a type cannot be a key.
         """
         self.types = tuple(types)
-        check_key_types(self.types)
-        kind = _kind_of_single(self.types)
-        self._is_pair = len(self.types) == 2 and all(map(_is_word, self.types))
-        self._is_packed = kind is None and not self._is_pair
-        size = fixed_bytes(self.types[0]) if kind == "int64" else 0
-        self._word = numpy.dtype(WORDS[size]) if size else None
-        self._index: HashIndex = new_index("bytes" if self._is_packed else kind or "int64", room=room)
+        form = _form_of(self.types)
+        self._is_pair, self._is_packed, self._word = form.is_pair, form.is_packed, form.word
+        self._index: HashIndex = new_index(form.kind, room=room)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -115,7 +115,33 @@ class KeyIndex:
             parts = keys >> 32, keys.astype(numpy.int32)
             return [_word_column(part, kind) for part, kind in zip(parts, self.types, strict=True)]
         (kind,) = self.types
+        if self._word is not None:
+            return [_fixed_column(keys.astype(self._word, copy=False), None, kind)]
         return [_word_column(keys, kind) if isinstance(keys, numpy.ndarray) else _as_text(keys, kind)]
+
+
+class _Form(NamedTuple):
+    """Form of the keys of an index at first. ``word``: the type of the only column, if its values are whole bytes."""
+
+    kind: type_of_keys
+    is_pair: bool
+    is_packed: bool
+    word: numpy.dtype[Any] | None
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _form_of(types: tuple[Any, ...]) -> _Form:
+    """Returns the form of keys of some types: windows make an index for each pane.
+
+    Raises: TypeError, if a type cannot be a key.
+    """
+    check_key_types(types)
+    kind = _kind_of_single(types)
+    is_pair = len(types) == 2 and all(map(_is_word, types))
+    is_packed = kind is None and not is_pair
+    size = fixed_bytes(types[0]) if kind == "int64" else 0
+    word = numpy.dtype(WORDS[size]) if size else None
+    return _Form("bytes" if is_packed else kind or "int64", is_pair, is_packed, word)
 
 
 def check_key_types(types: Sequence[Any]) -> None:

@@ -56,11 +56,11 @@ class MergedTable:
 
     def add(self, other: AnyTable) -> None:
         """Adds another table, whose records come later."""
-        count = len(other)
         slots = self._index.add(other.all_keys())
+        count, needed = len(slots), len(self)
         room = len(next(iter(self._columns.values()), ()))
-        if len(self) > room:
-            room = max(len(self), room * GROWTH)
+        if needed > room:
+            room = max(needed, room * GROWTH)
             self._columns = {name: _grown(column, room) for name, column in self._columns.items()}
         values, states = self.values, part_of(other.values, count)
         for each in self._aggregates:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,6 +35,9 @@ LEAST_BYTES: Final = 8
 WIDTHS: Final = (1, 2, 4)
 
 CODE: Final = re.compile(r"[<>|=]?([biufV])(\d{1,6})((?:,\d{1,6}){0,4})")
+CODES_MAX: Final = 1024
+"""Codes of types that are kept: windows make a table for each pane."""
+
 INTEGER_KEY: Final = re.compile(r"(u?int(8|16|32|64)|date(32|64)|time(32|64)|timestamp|duration)\b")
 
 
@@ -76,18 +80,28 @@ class ColumnSpec:
         for name, dtype in self.values.items():
             type_of_code(code_of(numpy.dtype(dtype)), name)
 
-    @property
+    @cached_property
     def dtypes(self) -> dict[str, numpy.dtype[Any]]:
         """Returns the stored columns: the values in order, then where the nullable ones have a value."""
         dtypes = {name: numpy.dtype(dtype) for name, dtype in self.values.items()}
         masks = [name for name in self.values if name in self.nullable]
         return {**dtypes, **{name + VALID_SUFFIX: numpy.dtype(bool) for name in masks}}
 
-    @property
+    @cached_property
     def schema(self) -> TableSchema:
         """Returns the types as snapshots name them."""
         columns = tuple((name, code_of(dtype)) for name, dtype in self.dtypes.items())
         return TableSchema(tuple(map(str, self.keys)), columns)
+
+    @cached_property
+    def first_values(self) -> dict[str, NDArray[Any]]:
+        """Returns the values of a new key by the names of the stored columns."""
+        return {
+            name: numpy.zeros((), dtype.base)
+            if name not in self.initial
+            else numpy.array(self.initial[name], dtype.base)
+            for name, dtype in self.dtypes.items()
+        }
 
 
 class ColumnSizes(NamedTuple):
@@ -113,6 +127,7 @@ def code_of(dtype: numpy.dtype[Any]) -> str:
     return ",".join([dtype.base.str, *map(str, dtype.shape)])
 
 
+@lru_cache(maxsize=CODES_MAX)
 def type_of_code(code: str, name: str) -> numpy.dtype[Any]:
     """Returns the numpy type of a code.
 

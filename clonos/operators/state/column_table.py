@@ -76,7 +76,7 @@ class ColumnTable:
         self._is_changed = numpy.zeros(len(self), numpy.bool_)
         self._touched: list[Slots] = []
         self._held: list[TableReader] = []  # readers in other threads
-        self._initial: dict[str, NDArray[Any]] = {}
+        self._initial: Mapping[str, NDArray[Any]] = {}
         if spec is not None:
             self.open(spec)
 
@@ -88,12 +88,7 @@ class ColumnTable:
         if self.store.schema != spec.schema:
             raise StateOfOtherForm(self.name, str(self.store.schema), str(spec.schema))
         self._spec = spec
-        self._initial = {
-            name: numpy.zeros((), dtype.base)
-            if name not in spec.initial
-            else numpy.array(spec.initial[name], dtype.base)
-            for name, dtype in spec.dtypes.items()
-        }
+        self._initial = spec.first_values
 
     @property
     def is_open(self) -> bool:
