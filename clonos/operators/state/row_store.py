@@ -13,7 +13,7 @@ import pyarrow
 
 from clonos.core.model.errors import JobError
 from clonos.operators.state.column_spec import SIZES, ColumnSizes
-from clonos.operators.state.row_chunks import WEIGHT_MAX, Chunk, chunk_of_each, merged, take_rows
+from clonos.operators.state.row_chunks import SPAN_MAX, WEIGHT_MAX, Chunk, chunk_of_each, merged, take_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,8 +103,7 @@ class RowStore:
         """
         if len(numbers) == 0:
             return
-        numbers = numpy.sort(numbers)
-        assert bool((numbers[1:] > numbers[:-1]).all()), "a row is removed once"
+        numbers = _ascending(numbers)
         chunks: list[Chunk | None] = list(self.chunks)
         for index, start, end in chunk_of_each(self.chunks, numbers):
             chunk = self.chunks[index]
@@ -205,6 +204,23 @@ class RowStore:
             groups[-1].append(chunk)
         self.chunks = tuple([merged(group) if len(group) > 1 else group[0] for group in groups])
         self._chunks_max = max(self.sizes.chunks_first, 2 * len(self.chunks))
+
+
+def _ascending(numbers: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+    """Returns distinct numbers, at least one, in their order; near each other they are marked in place of sorted.
+
+    Raises: AssertionError: a number occurs twice.
+    """
+    first, last = int(numbers.min()), int(numbers.max())
+    if last - first >= SPAN_MAX * len(numbers):
+        found = numpy.sort(numbers)
+        assert bool((found[1:] > found[:-1]).all()), "a row is removed once"
+        return found
+    is_there = numpy.zeros(last - first + 1, numpy.bool_)
+    is_there[numbers - first] = True
+    found = numpy.flatnonzero(is_there)
+    assert len(found) == len(numbers), "a row is removed once"
+    return found + first
 
 
 def _empty(schema: Any) -> Any:
