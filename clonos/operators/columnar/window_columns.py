@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy
 import pyarrow
@@ -14,9 +14,6 @@ from clonos.operators.event_time.timestamps import NANOSECONDS_PER_MICROSECOND
 
 RESULTS_MAX: Final = 1 << 16
 """Results that leave in one batch."""
-
-GATHERED_MIN: Final = 1 << 14
-"""Results of windows that end together which are gathered for a batch."""
 
 INSTANT: Final = pyarrow.timestamp("us", "UTC")
 
@@ -56,6 +53,9 @@ class _Window(NamedTuple):
 class WindowColumns:
     """Maker of batches of results: the columns of the key, of the window, and one for each aggregate."""
 
+    gathered_min: ClassVar[int] = 1 << 14
+    """Results that are enough for a batch."""
+
     def __init__(self, keys: WindowKeys, aggregates: Sequence[ColumnAggregate]) -> None:
         self._aggregates, self._keys = tuple(aggregates), keys
         self._values = tuple(each.name for each in aggregates)
@@ -66,7 +66,7 @@ class WindowColumns:
     @property
     def is_full(self) -> bool:
         """Returns whether the gathered results are enough for a batch."""
-        return self._count >= GATHERED_MIN
+        return self._count >= self.gathered_min
 
     def gather(self, keys: list[Any], values: Any, slots: Any, start_ns: int, end_ns: int) -> None:
         """Copies the results of the ``slots`` of one window; ``keys`` are the columns that state has for their keys."""

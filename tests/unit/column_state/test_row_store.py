@@ -57,6 +57,16 @@ def test_rows_are_those_of_a_dict_in_any_order(deeds: list[tuple[str, int]], ran
             assert store.take(numbers_of(*twin)).to_pylist() == list(twin.values())
 
 
+@pytest.mark.parametrize("numbers", [(3, 1, 3), (0, 99, 0)])
+def test_a_row_is_removed_once(numbers: tuple[int, ...]) -> None:
+    store = RowStore("rows", SMALL)
+    store.append(batch(0, 100))
+    with pytest.raises(AssertionError, match="a row is removed once"):
+        store.remove(numbers_of(*numbers))
+    store.remove(numbers_of(*sorted({*numbers}, reverse=True)))
+    assert len(store) == 98
+
+
 def test_small_batches_are_merged_and_removed_rows_give_their_memory_back() -> None:
     store = RowStore()
     for first in range(0, 50_000, 10):

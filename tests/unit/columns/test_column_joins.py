@@ -46,11 +46,12 @@ def matched(graph: JobGraph, sides: Any, how: Any, rule: Any, make: Any) -> None
 
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
-@given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]))
+@given(SIDES, HOWS, RULES, st.integers(1, 2), st.integers(1, 9), st.sampled_from([1, 5, 1 << 16]), st.booleans())
 def test_joins_over_columns_give_what_joins_over_rows_do(
-    sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int
+    sides: Any, how: str, rule: Any, parallelism: int, records_max: int, pairs_max: int, is_passed: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SortedRuns, "new_per_key_min", 0 if is_passed else SortedRuns.new_per_key_min)
         patch.setattr(SortedRuns, "pairs_max", pairs_max)
         found = [
             written_by(partial(matched, sides=sides, how=how, rule=rule, make=make), parallelism, records_max)

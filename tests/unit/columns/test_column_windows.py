@@ -18,9 +18,9 @@ from clonos.api.event_time import Timestamps
 from clonos.api.graph import JobGraph
 from clonos.api.windows import Sliding, Tumbling
 from clonos.core.model.options import Options
-from clonos.operators.columnar import window_columns
 from clonos.operators.columnar.column_windows import ColumnWindows
 from clonos.operators.columnar.row_forms import ColumnsLost
+from clonos.operators.columnar.window_columns import WindowColumns
 from clonos.operators.tags import Tag
 from clonos.operators.windows.pane_windows import PaneWindows
 from tests.unit.operators.driver import START_NS, Given, GivenReader, Outbox, Run, run
@@ -346,7 +346,7 @@ def first_with_size(batch: pa.RecordBatch) -> pa.RecordBatch:
 def test_windows_that_end_at_one_watermark_emit_in_common_batches(
     monkeypatch: pytest.MonkeyPatch, gathered_min: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(window_columns, "GATHERED_MIN", gathered_min)
+    monkeypatch.setattr(WindowColumns, "gathered_min", gathered_min)
     rows = [{"key": "ab"[at % 2], "at": START + at, "x": at, "y": None} for at in range(18)]
     graph = JobGraph("job")
     timestamps = Timestamps("at", watermark_every="8s")
