@@ -108,11 +108,13 @@ class _Metric:
 
     def _cell(self) -> list[float]:
         """Returns the numbers of the series in the task whose code runs here."""
-        recorder = current()
-        table = self._local_table() if recorder is None else recorder.metrics(self._metric.name)
-        known = self._known  # one attribute, since tasks of one process may share this object
-        if known[0] is table:
+        recorder, known = current(), self._known  # one attribute, since tasks of one process may share this object
+        if recorder is None:
+            table = self._local_table()
+        elif recorder.metric_table is known[0]:
             return known[1]
+        else:
+            table = recorder.metrics(self._metric.name)
         if self._labels is None and self._metric.label_names:
             names = ", ".join(f"{name}=..." for name in self._metric.label_names)
             raise MetricInvalid(self._metric.name, f"has labels: use .labels({names})")
@@ -160,11 +162,14 @@ class Counter(_Metric):
 
     def inc(self, amount: float = 1) -> None:
         """Adds an amount, 0 or more. Raises: MetricInvalid."""
-        if type(amount) is not int:
+        if amount.__class__ is not int:
             amount = self._number(amount)
         if amount < 0:
             raise MetricInvalid(self._metric.name, f"is a counter, which only grows: inc({amount}). Use a Gauge")
-        self._cell()[0] += amount
+        recorder, known = current(), self._known
+        # This is the body of _cell for most calls: a call less makes it a third faster.
+        cell = known[1] if recorder is not None and recorder.metric_table is known[0] else self._cell()
+        cell[0] += amount
 
     @property
     def value(self) -> float:

@@ -19,7 +19,7 @@ class FakeRecorder:
         self.log: list[Entry] = list(log)
         self.calls_made: list[tuple[str, bytes, str]] = []
         self.life = life
-        self.table = MetricTable()
+        self.metric_table = MetricTable()
         self._position = 0
         self._ticks = ticks or count(FIRST_INSTANT_NS, 1_000_000)
         self._epoch = 0
@@ -50,7 +50,7 @@ class FakeRecorder:
         return self._epoch
 
     def metrics(self, name: str) -> MetricTable:
-        return self.table
+        return self.metric_table
 
     def instant_ns(self, exact: bool) -> int:
         if exact or self._instant_ns is None:

@@ -45,8 +45,12 @@ class Recorder(Protocol):
         It never runs backwards and changes once per step unless ``exact``.
         """
 
+    @property
+    def metric_table(self) -> MetricTable:
+        """Series of the metrics of user code, which belong to the state of the task: one object in all its life."""
+
     def metrics(self, name: str) -> MetricTable:
-        """Returns the series of user code, which belong to the state of the task, for a use of the metric ``name``.
+        """Returns ``metric_table`` for the first use of the metric ``name``.
 
         Raises: JobError, in ``open``.
         """

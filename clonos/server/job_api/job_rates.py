@@ -34,7 +34,7 @@ class JobRates:
         self._out = Counter(edge.source for edge in plan.edges)
         self._rates: dict[tuple[str, str], Rate] = {}
         self._latencies: dict[str, GrowingHistogram] = {}  # from source to sink, by task
-        self._latency_seen: deque[list[float]] = deque(maxlen=LATENCY_SAMPLES)
+        self._latency_seen: deque[list[float]] = deque([[]], maxlen=LATENCY_SAMPLES)  # what came before counts too
 
     def add(self, status: Status, now_s: float) -> None:
         """Adds a sample."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clonos import metrics
 from clonos.connectors import files
 from clonos.job import Handle, Job
 from clonos.server.job_api.log_ring import log_ring
@@ -74,6 +75,14 @@ class PagedJob:
         ]
 
 
+COUNTED = metrics.Counter("rows_made", "Rows by the parity of their key.", labelnames=["parity"])
+
+
+def _row(counted: tuple[int, int]) -> dict[str, int]:
+    COUNTED.labels("odd" if counted[0] % 2 else "even").inc()
+    return {"key": counted[0], "count": counted[1]}
+
+
 @contextmanager
 def paged_job(folder: Path, name: str = "sums", **options: Any) -> Iterator[PagedJob]:
     """A job that has begun. Each key counts its numbers, and each count is a row."""
@@ -82,6 +91,6 @@ def paged_job(folder: Path, name: str = "sums", **options: Any) -> Iterator[Page
     job = Job(name, **{**settings, **options})
     numbers = job.source(GatedNumbers(gate), name="read", parallelism=2)
     counts = numbers.key_by(lambda number: number % 7).count(name="count")
-    counts.map(lambda counted: {"key": counted[0], "count": counted[1]}, name="row").sink(files.jsonl(folder / "out"))
+    counts.map(_row, name="row").sink(files.jsonl(folder / "out"))
     with log_ring() as logs, job.start() as handle, served_job(handle, logs, listen_tcp(LOOPBACK, 0)) as url:
         yield PagedJob(handle, gate, folder, url)

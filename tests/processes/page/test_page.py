@@ -19,6 +19,8 @@ SECOND_MS = 1_000
 NUMBERS = 300
 KILL = 'tr[data-task="count-row/0"] button'
 PLACES = (".alarms li", ".recovery .what", "tr[data-task]", ".properties dd", ".properties dt", "svg title")
+LATENCY = 'section[aria-labelledby="panel-latency"] header p'
+METRICS = 'section[aria-labelledby="panel-metrics-of-your-code"] tbody tr'
 SCRIPTS = "return [...document.querySelectorAll('script')].map(each => each.src.split('/').pop())"
 IMAGES = "return [...document.images].map(each => each.src.split('/').pop())"
 
@@ -54,9 +56,13 @@ def test_a_task_killed_on_the_page_recovers_there_within_a_second_and_a_stop_los
         tab.until(lambda: "live in" in recovery.text, "when the task was live again")
         tab.until(lambda: "the other 2 tasks kept their processes" in recovery.text, "that the others did not notice")
         tab.until(lambda: any("count-row/0 recovered" in text for text in tab.texts("#announcer")), "the spoken words")
+        tab.until(lambda: any(text.startswith("median ") for text in tab.texts(LATENCY)), "the curve of the latency")
         _press_stop(tab)
         assert job.handle.wait(LIMIT_S).checkpoint
         tab.until(lambda: "FINISHED" in tab.one(".badge").text, "the end of the job")
+        even, odd = (sum(len(range(key, 2 * NUMBERS, 7)) for key in range(7) if key % 2 == parity) for parity in (0, 1))
+        rows = [f"rows_madeparity=evencounter{even:,}", f"rows_madeparity=oddcounter{odd:,}"]
+        tab.until(lambda: tab.texts(METRICS) == rows, "the metrics of the job, each row once")
         assert tab.errors() == []
     expected = [(key, count) for key in range(7) for count in range(1, len(range(key, 2 * NUMBERS, 7)) + 1)]
     assert sorted((row["key"], row["count"]) for row in job.rows()) == expected

@@ -39,10 +39,10 @@ class Clock:
     now_ns: int = START_NS
     live: bool = True
     epoch: int = 0
-    table: MetricTable = field(default_factory=MetricTable)
+    metric_table: MetricTable = field(default_factory=MetricTable)
 
     def metrics(self, name: str) -> MetricTable:
-        return self.table
+        return self.metric_table
 
     def instant_ns(self, exact: bool) -> int:
         return self.now_ns

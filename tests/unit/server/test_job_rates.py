@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from clonos.core.model.metrics import MetricFamily, MetricSeries
 from clonos.core.model.progress import TaskPhase
+from clonos.core.task.latency import BOUNDS_S, END_TO_END
 from clonos.server.job_api.documents import PlanDocument, PlanEdge, VertexDocument
 from clonos.server.job_api.job_rates import JobRates
 from clonos.status import Phase, Status, TaskState
@@ -62,3 +64,25 @@ def test_a_counter_that_starts_again_with_an_incarnation_makes_no_negative_rate(
     )
     rates.add(later, 11.0)
     assert rates.tasks(later)[0].rates.records_out_per_s == 0.0
+
+
+def test_the_latency_is_that_of_the_last_seconds_at_the_last_tasks_from_the_first_sample_on() -> None:
+    rates = JobRates(_plan("ab"))
+
+    def sampled(now_s: float, quick: int, slow: int) -> dict[str, float]:
+        counts = [0.0] * (len(BOUNDS_S) + 1)
+        counts[BOUNDS_S.index(0.01)], counts[BOUNDS_S.index(1.0)] = quick, slow
+        last = MetricFamily(END_TO_END, (MetricSeries((), (0.0, *counts)),))
+        other = MetricFamily(END_TO_END, (MetricSeries((), (0.0, *[9.0] * len(counts))),))  # of a task in the middle
+        tasks = [
+            TaskState(f"{name}/0", 1, 1, 2, "", TaskPhase.LIVE, {}, 1, 1, latencies=(found,))
+            for name, found in (("a", other), ("b", last))
+        ]
+        rates.add(Status("job", Phase.RUNNING, tasks=tuple(tasks)), now_s)
+        return rates.latencies_ms()
+
+    assert sampled(0.0, 100, 0) == {"latency_ms_p50": 7.5, "latency_ms_p99": 9.95}
+    for second in range(1, 6):
+        assert sampled(float(second), 100, 100)["latency_ms_p99"] > 900
+    assert sampled(6.0, 100, 200) == {"latency_ms_p50": 750.0, "latency_ms_p99": 995.0}
+    assert [sampled(float(second), 100, 200) for second in range(7, 12)][-1] == {}, "nothing has come for a while"

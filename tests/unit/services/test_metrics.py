@@ -51,8 +51,8 @@ def test_in_a_task_equal_definitions_count_in_one_series_of_its_table() -> None:
         assert first.value == 2
         for value in (1, 2, 3):
             seconds.observe(value)
-    assert numbers(recorder.table, "passed") == {(): (2,)}
-    assert numbers(recorder.table, "seconds") == {(): (6, 1, 1, 1)}
+    assert numbers(recorder.metric_table, "passed") == {(): (2,)}
+    assert numbers(recorder.metric_table, "seconds") == {(): (6, 1, 1, 1)}
     assert first.value == 0, "outside the task it counts for itself again"
 
 
@@ -62,7 +62,7 @@ def test_an_object_that_two_tasks_share_counts_for_each_of_them() -> None:
     for recorder, times in zip(tasks * 2, (1, 10, 100, 1000), strict=True):
         with running(recorder):
             passed.labels("a").inc(times)
-    assert [numbers(task.table, "passed") for task in tasks] == [{("a",): (101,)}, {("a",): (1010,)}]
+    assert [numbers(task.metric_table, "passed") for task in tasks] == [{("a",): (101,)}, {("a",): (1010,)}]
 
 
 def test_a_restored_table_counts_on() -> None:
@@ -70,11 +70,11 @@ def test_a_restored_table_counts_on() -> None:
     passed = metrics.Counter("passed", "Passed.", labelnames=["word"])
     with running(recorder):
         passed.labels("a").inc()
-    successor.table = MetricTable(recorder.table.families())
+    successor.metric_table = MetricTable(recorder.metric_table.families())
     with running(successor):
         passed.labels("b").inc()
         passed.labels("a").inc()
-    assert numbers(successor.table, "passed") == {("a",): (2,), ("b",): (1,)}
+    assert numbers(successor.metric_table, "passed") == {("a",): (2,), ("b",): (1,)}
 
 
 def test_a_restored_metric_of_another_form_starts_at_zero() -> None:
@@ -82,12 +82,12 @@ def test_a_restored_metric_of_another_form_starts_at_zero() -> None:
     with running(recorder):
         metrics.Histogram("seconds", "Seconds.", buckets=(1,)).observe(1)
         metrics.Gauge("late_total", "Late.").set(3)
-    successor.table = MetricTable(recorder.table.families())
+    successor.metric_table = MetricTable(recorder.metric_table.families())
     with running(successor):
         metrics.Histogram("seconds", "Seconds.", buckets=(1, 2)).observe(1)
         metrics.Counter("late", "Late.").inc()
-    assert numbers(successor.table, "seconds") == {(): (1, 1, 0, 0)}
-    assert [family.metric.name for family in successor.table.families()] == ["seconds", "late"]
+    assert numbers(successor.metric_table, "seconds") == {(): (1, 1, 0, 0)}
+    assert [family.metric.name for family in successor.metric_table.families()] == ["seconds", "late"]
 
 
 def test_two_metrics_of_one_name_and_other_forms_are_refused() -> None:
@@ -108,11 +108,11 @@ def test_labels_above_the_limit_count_together() -> None:
         for user in range(SERIES_MAX + 50):
             seen.labels(user, "x").inc()
         seen.labels(3, "x").inc()
-    found = numbers(recorder.table, "seen")
+    found = numbers(recorder.metric_table, "seen")
     assert len(found) == SERIES_MAX + 1
     assert [found[labels] for labels in ((OVERFLOW, OVERFLOW), ("3", "x"))] == [(50,), (2,)]
-    restored = MetricTable(recorder.table.families())
-    assert restored.cell(recorder.table.families()[0].metric, ("new", "x")) == [50.0]
+    restored = MetricTable(recorder.metric_table.families())
+    assert restored.cell(recorder.metric_table.families()[0].metric, ("new", "x")) == [50.0]
 
 
 def test_labels_become_texts_of_a_limited_length() -> None:
@@ -121,7 +121,7 @@ def test_labels_become_texts_of_a_limited_length() -> None:
     with running(recorder):
         for value in (1, True, None, "x" * 300, "x" * 400, "\ud800"):
             seen.labels(value).inc()
-    assert numbers(recorder.table, "seen") == {
+    assert numbers(recorder.metric_table, "seen") == {
         ("1",): (1,),
         ("True",): (1,),
         ("None",): (1,),
@@ -141,7 +141,7 @@ def test_a_metric_is_pickled_by_its_definition() -> None:
     recorder = FakeRecorder()
     with running(recorder):
         function()
-    assert numbers(recorder.table, "passed") == {("a",): (1,)}
+    assert numbers(recorder.metric_table, "passed") == {("a",): (1,)}
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,6 @@ def test_kinds_have_the_samples_of_prometheus() -> None:
     recorder = FakeRecorder()
     with running(recorder):
         metrics.Histogram("seconds", "").observe(1)
-    (family,) = recorder.table.families()
+    (family,) = recorder.metric_table.families()
     assert family.metric.kind is MetricKind.HISTOGRAM
     assert family.metric.sample_names == ("seconds_bucket", "seconds_count", "seconds_sum")
